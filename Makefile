@@ -1,0 +1,50 @@
+# Everything that a user, a developer or CI runs. The virtual environment is made on first use.
+PYTHON ?= python3
+VENV ?= .venv
+NPROC ?= 2
+BIN := $(VENV)/bin
+# Every process group that the tests start has its own time-out; this one is for the suite.
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help run test test-learn lint format typecheck docs bench install clean
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# Without a GPU, torch's CPU build is asked for by its version first: a range would pull gigabytes of CUDA packages.
+$(BIN)/.installed: setup.py
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ding_lite needs Python 3.11 or newer: set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	command -v nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[test,plot]'
+	@touch $@
+
+install: $(BIN)/.installed  ## make the virtual environment and install ding_lite into it
+
+run: install  ## the main job: two processes learn Atari Pong together
+	$(BIN)/python -m torch.distributed.launch --nproc_per_node=$(NPROC) dizoo/atari/pong_dqn_ddp_config.py
+
+test: install  ## the test suite, without the slow learning runs
+	$(PYTEST) -q
+
+test-learn: install  ## the learning runs: do the algorithms solve what they should, on one and two processes
+	$(PYTEST) -q -m learn
+
+lint: install  ## style and mistakes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: install  ## bring the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+typecheck: install  ## types of the package and its tests
+	$(BIN)/mypy
+
+docs: install  ## generate the config reference and the reading-cost count
+	$(BIN)/python docs/make_config_reference.py
+
+bench: install  ## benchmarks beside what peers are installed, see docs/benchmarks.md
+	$(BIN)/python -m tests.benchmarks.compare
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,6 @@
+"""`python -m ding_lite`, for launchers that start a module."""
+
+from ding_lite.entry.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Judging a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ding_lite.config import check_shapes, compile_config
+from ding_lite.envs import check_env, create_vector_env, derive_seeds
+from ding_lite.utils.checkpoint import load_checkpoint
+from ding_lite.utils.distributed import get_rank
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.seed import set_seed
+from ding_lite.worker import Evaluator
+
+
+def evaluate_checkpoint(
+    input_cfg: str | tuple[dict, dict],
+    path: str,
+    seed: int | None = None,
+    n_episode: int | None = None,
+    overrides: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Play whole episodes with a checkpoint's policy and print their returns.
+
+    Args:
+        input_cfg: the config that it was trained with, such as its experiment's `total_config.py`.
+        path: the checkpoint.
+        seed: another seed gives other episodes.
+        n_episode: episodes, instead of `env.n_evaluator_episode`.
+        overrides: `dotted.key=value` strings, stronger than the config.
+
+    Returns:
+        `return_mean, return_std, return_min, return_max, length_mean` and `returns`, one per episode.
+
+    Raises:
+        ConfigError: a mistake in the config, or several processes.
+        CheckpointError: the file is missing, damaged, or no checkpoint of this policy.
+    """
+    if n_episode is not None:
+        overrides = [*overrides, f"env.n_evaluator_episode={n_episode}", f"env.evaluator_env_num={_share(n_episode)}"]
+    state = load_checkpoint(path)
+    cfg = compile_config(input_cfg, seed, overrides=overrides)
+    check_shapes(cfg, check_env(cfg.env))
+    if get_rank() != 0:
+        raise ConfigError("Evaluating a checkpoint takes one process: run it without a launcher.")
+    set_seed(derive_seeds(cfg.seed, "policy", n=1)[0])
+    policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
+    policy.learn_mode.load_state_dict({"model": state["policy"]["model"]})
+    env = create_vector_env(cfg.env, cfg.env.evaluator_env_num, cfg.seed, False)
+    try:
+        evaluator = Evaluator(
+            env,
+            policy.eval_mode,
+            cfg.env.n_evaluator_episode,
+            eval_freq=1,
+            stop_value=None,
+            seeds_at=lambda count: derive_seeds(cfg.seed, "evaluate", count, n=env.num_envs),
+        )
+        _, info = evaluator.eval(state["learner"]["train_iter"])
+    finally:
+        env.close()
+    print(
+        f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
+        f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"
+    )
+    return info
+
+
+def _share(n_episode: int) -> int:
+    """Return the greatest number of environments, at most 8, that divides the episodes."""
+    return next(number for number in range(8, 0, -1) if n_episode % number == 0)

@@ -1,0 +1,282 @@
+"""Vector environments: from `cfg.env` to `N` environments that step together.
+
+What `create_vector_env` returns keeps one contract, whoever steps the environments (`N` environments, `K` of them
+ended in this step):
+
+* autoreset is SAME_STEP: each step is a real transition; where an episode ended, `obs` is the next episode's first one.
+* `obs [N, ...]` (or a dict of these) may be overwritten by the next `step` or `reset`: copy what has to live longer.
+* `reward [N]` float32; `terminated`, `truncated` `[N]` bool: true ends of episodes only, never a lost life.
+* `info["episode_return"] [N]` float64, `info["episode_length"] [N]` int64: totals up to and including this step, of
+  the unclipped rewards; where an episode ended, the totals of that episode.
+* `info["final_obs"] [K, ...]`: the last observations of the ended episodes in the order of their environments, the
+  caller's to keep; absent if none ended.
+* `info["life_lost"] [N]` bool: only in training with `episodic_life`; a life was lost, and the game goes on.
+* Anything else that the environments put into `info` is passed on as gymnasium batches it.
+
+This module never imports torch: worker processes import it.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from easydict import EasyDict
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from ding_lite.envs.subprocess_env import SubprocessVectorEnv
+from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
+
+ENV_DEFAULTS: dict[str, Any] = dict(
+    type="gymnasium",  # (str) registered environment; 'gymnasium' makes any id of gymnasium's, with no code
+    import_names=[],  # (list) modules to import first: those that register `type` or `env_id`
+    env_id=None,  # (str) gymnasium id, such as 'CartPole-v1', or the game of a registered environment
+    collector_env_num=8,  # (int) environments that collect, per process
+    evaluator_env_num=8,  # (int) environments that evaluate, on rank 0
+    n_evaluator_episode=8,  # (int) episodes in one evaluation; a multiple of evaluator_env_num
+    stop_value=None,  # (float) training ends when the mean evaluation return reaches this; None: never
+    frame_stack=0,  # (int) newest frames in one observation, zeros before an episode's first; 0: no stack
+    clip_rewards=False,  # (bool) train on the sign of the reward; recorded returns stay true
+    episodic_life=False,  # (bool) training only: a lost life is `done` for the learner, and the game goes on
+    max_episode_steps=None,  # (int) episodes are truncated after so many env steps; None: the environment's own limit
+    kwargs={},  # (dict) further arguments of gymnasium.make
+    manager=dict(
+        type="base",  # (str) 'base': this process, one by one; 'subprocess': one process each; 'native': own engine
+        num_threads=0,  # (int) threads of a native engine; 0: the cores divided by the processes on this machine
+        step_timeout=60.0,  # (float) seconds until a subprocess that does not answer ends the run
+    ),
+)
+Builder = Callable[[EasyDict], gymnasium.Env]
+MANAGERS = ("base", "subprocess", "native")
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What a model must know of one environment (before batching)."""
+
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+    frame_stack: int  # frames in one observation; 0 if observations are not a rolling stack
+
+
+def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
+    """Return `n` seeds below 2**31 that depend on nothing but `seed` and `path`.
+
+    Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`, give independent seeds; a larger `n`
+    continues the same list.
+    """
+    key = tuple(part if isinstance(part, int) else zlib.crc32(part.encode()) for part in path)
+    words = np.random.SeedSequence(seed, spawn_key=key).generate_state(n)
+    return [int(word >> 1) for word in words]
+
+
+def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:
+    """Check the environment part of a compiled config and return the environment's spaces; no worker is started.
+
+    At most one environment is built, in this process, and closed again. `builders`: see `create_vector_env`.
+
+    Raises:
+        ConfigError: unknown type, id or manager; an environment that cannot be built, or that reports no lives where
+            `episodic_life` needs them.
+    """
+    builder = _find_builder(cfg_env, builders)
+    if hasattr(builder, "check"):
+        return builder.check(cfg_env)
+    env = _build_single(builder, cfg_env)
+    has_lives = not cfg_env.episodic_life or "lives" in env.reset(seed=0)[1]
+    env.close()
+    if not has_lives:
+        raise ConfigError(
+            "env.episodic_life is True, but the environment reports no info['lives']: set it to False, or report them."
+        )
+    return EnvSpec(env.observation_space, env.action_space, _stack_depth(cfg_env))
+
+
+def create_vector_env(
+    cfg_env: EasyDict,
+    num_envs: int,
+    seed: int,
+    training: bool,
+    local_world_size: int = 1,
+    builders: Sequence[Builder] | None = None,
+) -> EpisodeMonitor:
+    """Build `num_envs` environments that keep the contract of this module.
+
+    A registered environment is a `gymnasium.Env` class that takes `cfg.env` as its only argument. It may declare
+    `config` (further defaults of `cfg.env`), `stacks_frames = True` (it obeys `frame_stack` itself), and two class
+    methods: `check(cfg) -> EnvSpec` (spaces without building one) and `make_native(cfg, num_envs, num_threads)`,
+    which returns a SAME_STEP `VectorEnv` that obeys `frame_stack` and `max_episode_steps` itself.
+
+    Args:
+        cfg_env: the compiled `cfg.env`.
+        num_envs: environments in this process.
+        seed: of the first `reset()`, if that names none; each environment gets its own, derived from it.
+        training: whether `clip_rewards` and `episodic_life` apply.
+        local_world_size: processes that share this machine's cores.
+        builders: make the environments, one each, from `cfg.env`, instead of what `cfg.env.type` names.
+
+    Raises:
+        ConfigError: see `check_env`.
+    """
+    builder, manager = _find_builder(cfg_env, builders), cfg_env.manager
+    builds = [partial(_build_single, one, cfg_env) for one in builders or [builder] * num_envs]
+    if len(builds) != num_envs:
+        raise ConfigError(
+            f"{num_envs} environments are configured, but {len(builds)} functions that build one are given."
+        )
+    env: VectorEnv
+    if manager.type == "native":
+        num_threads = manager.num_threads or max(1, _cpu_count() // local_world_size)
+        env = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
+    elif manager.type == "subprocess":
+        env = SubprocessVectorEnv(builds, step_timeout=manager.step_timeout)
+    else:
+        env = SyncVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+    env.action_space.seed(derive_seeds(seed, "action", n=1)[0])
+    return EpisodeMonitor(
+        env,
+        seed,
+        frame_stack=_stack_depth(cfg_env),
+        clip_rewards=training and cfg_env.clip_rewards,
+        episodic_life=training and cfg_env.episodic_life,
+    )
+
+
+class EpisodeMonitor(VectorWrapper):
+    """Adds true episode totals, stacked final observations and lost lives to any SAME_STEP vector environment."""
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        seed: int,
+        *,
+        frame_stack: int = 0,
+        clip_rewards: bool = False,
+        episodic_life: bool = False,
+    ) -> None:
+        super().__init__(env)
+        self.frame_stack = frame_stack
+        self._seed: int | None = seed
+        self._clip_rewards = clip_rewards
+        self._episodic_life = episodic_life
+        self._return_N = np.zeros(env.num_envs, np.float64)
+        self._length_N = np.zeros(env.num_envs, np.int64)
+        self._lives_N = np.zeros(env.num_envs, np.int64)
+
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start a new episode in every environment.
+
+        Args:
+            seed: one seed per environment, or one that theirs are derived from. None: the constructor's at the first
+                reset, later ones go on with the environments' own random states.
+            options: passed to the environments; `reset_mask` is refused, since the totals are those of all.
+        """
+        if options and "reset_mask" in options:
+            raise ValueError("options['reset_mask'] is not supported: ended episodes restart by themselves.")
+        seed = self._seed if seed is None else seed
+        self._seed = None
+        if isinstance(seed, int | np.integer):
+            seed = derive_seeds(int(seed), n=self.num_envs)
+        obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # a list is gymnasium's own use
+        self._return_N[:] = 0
+        self._length_N[:] = 0
+        if self._episodic_life:
+            self._lives_N = info["lives"].copy()
+        return obs, info
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take one step in every environment; see the module's contract."""
+        obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(actions)
+        info = {key: value for key, value in raw_info.items() if key not in ("final_obs", "_final_obs")}
+        self._return_N += reward_N
+        self._length_N += 1
+        info["episode_return"], info["episode_length"] = self._return_N.copy(), self._length_N.copy()
+        ended_N = terminated_N | truncated_N
+        if ended_N.any():
+            info["final_obs"] = self._gather(raw_info["final_obs"], np.flatnonzero(ended_N))
+            self._return_N[ended_N] = 0
+            self._length_N[ended_N] = 0
+        if self._episodic_life:
+            # where the game ended, lives already count for the next game
+            info["life_lost"] = (info["lives"] < self._lives_N) & ~ended_N
+            self._lives_N = info["lives"].copy()
+        reward_N = np.sign(reward_N) if self._clip_rewards else reward_N
+        return obs, reward_N.astype(np.float32), terminated_N, truncated_N, info
+
+    def _gather(self, final_obs: np.ndarray, index_K: np.ndarray) -> Any:
+        """Return the observations of the environments `index_K` as one batch of our own."""
+        if final_obs.dtype != object:
+            return final_obs[index_K]
+        space = self.single_observation_space
+        rows = [final_obs[i] for i in index_K]
+        return concatenate(space, rows, create_empty_array(space, n=len(rows), fn=np.empty))  # type: ignore[arg-type]
+
+
+def _find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
+    """Return what makes one environment: the caller's builder, gymnasium with an id, or a registered class."""
+    manager = cfg_env.manager.type
+    if manager not in MANAGERS:
+        raise ConfigError(
+            f"env.manager.type is '{manager}', expected one of {MANAGERS}.{closest(str(manager), MANAGERS)}"
+        )
+    builder: Any
+    if builders:
+        builder = builders[0]
+    elif cfg_env.type == "gymnasium":
+        builder = partial(_make_gymnasium, _find_id(cfg_env.env_id))
+    else:
+        builder = ENV_REGISTRY.find(cfg_env.type)
+    if manager == "native" and not hasattr(builder, "make_native"):
+        raise ConfigError(
+            f"env.manager.type is 'native', but '{cfg_env.type}' environments have no engine of their own: "
+            "use 'base' or 'subprocess'."
+        )
+    return builder
+
+
+def _find_id(env_id: str | None) -> Any:
+    if not env_id:
+        raise ConfigError("env.env_id is not set: expected a gymnasium id such as 'CartPole-v1'.")
+    try:
+        return gymnasium.spec(env_id)
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        hint = closest(env_id, gymnasium.registry) or " Does env.import_names name the module that registers it?"
+        raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
+
+
+def _make_gymnasium(spec: Any, cfg_env: EasyDict) -> gymnasium.Env:
+    """Make the environment of a gymnasium spec, which, unlike an id, is known in worker processes too."""
+    try:
+        return gymnasium.make(
+            spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
+        )
+    except (gymnasium.error.Error, TypeError) as error:
+        raise ConfigError(
+            f"env.env_id '{spec.id}' cannot be made with env.kwargs {dict(cfg_env.kwargs)}: {error}"
+        ) from error
+
+
+def _build_single(builder: Any, cfg_env: EasyDict) -> gymnasium.Env:
+    env = builder(cfg_env)
+    if cfg_env.max_episode_steps:
+        env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
+    if _stack_depth(cfg_env) and not getattr(builder, "stacks_frames", False):
+        env = gymnasium.wrappers.FrameStackObservation(env, cfg_env.frame_stack, padding_type="zero")
+    return env
+
+
+def _stack_depth(cfg_env: EasyDict) -> int:
+    return cfg_env.frame_stack if cfg_env.frame_stack > 1 else 0
+
+
+def _cpu_count() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

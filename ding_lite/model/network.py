@@ -1,0 +1,136 @@
+"""Encoders, which turn observations into features, and heads, which turn features into values.
+
+Shapes: B samples, A discrete actions, H hidden features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ding_lite.utils.registry import ConfigError
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "elu": nn.ELU}
+KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
+
+
+class NoisyLinear(nn.Module):
+    """Linear layer with factorised Gaussian noise on its weights (Fortunato et al. 2018, arXiv:1706.10295, eq. 10-11).
+
+    Training mode draws new noise at every forward pass, evaluation mode uses the means alone.
+    """
+
+    def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5) -> None:
+        super().__init__()
+        bound, sigma = 1 / math.sqrt(in_features), sigma0 / math.sqrt(in_features)
+        self.weight_mu = nn.Parameter(torch.empty(out_features, in_features).uniform_(-bound, bound))
+        self.weight_sigma = nn.Parameter(torch.full((out_features, in_features), sigma))
+        self.bias_mu = nn.Parameter(torch.empty(out_features).uniform_(-bound, bound))
+        self.bias_sigma = nn.Parameter(torch.full((out_features,), sigma))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return functional.linear(x, self.weight_mu, self.bias_mu)
+        noise_in, noise_out = (_signed_sqrt(torch.randn(n, device=x.device)) for n in self.weight_mu.shape[::-1])
+        weight = self.weight_mu + self.weight_sigma * torch.outer(noise_out, noise_in)
+        return functional.linear(x, weight, self.bias_mu + self.bias_sigma * noise_out)
+
+
+def _signed_sqrt(x: Tensor) -> Tensor:
+    return x.sign() * x.abs().sqrt()
+
+
+def mlp(
+    sizes: Sequence[int], activation: str = "relu", linear: Callable[[int, int], nn.Module] = nn.Linear
+) -> nn.Sequential:
+    """Return linear layers of the given sizes, each followed by the activation."""
+    layers: list[nn.Module] = []
+    for size_in, size_out in zip(sizes[:-1], sizes[1:], strict=True):
+        layers += [linear(size_in, size_out), ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers)
+
+
+class FCEncoder(nn.Module):
+    """Vector observations `[B, obs_shape]` to features `[B, hidden_size_list[-1]]`."""
+
+    def __init__(self, obs_shape: int, hidden_size_list: Sequence[int], activation: str = "relu") -> None:
+        super().__init__()
+        self.main = mlp([obs_shape, *hidden_size_list], activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.main(x)
+
+
+class ConvEncoder(nn.Module):
+    """Images `[B, C, H, W]` to features `[B, hidden_size_list[-1]]`: three convolutions and a dense layer.
+
+    uint8 images are scaled to [0, 1] here, so that they stay bytes everywhere else.
+    """
+
+    def __init__(self, obs_shape: Sequence[int], hidden_size_list: Sequence[int], activation: str = "relu") -> None:
+        super().__init__()
+        if len(hidden_size_list) not in (3, 4):
+            raise ConfigError(
+                "policy.model.encoder_hidden_size_list for images must be three convolutions' channels and a dense "
+                f"layer's size, like [32, 64, 64, 512], got {list(hidden_size_list)}."
+            )
+        channels, height, width = obs_shape
+        layers: list[nn.Module] = []
+        for size_out, kernel, stride in zip(hidden_size_list, KERNEL_SIZES, STRIDES, strict=False):
+            layers += [nn.Conv2d(channels, size_out, kernel, stride), ACTIVATIONS[activation]()]
+            channels, height, width = size_out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            if min(height, width) < 1:
+                raise ConfigError(f"policy.model.obs_shape {list(obs_shape)} is too small: images need 36 x 36 pixels.")
+        self.main = nn.Sequential(*layers)
+        self.dense = mlp([channels * height * width, hidden_size_list[-1]], activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dtype == torch.uint8:
+            x = x.to(memory_format=torch.channels_last).float().mul_(1 / 255)
+        return self.dense(self.main(x).flatten(1))
+
+
+def create_encoder(obs_shape: int | Sequence[int], hidden_size_list: Sequence[int], activation: str) -> nn.Module:
+    """Return the encoder that fits the observation: fully connected for vectors, convolutional for `(C, H, W)`."""
+    if activation not in ACTIVATIONS:
+        raise ConfigError(f"policy.model.activation must be one of {', '.join(ACTIVATIONS)}, got '{activation}'.")
+    shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
+    if len(shape) == 1:
+        return FCEncoder(shape[0], hidden_size_list, activation)
+    if len(shape) == 3:
+        return ConvEncoder(shape, hidden_size_list, activation)
+    raise ConfigError(f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}.")
+
+
+class DiscreteHead(nn.Module):
+    """Features `[B, hidden_size]` to action values `[B, A]`, through `layer_num` hidden layers."""
+
+    def __init__(
+        self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
+    ) -> None:
+        super().__init__()
+        linear = NoisyLinear if noise else nn.Linear
+        hidden = mlp([hidden_size] * (layer_num + 1), activation, linear)
+        self.Q = nn.Sequential(*hidden, linear(hidden_size, output_size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.Q(x)
+
+
+class DuelingHead(nn.Module):
+    """Action values from a state value and advantages: Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9)."""
+
+    def __init__(
+        self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
+    ) -> None:
+        super().__init__()
+        self.A = DiscreteHead(hidden_size, output_size, layer_num, activation, noise)
+        self.V = DiscreteHead(hidden_size, 1, layer_num, activation, noise)
+
+    def forward(self, x: Tensor) -> Tensor:
+        advantage_BA = self.A(x)
+        return self.V(x) + advantage_BA - advantage_BA.mean(dim=-1, keepdim=True)

@@ -1,0 +1,45 @@
+"""Q-networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from ding_lite.model.network import DiscreteHead, DuelingHead, create_encoder
+from ding_lite.utils.registry import MODEL_REGISTRY
+
+
+@MODEL_REGISTRY.register("dqn")
+class DQN(nn.Module):
+    """Q(s, .) for discrete actions (Mnih et al. 2015, doi:10.1038/nature14236).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        dueling: split the head into value and advantages.
+        head_layer_num: hidden layers in the head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        noise: noisy layers in the head; they explore in training mode.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        head_layer_num: int = 1,
+        activation: str = "relu",
+        noise: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        head = DuelingHead if dueling else DiscreteHead
+        self.head = head(encoder_hidden_size_list[-1], action_shape, head_layer_num, activation, noise)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return `{'logit': Q}`, Q `[B, A]`, for observations `[B, ...]`."""
+        return {"logit": self.head(self.encoder(obs))}

@@ -1,0 +1,271 @@
+"""What every policy is: a documented config, learn / collect / eval modes, and the optimizer step of N processes.
+
+A policy works on batched data, see `docs/architecture.md`: B samples, N environments, T steps.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from easydict import EasyDict
+from torch import Tensor, nn
+
+from ding_lite.utils.distributed import FlatParameters, broadcast_module, get_local_rank, get_world_size
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_map
+
+
+class Policy:
+    """Base of all policies. To extend one, subclass it, override a method, and register the class under a name.
+
+    A subclass's `config` holds only what it adds or changes; `default_config` merges it over its bases'. Workers see
+    a policy through `learn_mode`, `collect_mode` and `eval_mode` alone.
+    """
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="",  # (str) name in the policy registry
+        cuda=False,  # (bool) train on a GPU where there is one, else on the CPU with a note
+        multi_gpu=False,  # (bool) average gradients over all ranks; needed under a launcher, on CPUs too
+        bp_update_sync=True,  # (bool) average after backward in one collective; False overlaps buckets with backward
+        precision="float32",  # (str) 'float32', or 'bf16' for forward and backward passes under autocast
+        on_policy=False,  # (bool) whether only the newest samples may be learned from
+        priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
+        priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
+        discount_factor=0.99,  # (float) gamma, per env step
+        nstep=1,  # (int) env steps summed before the bootstrap
+        random_collect_size=0,  # (int) env steps per rank played at random before learning starts
+        model=dict(),  # (dict) the model's arguments, see its signature; shapes are taken from the environment
+        learn=dict(
+            update_per_collect=1,  # (int) learner iterations after each collect
+            batch_size=64,  # (int) samples per rank and iteration
+            learning_rate=0.001,  # (float) step size of Adam
+            weight_decay=0.0,  # (float) L2 penalty of Adam
+            grad_clip_type=None,  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
+            grad_clip_value=0.5,  # (float) the bound
+            resume_training=False,  # (bool) restore counters, optimizer and random states too, not the model alone
+            learner=dict(
+                hook=dict(
+                    load_ckpt_before_run="",  # (str) checkpoint file to start from; empty: none
+                    log_show_after_iter=100,  # (int) learner iterations between two records of the losses
+                    save_ckpt_after_iter=10000,  # (int) learner iterations between two checkpoints
+                ),
+            ),
+        ),
+        collect=dict(
+            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num
+        ),
+        eval=dict(
+            evaluator=dict(
+                eval_freq=1000,  # (int) learner iterations between two evaluations
+            ),
+        ),
+        other=dict(),
+    )
+    config_types: ClassVar[dict[str, tuple[type, ...]]] = {
+        "learn.grad_clip_type": (str, type(None)),
+        "collect.n_sample": (int, type(None)),
+    }
+
+    @classmethod
+    def default_config(cls) -> EasyDict:
+        """Return the defaults of the class and its bases, merged."""
+        merged: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            _merge(merged, vars(base).get("config", {}))
+        return EasyDict(merged)
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        """Raise `ConfigError` for values of `cfg.policy` that contradict one another."""
+        policy = cfg.policy
+        if policy.precision not in ("float32", "bf16"):
+            raise ConfigError(f"policy.precision must be 'float32' or 'bf16', got '{policy.precision}'.")
+        if policy.learn.grad_clip_type not in (None, "clip_norm", "clip_value"):
+            got = policy.learn.grad_clip_type
+            raise ConfigError(f"policy.learn.grad_clip_type must be 'clip_norm', 'clip_value' or None, got '{got}'.")
+        if policy.priority_IS_weight and not policy.priority:
+            raise ConfigError("policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too.")
+        if policy.learn.resume_training and not policy.learn.learner.hook.load_ckpt_before_run:
+            raise ConfigError(
+                "policy.learn.resume_training=True needs policy.learn.learner.hook.load_ckpt_before_run, a checkpoint."
+            )
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        """Return the registered name of the policy's model and the modules to import for it."""
+        raise NotImplementedError
+
+    def __init__(
+        self,
+        cfg: EasyDict,
+        model: nn.Module | None = None,
+        enable_field: tuple[str, ...] = ("learn", "collect", "eval"),
+    ) -> None:
+        """Build the model and the modes in `enable_field`; `cfg` is the compiled `cfg.policy`."""
+        if get_world_size() > 1 and not cfg.multi_gpu:
+            raise ConfigError(
+                f"{get_world_size()} processes, but policy.multi_gpu=False would train {get_world_size()} models apart:"
+                " set policy.multi_gpu=True."
+            )
+        self._cfg = cfg
+        use_cuda = cfg.cuda and torch.cuda.is_available()
+        self._device = torch.device("cuda", get_local_rank() % torch.cuda.device_count()) if use_cuda else torch.device("cpu")
+        self._model = (model if model is not None else self._create_model()).to(self._device)
+        self._model.to(memory_format=torch.channels_last)
+        for field in enable_field:
+            getattr(self, f"_init_{field}")()
+        for network in [value for value in vars(self).values() if isinstance(value, nn.Module)]:
+            broadcast_module(network)  # targets and auxiliary networks too, after all that could re-initialise them
+
+    def _create_model(self) -> nn.Module:
+        kwargs = {key: value for key, value in self._cfg.model.items() if key != "type"}
+        name, modules = self.default_model()
+        for module in modules:
+            importlib.import_module(module)
+        return MODEL_REGISTRY.find(self._cfg.model.get("type", name))(**kwargs)
+
+    @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    # The modes, as workers see them.
+
+    @property
+    def learn_mode(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            forward=self._forward_learn,
+            monitor_vars=self._monitor_vars_learn,
+            state_dict=self._state_dict_learn,
+            load_state_dict=self._load_state_dict_learn,
+        )
+
+    @property
+    def collect_mode(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            forward=self._forward_collect,
+            process_transition=self._process_transition,
+            get_train_sample=self._get_train_sample,
+            get_collect_kwargs=self._get_collect_kwargs,
+            reset=self._reset_collect,
+        )
+
+    @property
+    def eval_mode(self) -> SimpleNamespace:
+        return SimpleNamespace(forward=self._forward_eval, reset=self._reset_eval)
+
+    # Learn mode.
+
+    def _init_learn(self) -> None:
+        raise NotImplementedError
+
+    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Take one optimizer step on a batch of `[B, ...]` tensors; return tensors to log and `priority` if it has one."""
+        raise NotImplementedError
+
+    def _monitor_vars_learn(self) -> list[str]:
+        """Return the names in `_forward_learn`'s output that are worth a curve."""
+        return ["total_loss", "grad_norm"]
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        self._model.load_state_dict(state["model"])
+        if "optimizer" in state:
+            self._optimizer.load_state_dict(state["optimizer"])
+
+    def _init_optimizer(self) -> None:
+        """Give the model flat parameters and Adam over them: one tensor to average, clip and step."""
+        learn = self._cfg.learn
+        self._flat = FlatParameters(self._model, overlap=self._cfg.multi_gpu and not self._cfg.bp_update_sync)
+        self._optimizer = torch.optim.Adam(
+            [self._flat.parameter], lr=learn.learning_rate, weight_decay=learn.weight_decay, fused=True
+        )
+
+    def _step_optimizer(self, loss: Tensor) -> Tensor:
+        """Backward, average over ranks, clip, step; return the norm of the averaged gradient before clipping."""
+        self._flat.zero_grad()
+        loss.backward()
+        if self._cfg.multi_gpu:
+            self._flat.average_grad()
+        gradient = self._flat.parameter.grad
+        norm = torch.linalg.vector_norm(gradient)
+        if self._cfg.learn.grad_clip_type == "clip_norm":
+            gradient.mul_((self._cfg.learn.grad_clip_value / (norm + 1e-6)).clamp(max=1.0))
+        elif self._cfg.learn.grad_clip_type == "clip_value":
+            gradient.clamp_(-self._cfg.learn.grad_clip_value, self._cfg.learn.grad_clip_value)
+        self._optimizer.step()
+        return norm
+
+    def _autocast(self) -> AbstractContextManager:
+        if self._cfg.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self._device.type, torch.bfloat16)
+
+    # Collect mode.
+
+    def _init_collect(self) -> None:
+        """Prepare what collecting needs beside the model."""
+
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """Return a dict with `action` `[N]` for observations `[N, ...]`; keyword arguments as `_get_collect_kwargs`."""
+        raise NotImplementedError
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        """Return what `_forward_collect` depends on beside the observation, as of this global env step."""
+        return {}
+
+    def _process_transition(self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace) -> dict[str, Any]:
+        """Return the row `[N, ...]` of the rollout block that one step makes; override it to keep more of the output.
+
+        Args:
+            timestep: reward, done (terminated), traj_flag (cut here: terminated or truncated) `[N]`, and the vector
+                environment's info.
+        """
+        return {
+            "obs": obs,
+            "action": policy_output["action"],
+            "reward": timestep.reward,
+            "done": timestep.done,
+            "traj_flag": timestep.traj_flag,
+        }
+
+    def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Turn a rollout block `[T, N, ...]` into what is learned from; off-policy data stays as it is."""
+        return block
+
+    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+        """Forget what is remembered of these environments' episodes; None is all of them."""
+
+    # Eval mode.
+
+    def _init_eval(self) -> None:
+        """Prepare what evaluation needs beside the model."""
+
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        """Return a dict with the best `action` `[N]` for observations `[N, ...]`."""
+        raise NotImplementedError
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        """Forget what is remembered of these environments' episodes; None is all of them."""
+
+    def _to_device(self, data: Any) -> Any:
+        """Return nested dicts of arrays or tensors as tensors on the policy's device."""
+        return tree_map(lambda leaf: torch.as_tensor(leaf).to(self._device, non_blocking=True), data)
+
+
+def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = EasyDict(value) if isinstance(value, dict) else value

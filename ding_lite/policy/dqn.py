@@ -1,0 +1,159 @@
+"""Deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236), with double Q-learning, n-step returns, duelling and noisy
+networks, and prioritised replay, each a switch.
+
+Logged: `total_loss`; `q_value`, the batch's mean over all actions of Q(s_t, .); `grad_norm`, the norm of the averaged
+gradient before clipping. Unlike the paper: Adam for RMSProp, a squared loss for the clipped error, n steps for one.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar
+
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.policy.base_policy import Policy
+from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
+from ding_lite.utils.distributed import FlatParameters
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
+
+
+@POLICY_REGISTRY.register("dqn")
+class DQNPolicy(Policy):
+    """DQN. Override `_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="dqn",  # (str) name in the policy registry
+        nstep=3,  # (int) env steps summed before the bootstrap
+        double=True,  # (bool) the online network chooses the action that the target network evaluates
+        noisy_net=False,  # (bool) explore by noisy layers in the head instead of epsilon
+        learn=dict(
+            update_per_collect=3,  # (int) learner iterations after each collect
+            target_update_freq=None,  # (int, None) learner iterations between two copies to the target; 100 if both unset
+            target_theta=None,  # (float, None) or the share of the online network mixed in at every iteration
+        ),
+        collect=dict(
+            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num; None: one each
+        ),
+        other=dict(
+            eps=dict(
+                type="exp",  # (str) 'exp' or 'linear' fall of epsilon
+                start=0.95,  # (float) epsilon at global env step 0
+                end=0.1,  # (float) epsilon that it falls to
+                decay=10000,  # (int) global env steps: the time constant, or the length of the linear fall
+            ),
+            replay_buffer=dict(
+                type="",  # (str) 'uniform' or 'prioritized'; empty: as policy.priority says
+                replay_buffer_size=10000,  # (int) env steps per rank that are kept
+            ),
+        ),
+    )
+    config_types: ClassVar[dict[str, tuple[type, ...]]] = {
+        "learn.target_update_freq": (int, type(None)),
+        "learn.target_theta": (float, type(None)),
+    }
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        learn, eps, model = cfg.policy.learn, cfg.policy.other.eps, cfg.policy.model
+        if learn.target_theta is None and learn.target_update_freq is None:
+            learn.target_update_freq = DEFAULT_TARGET_UPDATE_FREQ
+        if learn.target_theta is not None and learn.target_update_freq is not None:
+            raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")
+        if learn.target_theta is not None and not 0 < learn.target_theta <= 1:
+            raise ConfigError(f"policy.learn.target_theta must be in (0, 1], got {learn.target_theta}.")
+        if eps.type not in ("exp", "linear"):
+            raise ConfigError(f"policy.other.eps.type must be 'exp' or 'linear', got '{eps.type}'.")
+        if model.get("noise", cfg.policy.noisy_net) != cfg.policy.noisy_net:
+            raise ConfigError("policy.model.noise contradicts policy.noisy_net: set policy.noisy_net alone.")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "dqn", ["ding_lite.model"]
+
+    def _create_model(self) -> torch.nn.Module:
+        if self._cfg.noisy_net:
+            self._cfg.model.noise = True
+        return super()._create_model()
+
+    def _init_learn(self) -> None:
+        self._target_model = copy.deepcopy(self._model)
+        self._target_flat = FlatParameters(self._target_model)
+        self._target_model.requires_grad_(False)
+        self._init_optimizer()
+        self._iterations = 0
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "q_value"]
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar loss and detached tensors to log; `priority` `[B]` among them. Pure in model and batch.
+
+        Args:
+            batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
+                `value_gamma` `[B]` discount of the bootstrap, `weight` `[B]` if weighed.
+        """
+        with self._autocast():
+            q_BA = self._model(batch["obs"])["logit"].float()
+            with torch.no_grad():
+                target_q_BA = self._target_model(batch["next_obs"])["logit"].float()
+                chooser_BA = self._model(batch["next_obs"])["logit"] if self._cfg.double else target_q_BA
+        data = q_nstep_td_data(
+            q_BA, target_q_BA, batch["action"], chooser_BA.argmax(-1), batch["reward"], batch["done"], batch.get("weight")
+        )
+        gamma, nstep = self._cfg.discount_factor, self._cfg.nstep
+        loss, td_error_B = q_nstep_td_error(data, gamma, nstep, cum_reward=True, value_gamma=batch["value_gamma"])
+        return loss, {"priority": td_error_B.abs(), "q_value": q_BA.detach().mean()}
+
+    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        loss, output = self._loss(self._to_device(batch))
+        output["grad_norm"] = self._step_optimizer(loss)
+        output["total_loss"] = loss.detach()
+        self._iterations += 1
+        self._update_target()
+        return output
+
+    def _update_target(self) -> None:
+        learn, online, target = self._cfg.learn, self._flat.parameter, self._target_flat.parameter
+        if learn.target_theta is not None:
+            target.data.lerp_(online.data, learn.target_theta)
+        elif self._iterations % learn.target_update_freq == 0:
+            target.data.copy_(online.data)
+        for buffer, source in zip(self._target_model.buffers(), self._model.buffers(), strict=True):
+            buffer.copy_(source)
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        own = {"target_model": self._target_model.state_dict(), "iterations": self._iterations}
+        return super()._state_dict_learn() | own
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._target_model.load_state_dict(state.get("target_model", state["model"]))
+        self._iterations = state.get("iterations", 0)
+
+    def _init_collect(self) -> None:
+        eps = self._cfg.other.eps
+        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        return {"eps": 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0) -> dict[str, Tensor]:
+        with self._autocast():
+            logit_NA = self._model(self._to_device(obs))["logit"]
+        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, eps)}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        self._model.eval()
+        with self._autocast():
+            logit_NA = self._model(self._to_device(obs))["logit"]
+        self._model.train()
+        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

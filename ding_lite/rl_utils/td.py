@@ -1,0 +1,85 @@
+"""Temporal-difference losses.
+
+Shapes: T steps of an n-step return, B samples, A discrete actions. A name's suffix says its dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
+    """Input of `q_nstep_td_error`.
+
+    Attributes:
+        q: `[B, A]`, Q(s_t, .) of the network that learns; the gradient flows through it.
+        next_n_q: `[B, A]`, Q(s_{t+n}, .) of the network that evaluates, usually the target network.
+        action: `[B]`, integer actions taken at t.
+        next_n_action: `[B]`, integer actions chosen at t+n; the online network's argmax makes it double Q-learning.
+        reward: `[T, B]` rewards of the n steps, or `[B]` discounted sums of them with `cum_reward=True`.
+        done: `[B]`, true where the n steps ended in a terminal state: nothing is bootstrapped there.
+        weight: `[B]` importance weights, or None for ones.
+    """
+
+    q: Tensor
+    next_n_q: Tensor
+    action: Tensor
+    next_n_action: Tensor
+    reward: Tensor
+    done: Tensor
+    weight: Tensor | None = None
+
+
+def nstep_return(reward_TB: Tensor, gamma: float) -> Tensor:
+    """Return sum over k of gamma^k r_{t+k}, `[B]`."""
+    discount_T = gamma ** torch.arange(len(reward_TB), device=reward_TB.device, dtype=reward_TB.dtype)
+    return torch.einsum("tb,t->b", reward_TB, discount_T)
+
+
+def q_nstep_td_error(
+    data: q_nstep_td_data,
+    gamma: float,
+    nstep: int = 1,
+    cum_reward: bool = False,
+    value_gamma: Tensor | None = None,
+    criterion: Callable[..., Tensor] = functional.mse_loss,
+) -> tuple[Tensor, Tensor]:
+    """n-step Q-learning loss.
+
+    target = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'(s_{t+n}, a_{t+n}); double Q-learning (van Hasselt et al.
+    2016, arXiv:1509.06461) when a_{t+n} is the online argmax and Q' the target network. The loss is the weighted mean of
+    `criterion(Q(s_t, a_t), target, reduction='none')`.
+
+    Args:
+        gamma: discount per environment step.
+        nstep: T, used where `value_gamma` is None.
+        value_gamma: `[B]` discount of the bootstrap where the n steps may have been cut short: gamma^(steps taken).
+
+    Returns:
+        The scalar loss, and the TD errors `target - Q(s_t, a_t)`, `[B]`, detached (|.| of them is the priority of
+        Schaul et al. 2016, arXiv:1511.05952).
+
+    Raises:
+        ValueError: q and next_n_q are not both `[B, A]`, or reward does not fit `cum_reward`.
+    """
+    q, next_n_q, action, next_n_action, reward, done, weight = data
+    if q.ndim != 2 or q.shape != next_n_q.shape:
+        raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
+    if reward.ndim != (1 if cum_reward else 2):
+        raise ValueError(f"reward must be {'[B]' if cum_reward else '[T, B]'}, got shape {tuple(reward.shape)}")
+    return_B = reward if cum_reward else nstep_return(reward, gamma)
+    q_B = q.gather(1, action.unsqueeze(1)).squeeze(1)
+    with torch.no_grad():
+        next_q_B = next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1)
+        discount_B = gamma**nstep if value_gamma is None else value_gamma
+        target_B = return_B + discount_B * torch.where(done.bool(), 0.0, next_q_B)
+    if weight is None:
+        loss = criterion(q_B, target_B)
+    else:
+        loss = (criterion(q_B, target_B, reduction="none") * weight).mean()
+    return loss, target_B - q_B.detach()

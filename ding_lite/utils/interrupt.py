@@ -1,0 +1,54 @@
+"""Ctrl-C and SIGTERM as a request to stop at the next safe point."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class InterruptGuard:
+    """While active, the first SIGINT or SIGTERM sets `requested`; a SIGINT after that kills the process at once.
+
+    The kill is the system's own, not an exception, so it also ends a process that waits in a collective. Ranks get a
+    signal at different moments or not at all: reduce `requested` over all ranks before acting on it. Outside the main
+    thread, where python cannot handle signals, it does nothing.
+
+    Attributes:
+        requested: A signal has arrived: finish the iteration, save, stop.
+        signum: The first signal that arrived, or None; `128 + signum` is the exit status that shells expect.
+    """
+
+    def __init__(self, rank: int = 0) -> None:
+        self.requested = False
+        self.signum: int | None = None
+        self._rank, self._pid = rank, os.getpid()
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> InterruptGuard:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from python
+        self._previous = {}
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # a worker forked meanwhile inherits this handler, but not the loop that looks
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+            return
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if not self.requested:
+            self.requested, self.signum = True, signum
+            if self._rank == 0:
+                name = signal.Signals(signum).name
+                with suppress(OSError):  # os.write, because print may not be entered twice
+                    os.write(2, f"\n{name}: stopping after this iteration; Ctrl-C quits at once.\n".encode())

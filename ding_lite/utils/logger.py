@@ -1,0 +1,138 @@
+"""What a run says and measures, as text that any tool reads, and for TensorBoard.
+
+exp_dir/log/log.txt        what was said, with the time
+exp_dir/metrics.jsonl      one JSON object per call of `scalars`
+exp_dir/log/serial/        TensorBoard events, by env step
+exp_dir/result.json        how the run ended
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.summary_pb2 import Summary
+
+from ding_lite.utils.checkpoint import atomic_file
+from ding_lite.utils.progress import console
+
+EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, each of which waits for the disk
+
+
+class ExperimentLogger(AbstractContextManager):
+    """Files and terminal belong to rank 0; other ranks only warn, on stderr, each line naming the rank.
+
+    A file that cannot be written (a full disk) is reported once, and training goes on.
+    """
+
+    def __init__(self, exp_dir: str, rank: int = 0) -> None:
+        self._exp_dir, self._rank = exp_dir, rank
+        self._complained = False
+        self._next_flush = 0.0  # of the events, in time.monotonic() seconds
+        if rank == 0:
+            events_dir = os.path.join(exp_dir, "log", "serial")
+            os.makedirs(events_dir, exist_ok=True)
+            self._text = open(os.path.join(exp_dir, "log", "log.txt"), "ab")  # noqa: SIM115 closed by close()
+            self._metrics = open(os.path.join(exp_dir, "metrics.jsonl"), "ab")  # noqa: SIM115
+            # not tensorboardX.SummaryWriter: its thread dies on a full disk, and every later call then blocks
+            self._events: EventsWriter | None = EventsWriter(os.path.join(events_dir, "events"), f".{os.getpid()}")
+
+    def info(self, message: str) -> None:
+        """Say something on the terminal and in log.txt; silent on other ranks."""
+        if self._rank == 0:
+            self._say(message, "INFO")
+
+    def warning(self, message: str) -> None:
+        """Say something that the user should act on; on other ranks to stderr only."""
+        if self._rank == 0:
+            self._say(message, "WARNING")
+        else:
+            console("\n".join(f"[rank {self._rank}] WARNING {line}" for line in message.splitlines()))
+
+    def scalars(self, values: dict[str, Any], envstep: int, train_iter: int) -> None:
+        """Record numbers (0-d tensors too: this is where the device is waited for) at global counts of steps.
+
+        A value that is not finite is `null` in metrics.jsonl and left out of TensorBoard.
+        """
+        if self._rank != 0:
+            return
+        numbers = _plain(values)
+        now = time.time()
+        record = {"envstep": envstep, "train_iter": train_iter, "time": round(now, 3), **numbers}
+        with self._tolerant():
+            self._metrics.write(json.dumps(record).encode() + b"\n")
+            self._metrics.flush()
+        points = [Summary.Value(tag=tag, simple_value=number) for tag, number in numbers.items() if number is not None]
+        with self._tolerant():
+            self._write_event(Event(wall_time=now, step=envstep, summary=Summary(value=points)))
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """Write result.json, all or nothing."""
+        if self._rank == 0:
+            with self._tolerant(), atomic_file(os.path.join(self._exp_dir, "result.json")) as file:
+                file.write(json.dumps(_plain(result), indent=2).encode() + b"\n")
+
+    def state_dict(self) -> dict[str, int]:
+        """Return how much of metrics.jsonl belongs to the steps so far."""
+        return {"metrics_size": self._metrics.tell()} if self._rank == 0 else {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Drop what a killed run recorded after the checkpoint, since the resumed run records it again."""
+        if self._rank == 0:
+            self._metrics.truncate(min(state["metrics_size"], self._metrics.tell()))
+            self._metrics.seek(0, os.SEEK_END)
+
+    def close(self) -> None:
+        """Flush and close the files."""
+        for file in (self._text, self._metrics, self._events) if self._rank == 0 else ():
+            with self._tolerant():
+                if file is not None:
+                    file.close()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _say(self, message: str, level: str) -> None:
+        console(message if level == "INFO" else f"{level} {message}")
+        with self._tolerant():
+            self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {level} {message}\n".encode())
+            self._text.flush()
+
+    def _write_event(self, event: Event) -> None:
+        if self._events is None:
+            return
+        try:
+            self._events.write_event(event)
+            if time.monotonic() >= self._next_flush:
+                self._events.flush()
+                self._next_flush = time.monotonic() + EVENTS_PERIOD
+        except OSError:
+            self._events = None  # half an event is on disk: TensorBoard reads no further than that
+            raise
+
+    @contextmanager
+    def _tolerant(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                console(f"WARNING cannot write below '{self._exp_dir}': {error.strerror}; training goes on unrecorded.")
+
+
+def _plain(value: Any) -> Any:
+    """Make of tensors and arrays plain numbers and lists, and of numbers that JSON does not have None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,62 @@
+"""Names to classes, and the one kind of error that a user's configuration can cause."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+C = TypeVar("C", bound=type)
+
+
+class UserError(Exception):
+    """Something that the user can put right; its message alone, one line, says what and how."""
+
+
+class ConfigError(UserError, ValueError):
+    """A mistake in a config or on the command line."""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` for the known name most like `name`, or an empty string if none is like it."""
+    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean '{match[0]}'?" if match else ""
+
+
+class Registry(dict[str, type]):
+    """Classes by the name that a config's `type` key uses.
+
+    Example::
+
+        @POLICY_REGISTRY.register("dqn")
+        class DQNPolicy(Policy): ...
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def register(self, name: str) -> Callable[[C], C]:
+        """Return a class decorator; a name that another class holds already raises `ConfigError`."""
+
+        def add(cls: C) -> C:
+            taken = super(Registry, self).get(name)
+            if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise ConfigError(f"{self.kind} '{name}' is registered already, by {taken.__module__}.{taken.__name__}.")
+            self[name] = cls
+            return cls
+
+        return add
+
+    def find(self, name: str) -> type:
+        """Return the class called `name`, or raise `ConfigError` naming the closest one."""
+        if name not in self:
+            known = ", ".join(sorted(self)) or "none"
+            raise ConfigError(f"Unknown {self.kind} type '{name}'.{closest(str(name), self)} Registered: {known}.")
+        return self[name]
+
+
+ENV_REGISTRY = Registry("environment")
+POLICY_REGISTRY = Registry("policy")
+MODEL_REGISTRY = Registry("model")
+BUFFER_REGISTRY = Registry("replay buffer")

@@ -1,0 +1,13 @@
+"""Nested dicts of arrays, as observations can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """Apply `fn` to the leaves of nested dicts of the same keys; anything but a dict is a leaf."""
+    if isinstance(tree, dict):
+        return {key: tree_map(fn, value, *(other[key] for other in others)) for key, value in tree.items()}
+    return fn(tree, *others)

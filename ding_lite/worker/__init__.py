@@ -1,0 +1,16 @@
+"""Collector, evaluator, learner and replay: what moves data between environments and a policy."""
+
+from ding_lite.worker.collector import SampleCollector
+from ding_lite.worker.evaluator import Evaluator
+from ding_lite.worker.learner import Learner
+from ding_lite.worker.prioritized_buffer import PrioritizedReplayBuffer, SumTree
+from ding_lite.worker.replay_buffer import UniformReplayBuffer
+
+__all__ = [
+    "Evaluator",
+    "Learner",
+    "PrioritizedReplayBuffer",
+    "SampleCollector",
+    "SumTree",
+    "UniformReplayBuffer",
+]

@@ -1,0 +1,87 @@
+"""Judging the policy by whole episodes: rank 0 plays, every rank learns the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from ding_lite.utils.distributed import broadcast_object_list
+
+
+class Evaluator:
+    """Plays `n_episode` episodes every `eval_freq` learner iterations.
+
+    Each environment plays its share, so that short episodes count no more than long ones, from seeds that are new at
+    every evaluation and the same in every run.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv | None,
+        policy: SimpleNamespace,
+        n_episode: int,
+        eval_freq: int,
+        stop_value: float | None,
+        seeds_at: Callable[[int], list[int]],
+        interrupt: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Take a policy's `eval_mode`; `env` is None on ranks other than 0; `seeds_at(k)` seeds evaluation number k."""
+        self._env, self._policy, self._interrupt = env, policy, interrupt
+        self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
+        self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
+
+    def should_eval(self, train_iter: int) -> bool:
+        """Return whether `eval_freq` iterations have passed since the last evaluation; the first is due at once."""
+        return self.last_iter < 0 or train_iter - self.last_iter >= self._eval_freq
+
+    def eval(self, train_iter: int) -> tuple[bool, dict[str, Any]]:
+        """Evaluate at this learner iteration; a collective call.
+
+        Returns:
+            stop_flag, whether the mean return reached `stop_value`, and episode_info: `return_mean, return_std, return_min,
+            return_max, length_mean`, `returns` (one per episode) and `best`, whether none before was better. episode_info is
+            empty if the evaluation was interrupted.
+        """
+        message: list[Any] = [self._play() if self._env is not None else None]
+        broadcast_object_list(message)
+        returns, lengths = message[0]
+        self.last_iter, self.eval_count = train_iter, self.eval_count + 1
+        if len(returns) < self._n_episode:
+            return False, {}
+        mean = float(np.mean(returns))
+        info = {"return_mean": mean, "return_std": float(np.std(returns)), "length_mean": float(np.mean(lengths))}
+        info |= {"return_min": min(returns), "return_max": max(returns), "returns": returns}
+        info["best"] = mean > self.best_return
+        self.best_return = max(self.best_return, mean)
+        return self._stop_value is not None and mean >= self._stop_value, info
+
+    def _play(self) -> tuple[list[float], list[int]]:
+        """Return the true returns and lengths of `n_episode` episodes; fewer if interrupted."""
+        assert self._env is not None
+        due_N = np.full(self._env.num_envs, self._n_episode // self._env.num_envs)
+        returns: list[float] = []
+        lengths: list[int] = []
+        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))
+        self._policy.reset()
+        while due_N.any() and not self._interrupt():
+            action = self._policy.forward(obs)["action"].cpu().numpy()
+            obs, _, terminated, truncated, info = self._env.step(action)
+            ended = np.flatnonzero(terminated | truncated)
+            if len(ended):
+                self._policy.reset(ended)
+                counted = ended[due_N[ended] > 0]
+                due_N[counted] -= 1
+                returns += info["episode_return"][counted].tolist()
+                lengths += info["episode_length"][counted].tolist()
+        return returns, lengths
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"eval_count": self.eval_count, "last_iter": self.last_iter, "best_return": float(self.best_return)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.eval_count, self.last_iter = state["eval_count"], state["last_iter"]
+        self.best_return = state["best_return"]

@@ -1,0 +1,42 @@
+"""The learner: counts iterations, runs the policy's step on each batch, and hands figures and priorities on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from torch import Tensor
+
+from ding_lite.utils.distributed import allreduce_data
+
+
+class Learner:
+    """Trains a policy's `learn_mode`; every rank runs the same number of iterations.
+
+    Args:
+        policy: the policy's `learn_mode`.
+        log_freq: learner iterations between two records of the losses.
+        on_log: called with the global means of the policy's monitored values.
+    """
+
+    def __init__(self, policy: SimpleNamespace, log_freq: int, on_log: Callable[[dict[str, float]], None]) -> None:
+        self._policy, self._log_freq, self._on_log = policy, log_freq, on_log
+        self.train_iter = 0
+
+    def train(self, batches: Iterable[dict[str, Any]], update: Callable[[Tensor, Tensor], None] | None = None) -> None:
+        """Take one step a batch; `update(index, priority)` hears of the new priorities."""
+        for batch in batches:
+            output = self._policy.forward(batch)
+            self.train_iter += 1
+            if update is not None and "priority" in output:
+                update(batch["index"], output["priority"])
+            if self.train_iter % self._log_freq == 0:
+                values = {key: float(output[key]) for key in self._policy.monitor_vars() if key in output}
+                self._on_log(allreduce_data(values, op="mean"))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"train_iter": self.train_iter}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.train_iter = state["train_iter"]

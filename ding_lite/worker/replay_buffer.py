@@ -1,0 +1,199 @@
+"""Columnar replay: one ring `[R, N, ...]` per key, R = capacity // N rows of N environments, in the order of time.
+
+`next_obs` is not stored: it is the next row, or where a trajectory was truncated an entry of a side table. A frame stack is
+stored as its newest frame and rebuilt when sampled, zeros before an episode's first frame, as the policy saw it.
+Shapes: B samples, K n-step rewards, S frames of a stack. A place is a row and an environment, flat: `row * N + n`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.utils.tree import tree_map
+
+RESERVED = ("last_obs", "final_obs", "final_index", "episode_step")
+GATHER_AT_ONCE = 2**20  # bytes: batches of small samples are gathered together, of large ones one by one
+
+
+@BUFFER_REGISTRY.register("uniform")
+class UniformReplayBuffer:
+    """Samples every stored step with the same probability.
+
+    Args:
+        replay_buffer_size: env steps kept, of all N environments together.
+        num_envs: N.
+        nstep: rewards summed in a sample's `reward`.
+        gamma: discount per env step.
+        frame_stack: S if observations are rolling stacks along their first axis, 0 if not.
+        device: where the ring is kept.
+        seed: of the choice of samples.
+    """
+
+    config: ClassVar[dict[str, Any]] = dict()
+
+    def __init__(
+        self,
+        replay_buffer_size: int,
+        num_envs: int,
+        nstep: int = 1,
+        gamma: float = 0.99,
+        frame_stack: int = 0,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+    ) -> None:
+        self._num_envs, self._num_rows = num_envs, replay_buffer_size // num_envs
+        self._nstep, self._stack, self._device = nstep, max(frame_stack, 1), torch.device(device)
+        if self._num_rows < nstep + self._stack:
+            raise ValueError(f"{replay_buffer_size} env steps of {num_envs} environments are too few rows to sample from")
+        self._discount_K = gamma ** torch.arange(nstep + 1, device=self._device, dtype=torch.float32)
+        self._step_K = torch.arange(nstep, device=self._device)
+        self._frame_S = torch.arange(1 - self._stack, 1, device=self._device)  # a stack's rows, relative to its newest
+        self._rng = np.random.default_rng(seed)
+        self._ring: dict[str, Any] = {}
+        self._final: Any = None  # last observations of truncated episodes, a row a slot
+        self._cursor, self._size = 0, 0  # next row to write, rows written
+        num_places = self._num_rows * num_envs
+        self._age = torch.zeros(num_places, dtype=torch.int32, device=self._device)  # env steps since the last reset
+        self._final_slot = torch.full((num_places,), -1, dtype=torch.int64, device=self._device)
+        self._free_slots: list[int] = []
+        self._num_slots = 0
+
+    def count(self) -> int:
+        """Return the number of steps that can be sampled: not the newest `nstep` rows, whose successors are to come."""
+        return max(self._size - self._nstep - self._oldest(), 0) * self._num_envs
+
+    def push(self, block: dict[str, Any]) -> None:
+        """Store a rollout block `[T, N, ...]`, see `SampleCollector`, over the oldest rows."""
+        n_step = len(block["reward"])
+        if n_step > self._num_rows:
+            raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self._num_rows} rows")
+        rows = (self._cursor + torch.arange(n_step, device=self._device)) % self._num_rows
+        place = (rows[:, None] * self._num_envs + torch.arange(self._num_envs, device=self._device)).flatten()
+        columns = {key: value for key, value in block.items() if key not in RESERVED}
+        columns["obs"] = self._newest_frame(columns["obs"], 2)
+        if not self._ring:
+            self._ring = tree_map(self._allocate, columns)
+            if self._stack > 1:
+                self._ring["obs"] = self._allocate(columns["obs"], extra=1)  # zeros, for frames before an episode
+        tree_map(lambda ring, column: ring.index_copy_(0, place, column.to(self._device).flatten(0, 1)), self._ring, columns)
+        self._age[place] = block["episode_step"].to(self._device).flatten()
+        self._free(place)
+        if "final_index" in block:
+            self._keep_finals(block, place)
+        self._cursor = (self._cursor + n_step) % self._num_rows
+        self._size = min(self._size + n_step, self._num_rows)
+
+    def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
+        """Yield `number` batches, see `sample`; priorities updated between two of them count in the next."""
+        group = 1 if self._sample_bytes() * batch_size * number > GATHER_AT_ONCE else number
+        for _ in range(number // group):
+            samples = self._gather(self._draw(batch_size * group))
+            for start in range(0, batch_size * group, batch_size):
+                yield tree_map(lambda leaf: leaf[start : start + batch_size], samples)  # noqa: B023 (called at once)
+
+    def sample(self, batch_size: int) -> dict[str, Any]:
+        """Return a dict of `[B, ...]` tensors.
+
+        What was pushed, at n-step places: `reward` is the discounted sum, cut where the trajectory is; `done` says whether
+        it ended there in a terminal state; `next_obs` follows the last summed step (meaningless where done);
+        `value_gamma` is the discount of its value, gamma^(steps summed); `index` names the places for `update`.
+        """
+        return next(self.batches(batch_size, 1))
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """Take new priorities `[B]` of places `[B]`; a uniform buffer has no use for them."""
+
+    def _oldest(self) -> int:
+        """Return how many of the oldest rows cannot be sampled, because their stacks' first frames are overwritten."""
+        return self._stack - 1 if self._size == self._num_rows else 0
+
+    def _draw(self, number: int) -> dict[str, Tensor]:
+        """Return places `[B]`, and weights where there are any."""
+        row_B = self._rng.integers(self._oldest(), self._size - self._nstep, number)
+        row_B = (row_B + self._cursor - self._size) % self._num_rows
+        place_B = row_B * self._num_envs + self._rng.integers(self._num_envs, size=number)
+        return {"index": torch.from_numpy(place_B).to(self._device)}
+
+    def _gather(self, drawn: dict[str, Tensor]) -> dict[str, Any]:
+        place_B, num_places = drawn["index"], self._num_rows * self._num_envs
+        batch = {key: tree_map(lambda ring: ring[place_B], ring) for key, ring in self._ring.items() if key != "obs"}
+        place_BK = (place_B[:, None] + self._step_K * self._num_envs) % num_places
+        cut_BK = self._ring["traj_flag"][place_BK]
+        ahead_BK = cut_BK.cumsum(1) - cut_BK.long() == 0  # no cut before this step
+        steps_B = ahead_BK.sum(1)
+        batch["reward"] = (self._ring["reward"][place_BK] * ahead_BK * self._discount_K[:-1]).sum(1)
+        batch["value_gamma"] = self._discount_K[steps_B]
+        last_B = (place_B + (steps_B - 1) * self._num_envs) % num_places
+        batch["done"] = self._ring["done"][last_B]
+        batch["traj_flag"] = self._ring["traj_flag"][last_B]
+        batch["obs"] = self._observations(place_B, self._age[place_B])
+        batch["next_obs"] = self._observations((last_B + self._num_envs) % num_places, self._age[last_B] + 1)
+        if self._num_slots > len(self._free_slots):
+            self._insert_finals(batch["next_obs"], self._final_slot[last_B])
+        return batch | drawn
+
+    def _observations(self, place_B: Tensor, age_B: Tensor) -> Any:
+        """Return the observations at these places, stacks rebuilt; `age_B` env steps after their episodes' starts."""
+        if self._stack == 1:
+            return tree_map(lambda ring: ring[place_B], self._ring["obs"])
+        num_places = self._num_rows * self._num_envs
+        place_BS = (place_B[:, None] + self._frame_S * self._num_envs) % num_places
+        place_BS = torch.where(self._frame_S >= -age_B[:, None], place_BS, num_places)  # there, zeros
+        frames = self._ring["obs"].index_select(0, place_BS.flatten())
+        return frames.unflatten(0, place_BS.shape)
+
+    def _insert_finals(self, next_obs: Any, slot_B: Tensor) -> None:
+        """Put the true last observations where a sample's trajectory was truncated."""
+        hit = (slot_B >= 0).nonzero().squeeze(1)
+        if self._stack == 1:
+            tree_map(lambda into, final: into.index_copy_(0, hit, final[slot_B[hit]]), next_obs, self._final)
+        else:
+            next_obs[hit, -1] = self._final[slot_B[hit]]
+
+    def _keep_finals(self, block: dict[str, Any], place: Tensor) -> None:
+        """Store the last observations of the episodes that were truncated."""
+        index = block["final_index"].to(self._device)
+        truncated = (~block["done"].to(self._device).flatten()[index]).nonzero().squeeze(1)
+        if not len(truncated):
+            return
+        finals = tree_map(lambda obs: obs.to(self._device)[truncated], self._newest_frame(block["final_obs"], 1))
+        while len(self._free_slots) < len(truncated):
+            self._grow_finals(finals)
+        slots = torch.tensor([self._free_slots.pop() for _ in truncated], device=self._device)
+        tree_map(lambda table, final: table.index_copy_(0, slots, final), self._final, finals)
+        self._final_slot[place[index[truncated]]] = slots
+
+    def _grow_finals(self, finals: Any) -> None:
+        """Double the side table."""
+        more = max(self._num_slots, 16)
+        fresh = tree_map(lambda leaf: leaf.new_empty(more, *leaf.shape[1:]), finals)
+        self._final = tree_map(lambda *parts: torch.cat(parts), self._final, fresh) if self._num_slots else fresh
+        self._free_slots += range(self._num_slots, self._num_slots + more)
+        self._num_slots += more
+
+    def _free(self, place: Tensor) -> None:
+        """Forget the side-table entries of places that were overwritten."""
+        if self._num_slots > len(self._free_slots):
+            slots = self._final_slot[place]
+            self._free_slots += slots[slots >= 0].tolist()
+            self._final_slot[place] = -1
+
+    def _newest_frame(self, obs: Any, axis: int) -> Any:
+        return obs if self._stack == 1 else obs.select(axis, -1)
+
+    def _allocate(self, column: Tensor, extra: int = 0) -> Tensor:
+        num_places = self._num_rows * self._num_envs
+        ring = torch.empty(num_places + extra, *column.shape[2:], dtype=column.dtype, device=self._device)
+        ring[num_places:] = 0
+        return ring
+
+    def _sample_bytes(self) -> int:
+        sizes: list[int] = []
+        tree_map(lambda leaf: sizes.append(leaf[0].numel() * leaf.element_size()), self._ring["obs"])
+        return 2 * self._stack * sum(sizes)

@@ -1,0 +1,22 @@
+"""CartPole under DI-engine's name; `type='gymnasium', env_id='CartPole-v1'` is the same environment with no code."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import gymnasium
+from easydict import EasyDict
+
+from ding_lite.utils.registry import ENV_REGISTRY
+
+
+@ENV_REGISTRY.register("cartpole")
+class CartPoleEnv(gymnasium.Wrapper):
+    """gymnasium's CartPole; an episode is truncated after 500 steps."""
+
+    config: ClassVar = dict(
+        env_id="CartPole-v1",  # (str) gymnasium id
+    )
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        super().__init__(gymnasium.make(cfg_env.env_id, max_episode_steps=cfg_env.max_episode_steps, **cfg_env.kwargs))

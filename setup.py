@@ -1,0 +1,30 @@
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+here = Path(__file__).parent
+
+setup(
+    name="ding_lite",
+    version="0.1.0",
+    description="Config-driven reinforcement learning, the same on one process and on many",
+    long_description=(here / "README.md").read_text() if (here / "README.md").exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["ding_lite", "ding_lite.*", "dizoo", "dizoo.*"]),
+    python_requires=">=3.11",
+    install_requires=[
+        "torch>=2.6",
+        "gymnasium[classic-control]>=1.1",
+        "ale-py>=0.12.1",
+        "easydict>=1.13",
+        "tensorboardX>=2.6",
+        "numpy>=1.26",
+        "tqdm>=4.66",
+    ],
+    extras_require={
+        "test": ["pytest>=8", "pytest-timeout>=2.3", "ruff>=0.6", "mypy>=1.11"],
+        "plot": ["matplotlib>=3.8"],
+    },
+    entry_points={"console_scripts": ["ding_lite=ding_lite.entry.cli:main"]},
+)

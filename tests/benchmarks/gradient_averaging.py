@@ -1,0 +1,127 @@
+"""Backward plus averaging on two ranks of one thread: our ``FlatParameters`` against torch's DistributedDataParallel.
+
+``python -m tests.benchmarks.gradient_averaging``. The Nature CNN, batch 32, gloo; every way in turn within one run, the slower
+rank counts. Goal: our best takes no longer than torch's best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+BATCH, SHAPE = 32, (4, 84, 84)
+
+
+def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
+    """Each way's timed step: clear the gradients, go backward, average. Returns seconds; the forward pass is not counted."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    from ding_lite.utils.distributed import FlatParameters
+    from tests.benchmarks.networks import q_body
+
+    torch.manual_seed(0)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    obs = torch.rand(BATCH, *SHAPE).to(memory_format=layout)
+    reference = q_body("pong_dqn").to(memory_format=layout)
+
+    def timed(forward: Any, clear: Callable[[], None], average: Callable[[], None]) -> Callable[[], float]:
+        def step() -> float:
+            loss = forward(obs).square().mean()
+            start = time.perf_counter()
+            clear()
+            loss.backward()
+            average()
+            return time.perf_counter() - start
+
+        return step
+
+    def torch_way(**options: Any) -> Callable[[], float]:
+        model = DistributedDataParallel(copy.deepcopy(reference), **options)
+        return timed(model, model.zero_grad, lambda: None)
+
+    def our_way(overlap: bool) -> Callable[[], float]:
+        model = copy.deepcopy(reference)
+        flat = FlatParameters(model, overlap=overlap)
+        return timed(model, flat.zero_grad, flat.average_grad)
+
+    alone = copy.deepcopy(reference)
+    return {
+        "torch DDP": torch_way(),
+        "torch DDP, bucket views": torch_way(gradient_as_bucket_view=True),
+        "ours, flat": our_way(overlap=False),
+        "ours, overlapped": our_way(overlap=True),
+        "backward alone": timed(alone, alone.zero_grad, lambda: None),
+    }
+
+
+def worker(args: argparse.Namespace) -> None:
+    """One rank."""
+    import torch
+
+    from ding_lite.utils.distributed import DDPContext, get_rank
+
+    torch.set_num_threads(1)
+    with DDPContext():
+        ways = make_ways(args.channels_last)
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for round_number in range(args.rounds + 3):
+            for name, step in ways.items():
+                own = torch.tensor([step() for _ in range(args.steps)]).median()
+                torch.distributed.all_reduce(own, torch.distributed.ReduceOp.MAX)
+                if round_number >= 3:
+                    times[name].append(own.item())
+        if get_rank() == 0:
+            Path(args.worker).write_text(json.dumps(times))
+
+
+def report(times: dict[str, list[float]]) -> None:
+    """Print the table, and the ratio of the best ways round by round."""
+    print("| way | milliseconds, median | quartiles |\n|---|---|---|")
+    for name, values in times.items():
+        low, middle, high = (1000 * q for q in statistics.quantiles(values, n=4))
+        print(f"| {name} | {middle:.1f} | {low:.1f}-{high:.1f} |")
+    best = {
+        side: min((name for name in times if name.startswith(side)), key=lambda name: statistics.median(times[name]))
+        for side in ("ours", "torch")
+    }
+    ratios = [ours / theirs for ours, theirs in zip(times[best["ours"]], times[best["torch"]], strict=True)]
+    print(
+        f"\n{best['ours']} / {best['torch']}: {statistics.median(ratios):.2f} of the time, round by round (goal: 1 or less)"
+    )
+
+
+def main() -> None:
+    """Start the ranks and print what they found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=25, help="each round times every way in turn")
+    parser.add_argument("--steps", type=int, default=5, help="steps of one way in a round")
+    parser.add_argument("--channels-last", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        worker(args)
+        return
+    import tempfile
+
+    from tests.distributed.launcher import launch
+
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "times.json")
+        words = ["-m", "tests.benchmarks.gradient_averaging", *sys.argv[1:], "--worker", str(result)]
+        done = launch(words, nproc=args.ranks, timeout=600)
+        if not result.exists():
+            raise SystemExit(f"no result (exit status {done.returncode}):\n{done.stderr[-2000:]}")
+        report(json.loads(result.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Our side: the real ``serial_pipeline`` of ding_lite with a plain config, timed from outside.
+
+An ``--option`` is a config override such as ``policy.double=False``, or ``split``: this rank's share of the task's
+batch and collect, by ``to_ddp_config``. Works under a launcher, with ``--steps``.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # also where the project is not installed
+
+from tests.benchmarks.meter import Finished, Meter
+from tests.benchmarks.settings import TASKS, Task, parse_side
+
+
+def make_config(name: str, task: Task, options: list[str]) -> tuple[Any, Any]:
+    """``(main_config, create_config)`` of a task. The only evaluation comes before the clock starts."""
+    from easydict import EasyDict
+
+    pong = name == "pong_dqn"
+    main_config = EasyDict(
+        exp_name=name,
+        env=dict(
+            env_id=task.env_id,
+            collector_env_num=task.num_envs,
+            evaluator_env_num=1,
+            n_evaluator_episode=1,
+            manager=dict(),
+        ),
+        policy=dict(
+            cuda=False,
+            model=dict(
+                encoder_hidden_size_list=[32, 64, 64, 512] if pong else [128, 128, 64],
+                dueling=False,
+                head_layer_num=0,
+            ),
+            nstep=task.nstep,
+            discount_factor=task.gamma,
+            random_collect_size=task.learning_starts,
+            learn=dict(
+                update_per_collect=task.updates,
+                batch_size=task.batch_size,
+                learning_rate=task.learning_rate,
+                target_update_freq=task.target_freq,
+            ),
+            collect=dict(n_sample=task.collect_steps),
+            eval=dict(evaluator=dict(eval_freq=10**9)),
+            other=dict(
+                eps=dict(type="linear", start=task.epsilon, end=task.epsilon, decay=1),
+                replay_buffer=dict(replay_buffer_size=task.buffer_size),
+            ),
+        ),
+    )
+    create_config = EasyDict(
+        env=dict(type="atari" if pong else "gymnasium", import_names=["dizoo.atari.envs.atari_env"] if pong else []),
+        env_manager=dict(type="native" if pong else "base"),
+        policy=dict(type="dqn"),
+    )
+    for key, _, value in (option.partition("=") for option in options if "=" in option):
+        set_key(main_config, key, value)
+    return main_config, create_config
+
+
+def compile_task(name: str, options: list[str] | None = None) -> Any:
+    """The compiled config of a task, for benchmarks of single parts."""
+    from ding_lite.config import compile_config
+
+    return compile_config(make_config(name, TASKS[name], options or []))
+
+
+def set_key(config: dict[str, Any], key: str, value: str) -> None:
+    """Set ``a.b.c`` to a Python literal, or to the text itself where it is none."""
+    *parents, last = key.split(".")
+    for parent in parents:
+        config = config.setdefault(parent, {})
+    try:
+        config[last] = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        config[last] = value
+
+
+def main() -> None:
+    """Train until the meter says stop."""
+    args = parse_side(__doc__)
+    from ding_lite.entry import serial_pipeline
+    from ding_lite.policy import DQNPolicy
+    from ding_lite.utils import DDPContext, get_rank, get_world_size, to_ddp_config
+    from ding_lite.worker import SampleCollector
+    from tests.benchmarks.networks import count_parameters
+
+    main_config, create_config = make_config(args.task, TASKS[args.task], args.option)
+    with DDPContext():
+        if "split" in args.option:
+            main_config = to_ddp_config(main_config)
+        main_config.policy.multi_gpu = get_world_size() > 1
+        if get_rank():
+            args.result = None
+        meter = Meter("ours", args, ranks=get_world_size(), options=args.option)
+        collect, init_learn = SampleCollector.collect, DQNPolicy._init_learn
+
+        def collect_and_tell(self: Any, *rest: Any, **keywords: Any) -> Any:
+            meter.boundary(self.envstep)
+            return collect(self, *rest, **keywords)
+
+        def init_and_count(self: Any) -> None:
+            meter.info["parameters"] = count_parameters(self._model)
+            init_learn(self)
+
+        SampleCollector.collect, DQNPolicy._init_learn = collect_and_tell, init_and_count  # type: ignore[method-assign]
+        try:
+            serial_pipeline((main_config, create_config), seed=args.seed, max_env_step=10**9)
+        except Finished:
+            pass
+
+
+if __name__ == "__main__":
+    main()

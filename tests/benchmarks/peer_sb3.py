@@ -1,0 +1,85 @@
+"""Stable-Baselines3's side: DQN with no double target. Run this file with the interpreter of its own environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+# Last, not first: the names of this project's packages must not hide those of a peer.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from tests.benchmarks.meter import Finished, Meter
+from tests.benchmarks.settings import TASKS, parse_side
+
+
+def make_cartpole() -> Any:
+    """One CartPole, monitored as Stable-Baselines3 wants it."""
+    import gymnasium
+    from stable_baselines3.common.monitor import Monitor
+
+    return Monitor(gymnasium.make(TASKS["cartpole_dqn"].env_id, disable_env_checker=True))
+
+
+def make_pong() -> Any:
+    """One Pong: four frames a step, the last two pooled, 84 x 84 grey, a stack of four."""
+    import ale_py
+    import gymnasium
+    from stable_baselines3.common.monitor import Monitor
+
+    gymnasium.register_envs(ale_py)
+    env = gymnasium.make(TASKS["pong_dqn"].env_id, disable_env_checker=True)
+    env = gymnasium.wrappers.AtariPreprocessing(env, noop_max=30, frame_skip=4, screen_size=84, grayscale_obs=True)
+    return Monitor(gymnasium.wrappers.FrameStackObservation(env, 4, padding_type="zero"))
+
+
+def main() -> None:
+    """Train until the meter says stop."""
+    args = parse_side(__doc__)
+    task = TASKS[args.task]
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+    from tests.benchmarks.networks import count_parameters
+
+    meter = Meter("sb3", args)
+
+    class Boundary(BaseCallback):
+        """Tells the meter of each new collect."""
+
+        def _on_rollout_start(self) -> None:
+            meter.boundary(self.num_timesteps)
+
+        def _on_step(self) -> bool:
+            return True
+
+    pong = args.task == "pong_dqn"
+    env = SubprocVecEnv([make_pong] * task.num_envs) if pong else DummyVecEnv([make_cartpole] * task.num_envs)
+    model = DQN(
+        "CnnPolicy" if pong else "MlpPolicy",
+        env,
+        learning_rate=task.learning_rate,
+        buffer_size=task.buffer_size,
+        learning_starts=task.learning_starts,
+        batch_size=task.batch_size,
+        gamma=task.gamma,
+        n_steps=task.nstep,
+        train_freq=task.collect_steps // task.num_envs,
+        gradient_steps=task.updates,
+        target_update_interval=round(task.target_freq / task.ratio),  # environment steps here
+        exploration_initial_eps=task.epsilon,
+        exploration_final_eps=task.epsilon,
+        policy_kwargs=None if pong else {"net_arch": [128, 128, 64]},
+        seed=args.seed,
+        device="cpu",
+    )
+    meter.info["parameters"] = count_parameters(model.q_net)
+    try:
+        model.learn(10**9, callback=Boundary())
+    except Finished:
+        env.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Runs a script with torch's own launchers, leaving nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Literal
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "DING_LITE_TEST_RUN"
+LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody uses at the moment."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+def clean_environment(env: dict[str, str] | None = None) -> dict[str, str]:
+    """Return this process's environment without any launcher's variables, with one thread a process, and `env` on top."""
+    kept = {k: v for k, v in os.environ.items() if k not in LAUNCH_VARIABLES and not k.startswith("SLURM_")}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **(env or {})}
+
+
+def kill_marked(mark: str) -> None:
+    """Kill every process that inherited the mark. The launchers give each rank a session: no group holds them all."""
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # gone meanwhile, or another user's
+            if f"{MARK}={mark}".encode() in environ.read_bytes().split(b"\0"):
+                os.kill(int(environ.parent.name), signal.SIGKILL)
+
+
+def start(
+    command: list[str], env: dict[str, str] | None = None, cwd: Path | str | None = None
+) -> subprocess.Popen[str]:
+    """Start a command in a session of its own; the caller ends it with `finish`."""
+    marked = clean_environment({**(env or {}), MARK: uuid.uuid4().hex})
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command,
+        env=marked,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
+    )
+    process.mark = marked[MARK]  # type: ignore[attr-defined]
+    return process
+
+
+def finish(process: subprocess.Popen[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    """Wait for a started command, then kill whatever is left of it.
+
+    Raises:
+        subprocess.TimeoutExpired: after `timeout` seconds, with what was printed until then.
+    """
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        kill_marked(process.mark)  # type: ignore[attr-defined]
+        out, err = process.communicate()
+        raise subprocess.TimeoutExpired(process.args, timeout, out, err) from None
+    finally:
+        kill_marked(process.mark)  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def launch(
+    script: list[str] | str | Path,
+    nproc: int = 2,
+    timeout: float = 60,
+    env: dict[str, str] | None = None,
+    launcher: Literal["run", "launch"] = "run",
+    cwd: Path | str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `nproc` ranks of a script (with arguments: a list, which may begin with `-m`, module) on a free port."""
+    words = [str(word) for word in (script if isinstance(script, list) else [script])]
+    options = [f"--nproc_per_node={nproc}", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
+    command = [sys.executable, "-m", f"torch.distributed.{launcher}", *options, *words]
+    return finish(start(command, env, cwd), timeout)

@@ -1,0 +1,423 @@
+"""Two real gloo processes: `python -m torch.distributed.run -m tests.distributed.test_collectives ...` is the rank's side."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ding_lite.utils.distributed import (
+    DDPContext,
+    FlatParameters,
+    allreduce_data,
+    broadcast_module,
+    broadcast_object_list,
+    get_local_rank,
+    get_local_world_size,
+    get_rank,
+    get_world_size,
+    to_ddp_config,
+)
+from ding_lite.utils.registry import ConfigError
+from tests.distributed.launcher import finish, free_port, launch, start
+
+ME = ["-m", "tests.distributed.test_collectives"]
+
+
+def make_network() -> nn.Module:
+    """A small image network, the same on every rank, with every second layer's weights in a bucket of their own."""
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 64), nn.ReLU(), nn.Linear(64, 3))
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+
+
+def make_loss(network: nn.Module, seed: int, batch: int = 6) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return network(torch.rand(batch, 4, 8, 8, generator=generator)).square().mean()
+
+
+class Branches(nn.Module):
+    """A network of which each call uses one branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(4, 5), nn.Linear(4, 5)
+
+
+# Checks: each runs on both ranks inside one group, and may fail on either.
+
+
+def check_numbers_of_the_ranks() -> None:
+    assert (get_rank(), get_world_size()) == (int(os.environ["RANK"]), 2)
+    assert (get_local_rank(), get_local_world_size()) == (int(os.environ["LOCAL_RANK"]), 2)
+
+
+def check_average_is_the_mean_of_all_ranks() -> None:
+    for overlap in (False, True):
+        network = make_network()
+        single = [copy.deepcopy(network) for _ in range(2)]
+        for rank, other in enumerate(single):
+            make_loss(other, rank).backward()
+        flat = FlatParameters(network, overlap=overlap, bucket_bytes=4096)
+        for _ in range(3):  # the buffers are used again, and must not add up
+            flat.zero_grad()
+            make_loss(network, get_rank()).backward()
+            flat.average_grad()
+        for mine, first, second in zip(network.parameters(), *(other.parameters() for other in single), strict=True):
+            torch.testing.assert_close(mine.grad, (first.grad + second.grad) / 2, rtol=1e-5, atol=1e-8)
+
+
+def check_two_halves_of_a_batch_take_the_step_of_the_whole() -> None:
+    images = torch.rand(8, 4, 8, 8, generator=torch.Generator().manual_seed(7))
+    whole, network = make_network(), make_network()
+    flat = FlatParameters(network)
+    for module, batch, average in ((whole, images, None), (network, images[get_rank() :: 2], flat.average_grad)):
+        parameters = list(module.parameters()) if average is None else [flat.parameter]
+        optimizer = torch.optim.SGD(parameters, lr=0.5)
+        module(batch).square().mean().backward()
+        if average:
+            average()
+        optimizer.step()
+    for mine, other in zip(network.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def check_overlapped_average_has_the_bits_of_the_flat_one() -> None:
+    grads = []
+    for overlap in (False, True):
+        network = make_network()
+        flat = FlatParameters(network, overlap=overlap, bucket_bytes=4096)
+        make_loss(network, get_rank()).backward()
+        flat.average_grad()
+        grads.append(flat.parameter.grad.clone())
+    assert torch.equal(*grads)  # with two ranks each element is one sum, whatever is sent together
+
+
+def check_a_parameter_unused_on_one_rank_counts_as_zero() -> None:
+    for overlap in (False, True):
+        module = Branches()
+        flat = FlatParameters(module, overlap=overlap, bucket_bytes=1)
+        for turn in range(4):
+            flat.zero_grad()
+            branch = module.first if (get_rank() + turn) % 2 else module.second
+            (branch(torch.ones(1, 4)).sum() * (get_rank() + 1)).backward()
+            flat.average_grad()
+            # The weight's gradient is rank + 1 where a rank uses the branch: half of that is the mean of two ranks.
+            first, second = (1.0, 0.5) if turn % 2 == 0 else (0.5, 1.0)
+            assert torch.equal(module.first.weight.grad, torch.full((5, 4), first)), (overlap, turn)
+            assert torch.equal(module.second.weight.grad, torch.full((5, 4), second)), (overlap, turn)
+
+
+def check_no_use_of_any_parameter_on_one_rank_is_no_deadlock() -> None:
+    module = Branches()
+    flat = FlatParameters(module, overlap=True, bucket_bytes=1)
+    if get_rank() == 1:
+        (module.first(torch.ones(1, 4)).sum() + module.second(torch.ones(1, 4)).sum()).backward()
+    flat.average_grad()
+    assert torch.equal(module.second.bias.grad, torch.full((5,), 0.5))
+
+
+def check_a_second_backward_with_overlap_is_refused() -> None:
+    network = make_network()
+    flat = FlatParameters(network, overlap=True, bucket_bytes=4096)
+    make_loss(network, 0).backward()
+    with pytest.raises(RuntimeError, match="second backward"):
+        make_loss(network, 0).backward()
+    with pytest.raises(RuntimeError, match=r"call average_grad\(\)"):
+        flat.zero_grad()
+    flat.average_grad()
+    flat.zero_grad()
+
+
+def check_two_backwards_without_overlap_add_up() -> None:
+    network = make_network()
+    flat = FlatParameters(network)
+    make_loss(network, get_rank()).backward()
+    make_loss(network, get_rank()).backward()
+    flat.average_grad()
+    once = make_network()
+    (make_loss(once, 0) + make_loss(once, 1)).backward()  # two backwards on each of two ranks, over two ranks
+    torch.testing.assert_close(network[0].weight.grad, once[0].weight.grad, rtol=1e-5, atol=1e-8)
+
+
+def check_counts_are_sums_of_whole_numbers() -> None:
+    rank = get_rank()
+    pairs = {"step": 2**40 + rank, "seconds": 0.25 * (rank + 1), "flag": True}
+    if rank == 1:
+        pairs = dict(reversed(pairs.items()))  # the order of a rank's dict must not matter
+    total = allreduce_data(pairs)
+    assert total == {"step": 2**41 + 1, "seconds": 0.75, "flag": 2}
+    assert list(total) == list(pairs)
+    assert [type(total[key]) for key in ("step", "seconds", "flag")] == [int, float, int]
+    assert allreduce_data(rank + 1, op="mean") == 1.5
+    assert allreduce_data(rank + 1) == 3
+
+
+def check_tensors_keep_their_shape_and_type() -> None:
+    rank, before = get_rank(), torch.arange(6.0).view(2, 3)
+    data = {"f": before.clone(), "i": torch.tensor([rank, 5]), "b": torch.tensor(rank == 0), "n": 1}
+    total = allreduce_data(data)
+    assert torch.equal(total["f"], 2 * before)
+    assert torch.equal(data["f"], before)
+    assert torch.equal(total["i"], torch.tensor([1, 10]))
+    assert total["b"].item() == 1
+    assert (total["f"].dtype, total["i"].dtype, total["b"].shape, total["n"]) == (torch.float32, torch.int64, (), 2)
+    assert torch.equal(
+        allreduce_data(torch.tensor([rank, 4]), op="mean"), torch.tensor([0.5, 4.0], dtype=torch.float64)
+    )
+    assert allreduce_data({}) == {}
+
+
+def check_a_dict_costs_one_collective() -> None:
+    real, calls = dist.all_reduce, []
+    dist.all_reduce = lambda *args, **kwargs: (calls.append(args), real(*args, **kwargs))[1]
+    try:
+        allreduce_data({"a": 1, "b": 2.0, "c": torch.ones(3)})
+    finally:
+        dist.all_reduce = real
+    assert len(calls) == 1
+
+
+def check_module_broadcast_covers_buffers_of_every_type() -> None:
+    rank = get_rank()
+    torch.manual_seed(rank)
+    module = nn.Sequential(nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3)).to(memory_format=torch.channels_last)
+    module.register_buffer("mask", torch.tensor([True, rank == 0, False]))
+    module.register_buffer("level", torch.full((3,), float(rank), dtype=torch.bfloat16))
+    module.register_buffer("count", torch.tensor(10 + rank))
+    module.requires_grad_(rank == 0)  # frozen or not is no matter
+    broadcast_module(module)
+    torch.manual_seed(0)
+    expected = nn.Conv2d(2, 3, 2)
+    assert torch.equal(module[0].weight, expected.weight)
+    assert module[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert module.mask.tolist() == [True, True, False]
+    assert (module.level.tolist(), module.count.item()) == ([0.0] * 3, 10)
+
+
+def check_flat_broadcast_reaches_the_module() -> None:
+    network = make_network()
+    flat = FlatParameters(network)
+    with torch.no_grad():
+        network[0].weight.fill_(float(get_rank() + 3))
+    flat.broadcast(src=1)
+    assert torch.equal(network[0].weight, torch.full((8, 4, 3, 3), 4.0))
+
+
+def check_objects_come_from_the_source() -> None:
+    objects = [get_rank(), {"name": f"rank {get_rank()}"}]
+    broadcast_object_list(objects, src=1)
+    assert objects == [1, {"name": "rank 1"}]
+
+
+def check_config_sizes_are_divided_or_refused() -> None:
+    cfg = {"policy": {"learn": {"batch_size": 32}, "collect": {"n_sample": 96, "n_episode": None}}}
+    new = to_ddp_config(cfg)
+    assert (new.policy.learn.batch_size, new.policy.collect.n_sample, new.policy.collect.n_episode) == (16, 48, None)
+    assert cfg["policy"]["learn"]["batch_size"] == 32
+    with pytest.raises(ConfigError, match=r"policy\.collect\.n_sample=97 .* 2 processes.* such as 98"):
+        to_ddp_config({"policy": {"collect": {"n_sample": 97}}})
+
+
+CHECKS: dict[str, Callable[[], None]] = {
+    name.removeprefix("check_"): value for name, value in list(globals().items()) if name.startswith("check_")
+}
+
+
+def rank_checks(folder: str) -> None:
+    """Run all checks and write what failed."""
+    failures = {}
+    with DDPContext(timeout=20):
+        for name, check in CHECKS.items():
+            try:
+                check()
+            except Exception as error:  # reported by the test of that name
+                failures[name] = f"{type(error).__name__}: {error}"
+        rank = get_rank()
+    failures["still in a group"] = str(dist.is_initialized())
+    Path(folder, f"rank{rank}.json").write_text(json.dumps(failures))
+
+
+def rank_crash(error: str) -> None:
+    """Rank 1 fails with a collective of its own pending, which makes leaving the group wait; rank 0 waits for it."""
+    with DDPContext():
+        dist.all_reduce(torch.ones(1))
+        if get_rank() == 1:
+            pending = [dist.all_reduce(torch.ones(1 << 20), async_op=True) for _ in range(4)]
+            print(f"failing with {len(pending)} pending at {time.time()}", flush=True)
+            raise {"ConfigError": ConfigError, "RuntimeError": RuntimeError}[error]("boom")
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as one that guards its interruption would
+        time.sleep(2)
+        dist.all_reduce(torch.ones(1))
+        dist.broadcast(torch.ones(1), src=1)
+
+
+def rank_leaves_after_error() -> None:
+    """An exception must leave no group behind, even if the process were to go on."""
+    try:
+        with DDPContext():
+            raise ValueError("boom")
+    except SystemExit as end:
+        print(f"status {end.code}, group {dist.is_initialized()}", flush=True)
+
+
+def rank_late(seconds: str) -> None:
+    with DDPContext():
+        if get_rank() == 1:
+            time.sleep(float(seconds))
+        dist.all_reduce(torch.ones(1))
+
+
+def rank_hang(folder: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(folder, os.environ["RANK"]).write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+# Tests.
+
+
+@pytest.fixture(scope="module", params=["run", "launch"])
+def failures(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[dict[str, str]]]:
+    folder = tmp_path_factory.mktemp(request.param)
+    done = launch([*ME, "checks", str(folder)], timeout=120, launcher=request.param)
+    files = [folder / f"rank{rank}.json" for rank in range(2)]
+    assert all(file.exists() for file in files), done.stderr
+    yield [json.loads(file.read_text()) for file in files]
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_two_ranks(name: str, failures: list[dict[str, str]]) -> None:
+    assert [failure.get(name) for failure in failures] == [None, None]
+
+
+def test_the_group_is_left_at_the_end(failures: list[dict[str, str]]) -> None:
+    assert [failure["still in a group"] for failure in failures] == ["False", "False"]
+
+
+@pytest.mark.parametrize("launcher", ["run", "launch"])
+def test_an_exception_on_one_rank_ends_the_job_within_seconds(launcher: Literal["run", "launch"]) -> None:
+    done = launch([*ME, "crash", "RuntimeError"], launcher=launcher, timeout=50)
+    ended = time.time()
+    assert done.returncode != 0
+    assert ended - float(done.stdout.split()[-1]) < 15
+    lines = [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")]
+    assert lines[0] == "[rank 1] Traceback (most recent call last):"
+    assert lines[-1] == "[rank 1] RuntimeError: boom"
+
+
+def test_a_config_error_on_a_rank_is_one_line() -> None:
+    done = launch([*ME, "crash", "ConfigError"], timeout=50)
+    assert [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")] == ["[rank 1] boom"]
+    assert "exitcode: 2" in done.stderr
+
+
+def test_an_exception_leaves_no_group_behind() -> None:
+    done = launch([*ME, "leaves_after_error"], timeout=50)
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["status 1, group False"] * 2)
+
+
+def test_the_time_out_from_the_environment_limits_a_collective() -> None:
+    began = time.time()
+    done = launch([*ME, "late", "40"], timeout=50, env={"DING_LITE_TIMEOUT": "3"})
+    assert done.returncode != 0
+    assert time.time() - began < 30
+    assert "[rank 0] Traceback" in done.stderr
+    assert "Timed out" in done.stderr
+
+
+def by_hand(rank: int, port: int, **more: str) -> dict[str, str]:
+    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return {**variables, "DING_LITE_TIMEOUT": "20", **more}
+
+
+def run_by_hand(env: dict[str, str], timeout: float = 40) -> subprocess.CompletedProcess[str]:
+    return finish(start([sys.executable, *ME, "late", "0"], env), timeout)
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_a_port_in_use_is_one_clear_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run_by_hand(by_hand(0, port))
+    assert done.returncode == 1
+    assert last_line(done).startswith(f"[rank 0] port {port} is in use. Choose another MASTER_PORT")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_that_never_come_are_one_clear_line(rank: int) -> None:
+    began, port = time.time(), free_port()
+    done = run_by_hand(by_hand(rank, port, DING_LITE_TIMEOUT="2"))
+    assert done.returncode == 1
+    assert time.time() - began < 25
+    assert last_line(done).startswith(f"[rank {rank}] the 2 ranks did not meet at 127.0.0.1:{port} within 2 s.")
+
+
+def test_two_ranks_started_by_hand_meet() -> None:
+    port = free_port()
+    processes = [start([sys.executable, *ME, "late", "0"], by_hand(rank, port)) for rank in range(2)]
+    assert [finish(process, 40).returncode for process in processes] == [0, 0]
+
+
+def test_slurm_variables_alone_make_a_group(tmp_path: Path) -> None:
+    slurm = {"SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost", "SLURM_TASKS_PER_NODE": "2"}
+    processes = [
+        start(
+            [sys.executable, *ME, "late", "0"],
+            {**slurm, "SLURM_PROCID": rank, "SLURM_LOCALID": rank, "MASTER_PORT": port, "DING_LITE_TIMEOUT": "20"},
+        )
+        for port in [str(free_port())]
+        for rank in ("0", "1")
+    ]
+    assert [finish(process, 40).returncode for process in processes] == [0, 0]
+
+
+def test_a_time_out_of_the_launcher_leaves_no_process(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        launch([*ME, "hang", str(tmp_path)], timeout=12)
+    ids = [int(file.read_text()) for file in tmp_path.iterdir()]
+    assert len(ids) == 2
+    for pid in ids:
+        deadline = time.time() + 5
+        while is_running(pid) and time.time() < deadline:
+            time.sleep(0.05)
+        assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def main(argv: list[str]) -> Any:
+    torch.set_num_threads(1)
+    return globals()[f"rank_{argv[0]}"](*argv[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

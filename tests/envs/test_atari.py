@@ -1,0 +1,254 @@
+"""Atari through ale-py's engine: frames, lives, ends and true scores, on the real games."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+import pytest
+from easydict import EasyDict
+
+from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
+from ding_lite.utils.registry import ConfigError
+from dizoo.atari.envs.atari_env import AtariEnv, find_rom
+
+MANAGERS = ("base", "subprocess", "native")
+FIRE = 1  # in Breakout's minimal action set: NOOP, FIRE, RIGHT, LEFT
+
+
+def atari_config(env_id: str, manager: str = "native", num_threads: int = 2, **overrides: Any) -> EasyDict:
+    cfg = copy.deepcopy(ENV_DEFAULTS) | copy.deepcopy(AtariEnv.config) | {"type": "atari", "env_id": env_id} | overrides
+    cfg["manager"] = ENV_DEFAULTS["manager"] | {"type": manager, "num_threads": num_threads}
+    return EasyDict(cfg)
+
+
+def make(env_id: str, num_envs: int = 2, *, seed: int = 0, training: bool = True, **overrides: Any):
+    return create_vector_env(atari_config(env_id, **overrides), num_envs, seed, training)
+
+
+def play(env: Any, num_steps: int, seed: int = 0) -> list[tuple]:
+    """Random actions; everything that came back, as copies."""
+    obs, info = env.reset()
+    seen: list[tuple] = [(obs.copy(), info["lives"].copy())]
+    rng = np.random.default_rng(seed)
+    for _ in range(num_steps):
+        obs, reward, terminated, truncated, info = env.step(rng.integers(0, env.single_action_space.n, env.num_envs))
+        totals = info["episode_return"], info["episode_length"]
+        lives = info["lives"].copy(), info.get("life_lost", np.zeros(0))
+        seen.append((obs.copy(), reward, terminated, truncated, *totals, *lives, info.get("final_obs", np.zeros(0))))
+    env.close()
+    return seen
+
+
+def assert_same(left: list[tuple], right: list[tuple]) -> None:
+    for one, other in zip(left, right, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# -- names and spaces -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env_id", "rom"),
+    [
+        ("PongNoFrameskip-v4", "pong"),
+        ("PongDeterministic-v4", "pong"),
+        ("Pong-v4", "pong"),
+        ("ALE/Pong-v5", "pong"),
+        ("pong", "pong"),
+        ("MsPacmanNoFrameskip-v4", "ms_pacman"),
+        ("ALE/MsPacman-v5", "ms_pacman"),
+        ("QbertNoFrameskip-v4", "qbert"),
+        ("ALE/UpNDown-v5", "up_n_down"),
+        ("ALE/TicTacToe3D-v5", "tic_tac_toe_3d"),
+    ],
+)
+def test_a_game_is_found_under_all_its_names(env_id: str, rom: str) -> None:
+    assert find_rom(env_id) == rom
+
+
+def test_every_registered_id_of_ale_py_names_a_rom() -> None:
+    gymnasium.register_envs(ale_py)
+    ids = [name for name in gymnasium.registry if name.startswith("ALE/") or name.endswith("NoFrameskip-v4")]
+    assert len(ids) > 150
+    for env_id in ids:
+        assert find_rom(env_id) == gymnasium.registry[env_id].kwargs["game"]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        ("PnogNoFrameskip-v4", r"no Atari ROM 'Pnog'.*Did you mean 'Pong'"),
+        ("ALE/Breakot-v5", r"no Atari ROM 'Breakot'.*Did you mean 'Breakout'"),
+        ("ms_packman", r"no Atari ROM 'ms_packman'.*Did you mean 'ms_pacman'"),
+        ("PongNoFrameskip-v0", r"no Atari ROM"),
+    ],
+)
+def test_an_unknown_game_is_a_config_error_that_names_the_closest(env_id: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_env(atari_config(env_id))
+
+
+def test_a_missing_rom_file_is_a_config_error(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"the ROM 'pong' cannot be read.*pong\.bin"):
+        check_env(atari_config("PongNoFrameskip-v4"))
+
+
+@pytest.mark.parametrize("sticky", [-0.1, 1.5, 0.25])
+def test_sticky_actions_that_cannot_be_are_a_config_error(sticky: float) -> None:
+    with pytest.raises(ConfigError, match=r"env\.sticky_action_prob.*name the game 'pong'"):
+        check_env(atari_config("PongNoFrameskip-v4", sticky_action_prob=sticky))
+
+
+@pytest.mark.parametrize(("env_id", "num_actions"), [("pong", 6), ("breakout", 4), ("ms_pacman", 9)])
+@pytest.mark.parametrize("frame_stack", [0, 1, 4])
+def test_the_spaces_are_known_before_an_environment_is_built(env_id: str, num_actions: int, frame_stack: int) -> None:
+    cfg = atari_config(env_id, frame_stack=frame_stack)
+    spec = check_env(cfg)
+    assert spec.action_space == gymnasium.spaces.Discrete(num_actions)
+    assert spec.observation_space.shape == (max(1, frame_stack), 84, 84)
+    for manager in ("native", "base"):
+        env = make(env_id, 1, manager=manager, frame_stack=frame_stack)
+        assert (spec.observation_space, spec.action_space) == (env.single_observation_space, env.single_action_space)
+        assert spec.frame_stack == env.frame_stack == (4 if frame_stack == 4 else 0)
+        assert env.reset()[0].shape == (1, max(1, frame_stack), 84, 84)
+
+
+# -- what every manager gives -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("env_id", "num_steps", "limit"), [("pong", 90, 40), ("breakout", 400, None)])
+def test_all_managers_give_the_same_frames_rewards_and_ends(env_id: str, num_steps: int, limit: int | None) -> None:
+    runs = [play(make(env_id, 2, manager=name, max_episode_steps=limit), num_steps) for name in MANAGERS]
+    assert sum((row[2] | row[3]).sum() for row in runs[0][1:]) >= 4, "the runs must go over ends of games"
+    assert_same(runs[0], runs[1])
+    assert_same(runs[0], runs[2])
+
+
+def test_a_run_does_not_depend_on_the_number_of_threads() -> None:
+    runs = [play(make("breakout", 4, num_threads=threads), 150) for threads in (1, 2, 4)]
+    assert_same(runs[0], runs[1])
+    assert_same(runs[0], runs[2])
+
+
+def test_seeds_decide_the_games() -> None:
+    runs = [play(make("breakout", 2, seed=seed, max_episode_steps=30), 60) for seed in (0, 0, 1)]
+    assert_same(runs[0], runs[1])
+    assert any((a[0] != b[0]).any() for a, b in zip(runs[0], runs[2], strict=True))
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_a_stack_is_zeros_and_one_frame_at_a_start_and_rolls_through_the_end(manager: str) -> None:
+    run = play(make("pong", 2, manager=manager, max_episode_steps=10), 25)
+    previous = run[0][0]
+    assert not previous[:, :3].any()
+    assert previous[:, 3].any()
+    for obs, _, terminated, truncated, _, _, _, _, final_obs in run[1:]:
+        assert truncated.all() == truncated.any()
+        assert not terminated.any()
+        successor = final_obs if truncated.any() else obs
+        np.testing.assert_array_equal(successor[:, :3], previous[:, 1:])
+        if truncated.any():
+            assert not obs[:, :3].any()
+            assert obs[:, 3].any()
+        previous = obs
+    assert [bool(row[3].any()) for row in run[1:]] == [step % 10 == 0 for step in range(1, 26)]
+
+
+def test_the_engine_never_overwrites_an_observation_that_it_returned() -> None:
+    env = make("pong")
+    kept = [env.reset()[0]]
+    copies = [kept[0].copy()]
+    for _ in range(50):
+        kept.append(env.step(np.zeros(2, np.int64))[0])
+        copies.append(kept[-1].copy())
+    env.close()
+    del env
+    for ours, then in zip(kept, copies, strict=True):
+        np.testing.assert_array_equal(ours, then)
+
+
+# -- scores and lives -------------------------------------------------------------------------------------------------
+
+
+def test_a_game_of_pong_is_played_to_its_end_and_scored_truly() -> None:
+    env = make("pong", 2, training=False)
+    env.reset()
+    score, games = np.zeros(2), []
+    for _ in range(2000):
+        _, reward, terminated, truncated, info = env.step(np.zeros(2, np.int64))
+        score += reward
+        for i in np.flatnonzero(terminated | truncated):
+            games.append((score[i], info["episode_return"][i], bool(terminated[i])))
+            assert 700 < info["episode_length"][i] < 1100
+            score[i] = 0
+        if len(games) >= 2:
+            break
+    # a player that does nothing loses 0 : 21
+    assert games == [(-21, -21, True)] * 2
+
+
+def test_rewards_are_clipped_for_training_and_returns_are_not() -> None:
+    runs = {clip: play(make("ms_pacman", 2, clip_rewards=clip), 200) for clip in (True, False)}
+    true, clipped = (np.array([row[1] for row in runs[clip][1:]]) for clip in (False, True))
+    assert set(np.unique(true)) >= {0, 10}
+    np.testing.assert_array_equal(clipped, np.sign(true))
+    for run in runs.values():
+        np.testing.assert_array_equal(np.array([row[4] for row in run[1:]]), true.cumsum(0))
+
+
+def test_a_lost_life_in_breakout_is_marked_and_the_game_stays_whole() -> None:
+    runs = {training: play(make("breakout", 4, training=training), 700) for training in (True, False)}
+    frames = {training: [row[0] for row in run] for training, run in runs.items()}
+    np.testing.assert_array_equal(frames[True], frames[False])  # lives change nothing in the game
+    lives = np.array([row[-3] if len(row) > 2 else row[1] for row in runs[True]])
+    lost = np.array([row[7] for row in runs[True][1:]])
+    ended = np.array([row[2] for row in runs[True][1:]])
+    assert (lives[0] == 5).all()
+    np.testing.assert_array_equal(lost, (np.diff(lives, axis=0) < 0) & ~ended)
+    games = ended.sum(0)
+    assert (games >= 2).all()
+    for i in range(4):
+        last = np.flatnonzero(ended[:, i])[-1]
+        assert lost[: last + 1, i].sum() == 4 * games[i], (
+            "five lives: four are lost on the way, the fifth ends the game"
+        )
+    # at a lost life the stack goes on: its older frames are those of the step before
+    step, i = np.argwhere(lost)[0]
+    np.testing.assert_array_equal(frames[True][step + 1][i, :3], frames[True][step][i, 1:])
+
+
+# -- settings have an effect ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manager", ["base", "native"])
+@pytest.mark.parametrize(
+    "change", [{"sticky_action_prob": 0.5}, {"fire_reset": True}, {"noop_max": 1}, {"frame_skip": 2}]
+)
+def test_each_setting_changes_the_game(change: dict, manager: str) -> None:
+    plain, changed = (play(make("breakout", 2, manager=manager, **setting), 30) for setting in ({}, change))
+    assert any((a[0] != b[0]).any() for a, b in zip(plain, changed, strict=True))
+
+
+def test_fire_reset_puts_the_ball_into_play() -> None:
+    # without FIRE, Breakout waits for ever; with it, five balls are missed by a player that does nothing only if it
+    # fires again after each, so just the first life can go
+    for fire_reset, lives in ((False, 5), (True, 4)):
+        env = make("breakout", 1, fire_reset=fire_reset)
+        env.reset()
+        for _ in range(150):
+            info = env.step(np.zeros(1, np.int64))[4]
+        assert info["lives"].item() == lives
+
+
+def test_the_number_of_no_ops_is_drawn_for_each_game() -> None:
+    for noop_max, low, high in ((30, 1, 30), (7, 1, 7), (0, 0, 0)):
+        info = make("pong", 16, noop_max=noop_max).reset()[1]
+        noops = info["episode_frame_number"]
+        assert (noops.min() >= low, noops.max() <= high) == (True, True)
+        assert len(set(noops.tolist())) > 3 or noop_max == 0

@@ -1,0 +1,401 @@
+"""The contract of `ding_lite.envs.vector_env`, on small real environments with countable observations."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from easydict import EasyDict
+from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from ding_lite.envs.vector_env import ENV_DEFAULTS, EpisodeMonitor, check_env, create_vector_env, derive_seeds
+from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
+
+MANAGERS = ("base", "subprocess")
+
+
+def env_config(env_type: str = "gymnasium", **overrides: Any) -> EasyDict:
+    """`cfg.env` as compiling gives it: the defaults, those of the environment, and `overrides`."""
+    cfg = copy.deepcopy(ENV_DEFAULTS) | {"type": env_type}
+    own = {} if env_type == "gymnasium" else copy.deepcopy(getattr(ENV_REGISTRY.find(env_type), "config", {}))
+    for layer in (own, overrides):
+        manager = cfg["manager"] | layer.get("manager", {})
+        cfg |= layer | {"manager": manager}
+    return EasyDict(cfg)
+
+
+def make(env_type: str, num_envs: int = 2, *, manager: str = "base", training: bool = True, **overrides: Any):
+    return create_vector_env(env_config(env_type, manager={"type": manager}, **overrides), num_envs, 7, training)
+
+
+class CountEnv(gymnasium.Env):
+    """Observation [episode, step]; reward 5 * (step + 1); action `a` ends the episode: 1 terminates, 2 truncates.
+
+    It has 3 lives, in every other episode 2, and loses one at action 3.
+    """
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        self.observation_space = Box(-1, 1000, (2,), np.float32)
+        self.action_space = Discrete(4)
+        self.episode = -1
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        super().reset(seed=seed)
+        self.episode, self.count, self.lives = self.episode + 1, 0, 3 - (self.episode + 1) % 2
+        return self.observe(), {"lives": self.lives, "start": float(self.np_random.random())}
+
+    def step(self, action: int):
+        self.count += 1
+        self.lives -= action == 3
+        return self.observe(), 5.0 * self.count, action == 1, action == 2, {"lives": self.lives}
+
+    def observe(self) -> Any:
+        return np.array([self.episode, self.count], np.float32)
+
+
+class CountDictEnv(CountEnv):
+    """CountEnv with a nested observation."""
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        super().__init__(cfg_env)
+        self.observation_space = Dict(
+            {"episode": Discrete(1000), "deep": Dict({"count": Box(0, 1000, (3,), np.int16)})}
+        )
+
+    def observe(self) -> Any:
+        return {"episode": self.episode, "deep": {"count": np.full(3, self.count, np.int16)}}
+
+
+class EngineEnv(CountEnv):
+    """CountEnv with an engine of its own that records what it was asked for."""
+
+    threads: int
+
+    @classmethod
+    def make_native(cls, cfg_env: EasyDict, num_envs: int, num_threads: int) -> VectorEnv:
+        cls.threads = num_threads
+        return SyncVectorEnv([lambda: cls(cfg_env)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, cls in (("count", CountEnv), ("count_dict", CountDictEnv), ("engine", EngineEnv)):
+        monkeypatch.setitem(ENV_REGISTRY, name, cls)
+
+
+@pytest.fixture(params=MANAGERS)
+def manager(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+# -- transitions ----------------------------------------------------------------------------------------------------
+
+
+def test_every_step_is_a_transition_and_final_obs_is_the_true_successor(manager: str) -> None:
+    env = make("count", manager=manager)
+    obs, _ = env.reset()
+    assert obs.tolist() == [[0, 0], [0, 0]]
+    env.step(np.array([0, 0]))
+    # environment 0 terminates at its second step; SAME_STEP: what comes back is already the next episode's start
+    obs, _, terminated, truncated, info = env.step(np.array([1, 0]))
+    assert obs.tolist() == [[1, 0], [0, 2]]
+    assert terminated.tolist() == [True, False]
+    assert truncated.tolist() == [False, False]
+    assert info["final_obs"].tolist() == [[0, 2]]
+    # the action after an end must count: no step is spent on a reset
+    obs, _, terminated, _, info = env.step(np.array([0, 0]))
+    assert obs.tolist() == [[1, 1], [0, 3]]
+    assert not terminated.any()
+    assert "final_obs" not in info
+    env.close()
+
+
+def test_final_obs_rows_follow_the_index_of_the_ended_environments(manager: str) -> None:
+    env = make("count", 3, manager=manager)
+    env.reset()
+    env.step(np.array([2, 0, 0]))
+    _, _, terminated, truncated, info = env.step(np.array([1, 0, 2]))
+    assert terminated.tolist() == [True, False, False]
+    assert truncated.tolist() == [False, False, True]
+    assert info["final_obs"].tolist() == [[1, 1], [0, 2]]
+    kept = info["final_obs"]
+    env.step(np.array([1, 1, 1]))
+    assert kept.tolist() == [[1, 1], [0, 2]], "final_obs must not be overwritten by later steps"
+    env.close()
+
+
+def test_nested_observations_keep_their_structure_in_final_obs(manager: str) -> None:
+    env = make("count_dict", 3, manager=manager)
+    env.reset()
+    obs, _, _, _, info = env.step(np.array([1, 0, 1]))
+    assert obs["episode"].tolist() == [1, 0, 1]
+    assert obs["deep"]["count"].tolist() == [[0] * 3, [1] * 3, [0] * 3]
+    assert info["final_obs"]["episode"].tolist() == [0, 0]
+    assert info["final_obs"]["deep"]["count"].tolist() == [[1] * 3, [1] * 3]
+    assert info["final_obs"]["deep"]["count"].dtype == np.int16
+    env.close()
+
+
+def test_max_episode_steps_truncates_and_does_not_terminate(manager: str) -> None:
+    env = make("count", manager=manager, max_episode_steps=3)
+    env.reset()
+    ends = [env.step(np.array([0, 0]))[2:4] for _ in range(6)]
+    assert [truncated.all() for _, truncated in ends] == [False, False, True, False, False, True]
+    assert not any(terminated.any() for terminated, _ in ends)
+    env.close()
+
+
+def test_max_episode_steps_replaces_the_limit_of_a_gymnasium_id() -> None:
+    # Pendulum-v1 never terminates and is truncated after 200 steps by default
+    for limit, length in ((None, 200), (230, 230)):
+        env = make("gymnasium", 1, env_id="Pendulum-v1", max_episode_steps=limit)
+        env.reset()
+        steps = 1
+        while not env.step(np.zeros((1, 1), np.float32))[3].any():
+            steps += 1
+        assert steps == length
+        env.close()
+
+
+def test_frame_stack_rolls_and_starts_with_zeros(manager: str) -> None:
+    env = make("count", 1, manager=manager, frame_stack=3)
+    assert env.frame_stack == 3
+    assert env.reset()[0][0].tolist() == [[0, 0], [0, 0], [0, 0]]
+    assert env.step(np.array([0]))[0][0].tolist() == [[0, 0], [0, 0], [0, 1]]
+    obs, _, _, _, info = env.step(np.array([1]))
+    assert info["final_obs"][0].tolist() == [[0, 0], [0, 1], [0, 2]]
+    assert obs[0].tolist() == [[0, 0], [0, 0], [1, 0]], "the older frames of a new episode are zeros"
+    env.close()
+
+
+def test_a_stack_of_one_frame_is_no_stack() -> None:
+    for depth in (0, 1):
+        env = make("count", 1, frame_stack=depth)
+        assert env.frame_stack == 0
+        assert env.reset()[0].shape == (1, 2)
+
+
+# -- rewards, totals, lives -------------------------------------------------------------------------------------------
+
+
+def test_totals_are_true_whatever_the_training_reward_is_clipped_to(manager: str) -> None:
+    env = make("count", manager=manager, clip_rewards=True)
+    env.reset()
+    _, reward, _, _, info = env.step(np.array([0, 1]))
+    assert reward.tolist() == [1, 1]
+    assert reward.dtype == np.float32
+    assert info["episode_return"].tolist() == [5, 5]
+    # environment 0: 5 + 10, ended now; environment 1 began anew: 5
+    _, _, _, _, info = env.step(np.array([2, 0]))
+    assert info["episode_return"].tolist() == [15, 5]
+    assert info["episode_length"].tolist() == [2, 1]
+    assert (info["episode_return"].dtype, info["episode_length"].dtype) == (np.float64, np.int64)
+    _, _, _, _, info = env.step(np.array([0, 0]))
+    assert info["episode_return"].tolist() == [5, 15]
+    env.reset()
+    assert env.step(np.array([0, 0]))[4]["episode_length"].tolist() == [1, 1]
+    env.close()
+
+
+def test_rewards_are_clipped_to_their_sign_in_training_only() -> None:
+    env = make("gymnasium", 1, env_id="Pendulum-v1", clip_rewards=True)
+    env.reset()
+    assert env.step(np.ones((1, 1), np.float32))[1].tolist() == [-1]
+    env = make("count", 1, clip_rewards=True, training=False)
+    env.reset()
+    assert env.step(np.array([0]))[1].tolist() == [5]
+
+
+def test_totals_handed_out_do_not_change_later() -> None:
+    env = make("count", 1)
+    env.reset()
+    infos = [env.step(np.array([0]))[4] for _ in range(3)]
+    assert [info["episode_length"].item() for info in infos] == [1, 2, 3]
+    assert [info["episode_return"].item() for info in infos] == [5, 15, 30]
+
+
+def test_a_lost_life_is_reported_and_the_game_goes_on(manager: str) -> None:
+    env = make("count", manager=manager, episodic_life=True)
+    env.reset()
+    _, _, terminated, truncated, info = env.step(np.array([3, 0]))
+    assert info["life_lost"].tolist() == [True, False]
+    assert not (terminated | truncated).any()
+    obs, _, _, _, info = env.step(np.array([0, 0]))
+    assert info["life_lost"].tolist() == [False, False]
+    assert obs.tolist() == [[0, 2], [0, 2]]
+    assert info["episode_return"].tolist() == [15, 15]
+    env.close()
+
+
+def test_a_game_that_ends_is_no_lost_life(manager: str) -> None:
+    env = make("count", 1, manager=manager, episodic_life=True)
+    env.reset()
+    _, _, terminated, _, info = env.step(np.array([1]))  # ends with 3 lives; the next game starts with 2
+    assert (terminated.item(), info["life_lost"].item()) == (True, False)
+    assert not env.step(np.array([0]))[4]["life_lost"].item()
+    assert env.step(np.array([3]))[4]["life_lost"].item()
+    env.step(np.array([2]))  # ends with 1 life; the next game starts with 3
+    assert not env.step(np.array([0]))[4]["life_lost"].item()
+    assert env.step(np.array([3]))[4]["life_lost"].item(), "lives must be counted from the new game's 3"
+    env.close()
+
+
+def test_lives_are_left_alone_in_evaluation() -> None:
+    env = make("count", 1, episodic_life=True, training=False)
+    env.reset()
+    assert "life_lost" not in env.step(np.array([3]))[4]
+
+
+# -- seeds ------------------------------------------------------------------------------------------------------------
+
+
+def test_derived_seeds_depend_on_seed_and_path_only() -> None:
+    assert derive_seeds(3, 1, "collect", n=4) == derive_seeds(3, 1, "collect", n=4)
+    assert derive_seeds(3, 1, "collect", n=8)[:4] == derive_seeds(3, 1, "collect", n=4)
+    paths = [(), (0,), (1,), (0, "collect"), (1, "collect"), (0, "evaluate"), *((0, "evaluate", k) for k in range(50))]
+    drawn = [value for seed in (0, 1, 2) for path in paths for value in derive_seeds(seed, *path, n=16)]
+    assert len(set(drawn)) == len(drawn)
+    assert all(0 <= value < 2**31 for value in drawn)
+
+
+def test_environments_start_differently_and_reproducibly(manager: str) -> None:
+    first, again = make("count", 4, manager=manager), make("count", 4, manager=manager)
+    start = first.reset()[1]["start"]
+    assert len(set(start.tolist())) == 4
+    assert start.tolist() == again.reset()[1]["start"].tolist()
+    later = first.reset()[1]["start"]
+    assert not set(later.tolist()) & set(start.tolist()), "a second reset must not replay the first"
+    assert later.tolist() == again.reset()[1]["start"].tolist()
+    seeds = derive_seeds(7, "evaluate", 1, n=4)
+    assert first.reset(seed=seeds)[1]["start"].tolist() == again.reset(seed=seeds)[1]["start"].tolist()
+    assert first.reset(seed=7)[1]["start"].tolist() == start.tolist()
+    first.close()
+    again.close()
+
+
+def test_random_actions_are_drawn_per_environment_and_reproducible() -> None:
+    draws = [np.stack([env.action_space.sample() for _ in range(20)]) for env in (make("count", 8), make("count", 8))]
+    assert (draws[0] == draws[1]).all()
+    assert any(len(set(row)) > 1 for row in draws[0].tolist())
+
+
+def test_managers_give_the_same_trajectories() -> None:
+    envs = [make("gymnasium", 3, manager=name, env_id="CartPole-v1", frame_stack=2) for name in MANAGERS]
+    for left, right in zip(*(env.reset()[0] for env in envs), strict=True):
+        np.testing.assert_array_equal(left, right)
+    rng = np.random.default_rng(0)
+    ended = 0
+    for _ in range(80):
+        action = rng.integers(0, 2, 3)
+        (*base, base_info), (*other, other_info) = (env.step(action) for env in envs)
+        for left, right in zip(base, other, strict=True):
+            np.testing.assert_array_equal(left, right)
+        assert base_info["episode_return"].tolist() == other_info["episode_return"].tolist()
+        assert ("final_obs" in base_info) == ("final_obs" in other_info)
+        ended += "final_obs" in base_info
+    assert ended > 3
+    for env in envs:
+        env.close()
+
+
+# -- configs ----------------------------------------------------------------------------------------------------------
+
+
+def test_check_env_reports_the_spaces_that_the_vector_has(manager: str) -> None:
+    cfg = env_config("count_dict", manager={"type": manager})
+    before = copy.deepcopy(cfg)
+    spec = check_env(cfg)
+    env = create_vector_env(cfg, 2, 0, True)
+    assert (spec.observation_space, spec.action_space) == (env.single_observation_space, env.single_action_space)
+    assert spec.frame_stack == env.frame_stack == 0
+    assert isinstance(env, EpisodeMonitor)
+    env.close()
+    assert cfg == before
+    stacked = check_env(env_config("count", frame_stack=4))
+    assert (stacked.observation_space.shape, stacked.frame_stack) == ((4, 2), 4)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"env_id": "CartPol-v1"}, r"env\.env_id.*'CartPol-v1'.*Did you mean 'CartPole-v\d'"),
+        ({"env_id": None}, r"env\.env_id is not set"),
+        ({"env_id": "no_such_module:Env-v0"}, r"no 'no_such_module:Env-v0'.*env\.import_names"),
+        ({"env_id": "CartPole-v1", "kwargs": {"gravty": 1}}, r"env\.kwargs \{'gravty': 1\}.*gravty"),
+        ({"env_id": "CartPole-v1", "manager": {"type": "subproces"}}, r"env\.manager\.type.*Did you mean 'subprocess'"),
+        ({"env_id": "CartPole-v1", "manager": {"type": "native"}}, r"'native'.*'gymnasium'.*'base' or 'subprocess'"),
+        ({"env_id": "CartPole-v1", "episodic_life": True}, r"env\.episodic_life.*lives"),
+        ({"type": "cout"}, r"'cout'.*Did you mean 'count'"),
+    ],
+)
+def test_mistakes_are_config_errors_before_anything_starts(overrides: dict, message: str) -> None:
+    cfg = env_config(**({"manager": {"type": "subprocess"}} | overrides))
+    cfg.type = overrides.get("type", cfg.type)
+    with pytest.raises(ConfigError, match=message):
+        check_env(cfg)
+    assert not multiprocessing.active_children()
+
+
+def test_kwargs_reach_the_environment() -> None:
+    env = make("gymnasium", 1, env_id="FrozenLake-v1", kwargs={"map_name": "8x8"})
+    assert env.single_observation_space == Discrete(64)
+
+
+def test_threads_of_a_native_engine_are_shared_between_the_processes_of_a_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ding_lite.envs.vector_env._cpu_count", lambda: 12)
+    for num_envs, local_world_size, num_threads, expected in (
+        (64, 1, 0, 12),
+        (64, 4, 0, 3),
+        (64, 16, 0, 1),
+        (2, 1, 0, 2),  # never more threads than environments
+        (64, 4, 5, 5),  # as the config says
+    ):
+        cfg = env_config("engine", manager={"type": "native", "num_threads": num_threads})
+        create_vector_env(cfg, num_envs, 0, True, local_world_size)
+        assert EngineEnv.threads == expected
+
+
+def test_builders_of_the_caller_take_the_place_of_the_type(manager: str) -> None:
+    cfg = env_config("gymnasium", manager={"type": manager}, frame_stack=2)
+    builders = [CountEnv, CountEnv]
+    assert check_env(cfg, builders).observation_space.shape == (2, 2)
+    env = create_vector_env(cfg, 2, 0, True, builders=builders)
+    assert env.reset()[0].shape == (2, 2, 2)
+    env.close()
+    with pytest.raises(ConfigError, match="3 environments are configured, but 2 functions"):
+        create_vector_env(cfg, 3, 0, True, builders=builders)
+    cfg.manager.type = "native"
+    with pytest.raises(ConfigError, match="no engine of their own"):
+        check_env(cfg, builders)
+
+
+def test_partial_resets_are_refused() -> None:
+    env = make("count")
+    env.reset()
+    with pytest.raises(ValueError, match="reset_mask"):
+        env.reset(options={"reset_mask": np.array([True, False])})
+
+
+def test_cartpole_runs_under_the_name_that_di_engine_gives_it(manager: str) -> None:
+    import dizoo.classic_control.cartpole.envs.cartpole_env as module
+
+    assert ENV_REGISTRY.find("cartpole") is module.CartPoleEnv
+    env = make("cartpole", manager=manager)
+    assert env.reset()[0].shape == (2, 4)
+    totals = [env.step(np.array([0, 1]))[4]["episode_return"].max() for _ in range(30)]
+    assert max(totals) < 20, "pushing one way makes the pole fall within a few steps"
+    env.close()
+
+
+def test_importing_the_environments_does_not_import_torch() -> None:
+    code = "import sys, ding_lite.envs, ding_lite.envs.vector_env; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

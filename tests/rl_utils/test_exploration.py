@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from ding_lite.rl_utils import epsilon_greedy, get_epsilon_greedy_fn
+
+
+def test_linear_schedule_by_hand():
+    epsilon = get_epsilon_greedy_fn(1.0, 0.2, 100, "linear")
+    assert [epsilon(step) for step in (0, 50, 100, 1000)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+
+
+def test_exponential_schedule_by_hand():
+    epsilon = get_epsilon_greedy_fn(0.9, 0.1, 100, "exp")
+    assert [epsilon(step) for step in (0, 100)] == pytest.approx([0.9, 0.1 + 0.8 / math.e])
+
+
+@pytest.mark.parametrize(("kind", "decay"), [("step", 10), ("linear", 0)])
+def test_schedules_that_make_no_sense_are_refused(kind, decay):
+    with pytest.raises(ValueError, match="epsilon"):
+        get_epsilon_greedy_fn(1.0, 0.1, decay, kind)
+
+
+def test_exploration_is_drawn_for_each_environment():
+    torch.manual_seed(0)
+    logit_NA = torch.zeros(10_000, 4)
+    logit_NA[:, 3] = 1.0
+    action_N = epsilon_greedy(logit_NA, 0.4)
+    counts = torch.bincount(action_N, minlength=4) / 10_000
+    # greedy 0.6, and 0.1 for each action at random; standard deviation at most 0.005
+    torch.testing.assert_close(counts, torch.tensor([0.1, 0.1, 0.1, 0.7]), atol=0.02, rtol=0)
+
+
+def test_epsilon_zero_is_greedy_and_draws_nothing():
+    state = torch.get_rng_state()
+    assert epsilon_greedy(torch.tensor([[1.0, 2.0], [5.0, 2.0]]), 0.0).tolist() == [1, 0]
+    assert torch.equal(torch.get_rng_state(), state)

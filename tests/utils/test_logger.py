@@ -1,0 +1,201 @@
+"""What a run records can be read by any tool, and trouble with the disk does not end it."""
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensorboardX.proto.event_pb2 import Event
+
+from ding_lite.utils.logger import ExperimentLogger
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def read_metrics(exp_dir: Path) -> list[dict[str, Any]]:
+    """Parse strictly: NaN and Infinity, which are not JSON, are errors."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return [json.loads(line, parse_constant=refuse) for line in (exp_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def read_events(exp_dir: Path, torn: int = 0) -> list[tuple[str, int, float]]:
+    """Read (tag, step, value) from the TensorBoard files; a record is length, crc, event, crc.
+
+    At most `torn` bytes may follow the last complete record.
+    """
+    points = []
+    for file in sorted((exp_dir / "log" / "serial").iterdir()):
+        data = file.read_bytes()
+        while data:
+            size = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else 0
+            if len(data) < 16 + size:
+                assert len(data) <= torn
+                break
+            event = Event.FromString(data[12 : 12 + size])
+            points += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            data = data[16 + size :]
+    return points
+
+
+def test_lines_go_to_the_terminal_and_with_the_time_to_the_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.info("start: 50 % of übung")
+        logger.warning("slow disk")
+        lines = (tmp_path / "log" / "log.txt").read_text("utf-8").splitlines()  # before close: nothing is held back
+    assert [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", line) for line in lines] == [
+        "INFO start: 50 % of übung",
+        "WARNING slow disk",
+    ]
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "start: 50 % of übung\nWARNING slow disk\n")
+
+
+def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Path) -> None:
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.scalars({"learner/loss": torch.tensor(0.5), "learner/lr": 0.25}, envstep=96, train_iter=3)
+        logger.scalars({"evaluator/return": np.float32(-21.0), "episodes": np.int64(2)}, envstep=192, train_iter=6)
+        assert len(read_metrics(tmp_path)) == 2  # before close
+    metrics = read_metrics(tmp_path)
+    times = [record.pop("time") for record in metrics]
+    assert metrics == [
+        {"envstep": 96, "train_iter": 3, "learner/loss": 0.5, "learner/lr": 0.25},
+        {"envstep": 192, "train_iter": 6, "evaluator/return": -21.0, "episodes": 2},
+    ]
+    assert 1.7e9 < times[0] <= times[1]  # seconds since 1970
+    assert read_events(tmp_path) == [
+        ("learner/loss", 96, 0.5),
+        ("learner/lr", 96, 0.25),
+        ("evaluator/return", 192, -21.0),
+        ("episodes", 192, 2.0),
+    ]
+
+
+def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.scalars({"a": float("nan"), "b": torch.tensor(float("inf")), "c": 1}, 0, 0)
+        logger.write_result({"best": float("-inf"), "returns": np.array([1.0, np.nan]), "steps": torch.tensor([3])})
+    assert {key: read_metrics(tmp_path)[0][key] for key in "abc"} == {"a": None, "b": None, "c": 1}
+    assert read_events(tmp_path) == [("c", 0, 1.0)]
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result == {"best": None, "returns": [1.0, None], "steps": [3]}
+
+
+def test_other_ranks_only_warn_and_name_themselves_in_every_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ExperimentLogger(str(tmp_path), rank=3) as logger:
+        logger.info("not shown")
+        logger.warning("first\nsecond")
+        logger.scalars({"a": 1}, 0, 0)
+        logger.write_result({"a": 1})
+        logger.load_state_dict(logger.state_dict())
+    assert list(tmp_path.iterdir()) == []
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "[rank 3] WARNING first\n[rank 3] WARNING second\n")
+
+
+def test_no_thread_is_started(tmp_path: Path) -> None:
+    before = threading.enumerate()
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.scalars({"a": 1}, 0, 0)
+        assert threading.enumerate() == before
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"envstep": 40, "tr'])
+def test_a_resumed_run_records_the_same_lines_as_an_uninterrupted_one(tmp_path: Path, torn: bytes) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    with ExperimentLogger(str(whole)) as logger:
+        for step in range(6):
+            logger.scalars({"loss": 1 / (step + 1)}, 10 * step, step)
+    with ExperimentLogger(str(killed)) as logger:
+        for step in range(4):  # the checkpoint is taken after step 1, the process dies after step 3
+            logger.scalars({"loss": 1 / (step + 1)}, 10 * step, step)
+            if step == 1:
+                state = logger.state_dict()
+    with open(killed / "metrics.jsonl", "ab") as file:
+        file.write(torn)
+    with ExperimentLogger(str(killed)) as logger:
+        logger.load_state_dict(state)
+        for step in range(2, 6):
+            logger.scalars({"loss": 1 / (step + 1)}, 10 * step, step)
+    resumed, expected = read_metrics(killed), read_metrics(whole)
+    assert [{**record, "time": 0} for record in resumed] == [{**record, "time": 0} for record in expected]
+
+
+def test_resuming_in_another_directory_starts_a_file_without_padding(tmp_path: Path) -> None:
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.load_state_dict({"metrics_size": 1000})
+        logger.scalars({"a": 1}, 0, 0)
+    assert len(read_metrics(tmp_path)) == 1
+
+
+def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> None:
+    code = f"""
+        import resource, threading
+        from ding_lite.utils import logger as module
+        module.EVENTS_PERIOD = 0.0
+        everything = resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, everything))  # write() fails past it, as on a full disk
+        with module.ExperimentLogger({str(tmp_path)!r}) as logger:
+            for step in range(1000):
+                logger.scalars({{"loss": 0.5}}, step, step)
+            logger.info("still here")
+            logger.write_result({{"history": ["x" * 50_000]}})
+            logger.info("x" * 50_000)
+            logger.info("and here")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (everything, everything))  # somebody has made room
+            for step in range(1000, 1100):
+                logger.scalars({{"loss": 0.5}}, step, step)
+        print("end")
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "end\n"
+    assert [line for line in run.stderr.splitlines() if not line.startswith("xxx")] == [
+        f"WARNING cannot write below '{tmp_path}': File too large; training goes on unrecorded.",
+        "still here",
+        "and here",
+    ]
+    assert not (tmp_path / "result.json").exists()
+    assert not (tmp_path / "result.json.tmp").exists()
+    steps = [record["envstep"] for record in read_metrics(tmp_path)]  # every line is complete
+    assert steps[:200] == list(range(200))  # 20,000 bytes at about 70 a line
+    assert steps[-100:] == list(range(1000, 1100))
+    points = [step for _, step, _ in read_events(tmp_path, torn=100)]  # a record is about 50 bytes
+    assert points == list(range(len(points)))
+    assert len(points) > 200
+
+
+def test_a_closed_terminal_does_not_end_the_run(tmp_path: Path) -> None:
+    code = f"""
+        import os
+        from ding_lite.utils.logger import ExperimentLogger
+        with ExperimentLogger({str(tmp_path)!r}) as logger:
+            for _ in range(3):
+                logger.info("line")
+        os._exit(0)
+    """
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, stderr=write_end, stdout=subprocess.PIPE, timeout=60
+    )
+    os.close(write_end)
+    assert run.returncode == 0
+    assert (tmp_path / "log" / "log.txt").read_text().count("INFO line\n") == 3

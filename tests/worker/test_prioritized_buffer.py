@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.worker import PrioritizedReplayBuffer, SumTree
+
+
+def block(rewards: list[float]) -> dict:
+    """One environment, no episode ends; the observation is the step's number."""
+    n_step = len(rewards)
+    return {
+        "obs": torch.tensor(rewards).view(n_step, 1, 1),
+        "action": torch.zeros(n_step, 1, dtype=torch.int64),
+        "reward": torch.tensor(rewards).view(n_step, 1),
+        "done": torch.zeros(n_step, 1, dtype=torch.bool),
+        "traj_flag": torch.zeros(n_step, 1, dtype=torch.bool),
+        "episode_step": torch.arange(n_step, dtype=torch.int32).view(n_step, 1),
+    }
+
+
+def test_sum_tree_finds_leaves_by_running_sum():
+    tree = SumTree(5)
+    tree[np.array([0, 1, 3, 4])] = np.array([1.0, 2.0, 3.0, 4.0])  # running sums 1, 3, 3, 6, 10
+    assert tree.total == 10.0
+    assert tree.minimum == 1.0
+    assert tree.find(np.array([0.0, 0.99, 1.0, 2.99, 3.0, 5.99, 6.0, 9.99])).tolist() == [0, 0, 1, 1, 3, 3, 4, 4]
+
+
+def test_sum_tree_never_returns_an_empty_leaf_at_the_very_end():
+    tree = SumTree(8)
+    tree[np.array([2])] = 0.1
+    assert tree.find(np.array([0.0, 0.1, 0.2])).tolist() == [2, 2, 2]
+
+
+def test_sum_tree_equals_a_plain_sum_after_many_writes():
+    rng, plain = np.random.default_rng(0), np.zeros(37)
+    tree = SumTree(37)
+    for _ in range(50):
+        leaf, value = rng.integers(37, size=4), float(rng.random())
+        tree[leaf] = value
+        plain[leaf] = value
+    assert tree.total == pytest.approx(plain.sum())
+    assert tree.minimum == pytest.approx(plain[plain > 0].min())
+
+
+def test_importance_weights_by_hand():
+    # alpha 1: probabilities 1/6, 2/6, 3/6 of three places. weight = (3 P)^-beta / max = (P / P_min)^-beta.
+    # beta 0.5: 1, 2^-0.5, 3^-0.5.
+    buffer = PrioritizedReplayBuffer(10, 1, alpha=1.0, beta=0.5, nstep=1, seed=0)
+    buffer.push(block([0.0, 1.0, 2.0, 3.0]))  # the newest has no successor yet
+    buffer.update(torch.tensor([0, 1, 2]), torch.tensor([1.0, 2.0, 3.0]))
+    batch = buffer.sample(6000)
+    counts = np.bincount(batch["index"].numpy(), minlength=4)
+    np.testing.assert_allclose(counts / 6000, [1 / 6, 2 / 6, 3 / 6, 0], atol=0.01)
+    for place, weight in ((0, 1.0), (1, 2**-0.5), (2, 3**-0.5)):
+        np.testing.assert_allclose(batch["weight"][batch["index"] == place], weight, rtol=1e-5)
+
+
+def test_beta_rises_to_one():
+    buffer = PrioritizedReplayBuffer(10, 1, alpha=1.0, beta=0.0, anneal_step=2, seed=0)
+    buffer.push(block([0.0, 1.0, 2.0]))
+    buffer.update(torch.tensor([0, 1]), torch.tensor([1.0, 4.0]))
+    lightest = [buffer.sample(200)["weight"].min().item() for _ in range(4)]
+    np.testing.assert_allclose(lightest, [1.0, 0.5, 0.25, 0.25], rtol=1e-5)  # 4^-beta for beta 0, 0.5, 1, 1
+
+
+def test_new_steps_enter_with_the_greatest_priority_seen():
+    buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0, seed=0)
+    buffer.push(block([0.0, 1.0, 2.0]))
+    buffer.update(torch.tensor([0]), torch.tensor([7.0]))
+    buffer.push(block([3.0]))
+    np.testing.assert_allclose(buffer._tree[np.array([0, 1, 2, 3])], [7.0, 1.0, 7.0, 0.0], rtol=1e-5)
+
+
+def test_a_priority_that_is_not_finite_is_refused():
+    buffer = PrioritizedReplayBuffer(20, 1)
+    buffer.push(block([0.0, 1.0, 2.0]))
+    with pytest.raises(ValueError, match="finite"):
+        buffer.update(torch.tensor([0]), torch.tensor([float("nan")]))
