@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ding_lite.config.schema import BUFFER, UNSET, get_key, merge, set_key, show
+from ding_lite.utils.registry import ConfigError, closest
+
 # Keys that change nothing here: (the only value that is accepted, or Any; why).
 IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "create_config.collector": (Any, "the policy chooses its collector"),
@@ -34,7 +37,12 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
     "policy.eval.evaluator.render": (False, "evaluation does not render"),
     "policy.learn.ignore_done": (False, "time limits never cut the bootstrap"),
-    "policy.learn.learner": (Any, "checkpoints and logs are arguments of the pipeline"),
+    "policy.learn.learner.cfg_type": (Any, "types are told by create_config"),
+    "policy.learn.learner.dataloader": (Any, "batches are drawn from arrays"),
+    "policy.learn.learner.hook.log_reduce_after_iter": (Any, "figures are those of all ranks anyway"),
+    "policy.learn.learner.hook.save_ckpt_after_run": (True, "the last checkpoint is always saved"),
+    "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
+    "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
     "policy.on_policy": (False, "the policy class says it"),
     "policy.other.commander": (Any, "there is no commander"),
     "policy.other.replay_buffer.deepcopy": (Any, "samples are copied out of arrays"),
@@ -56,14 +64,70 @@ RENAMED_KEYS = {
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }
-# Environment managers: every name that is accepted, and what it is here.
-MANAGERS = {
-    "base": "base",
-    "native": "native",
-    "subprocess": "subprocess",
-    "async_subprocess": "subprocess",
-    "base_v2": "base",
-    "env_pool": "native",
-    "gym_vector": "subprocess",
-    "subprocess_v2": "subprocess",
+# create_config's types: every name that is accepted, and what it is here. No buffer type is the one that
+# policy.priority asks for.
+TYPES: dict[str, dict[str, str]] = {
+    "env_manager": {
+        "base": "base",
+        "native": "native",
+        "subprocess": "subprocess",
+        "async_subprocess": "subprocess",
+        "base_v2": "base",
+        "env_pool": "native",
+        "gym_vector": "subprocess",
+        "subprocess_v2": "subprocess",
+    },
+    "replay_buffer": {"advanced": "", "deque": "", "naive": ""},
 }
+
+
+def translate_create(create: dict, notes: list[str]) -> dict:
+    """Return `create_config` as the part of the config that it decides; say in `notes` what was read otherwise.
+
+    Raises:
+        ConfigError: an unknown key or environment manager.
+    """
+    for key, value in create.items():
+        if not isinstance(value, dict):
+            raise ConfigError(f"create_config.{key}: expected a dict such as dict(type=...), got {show(value)}.")
+        if key not in ("env", "env_manager", "policy", "replay_buffer"):
+            if f"create_config.{key}" not in IGNORED_KEYS:
+                raise ConfigError(f"Unknown key 'create_config.{key}'.{closest(key, ('policy', *TYPES))}")
+            notes.append(f"create_config.{key} is ignored: {IGNORED_KEYS[f'create_config.{key}'][1]}.")
+    parts = {key: dict(create.get(key, {})) for key in ("env", "env_manager", "policy", "replay_buffer")}
+    for key, known in TYPES.items():
+        name = parts[key].get("type", "")
+        if not isinstance(name, str):
+            raise ConfigError(f"create_config.{key}.type: expected a name, got {show(name)}.")
+        if known.get(name, name) != name:
+            notes.append(f"create_config.{key}.type '{name}' is '{known[name] or 'as policy.priority says'}' here.")
+            parts[key]["type"] = known[name]
+    name = parts["env_manager"].get("type", "base")
+    if name not in TYPES["env_manager"]:
+        raise ConfigError(f"Unknown create_config.env_manager.type '{name}'.{closest(name, TYPES['env_manager'])}")
+    name = parts["policy"].get("type")
+    if isinstance(name, str) and name.endswith("_command"):
+        parts["policy"]["type"] = name.removesuffix("_command")
+        notes.append(f"create_config.policy.type '{name}' is '{parts['policy']['type']}' here.")
+    cfg: dict = {"env": {"manager": parts["env_manager"]}, "policy": {}}
+    if parts["replay_buffer"]:
+        set_key(cfg, BUFFER, parts["replay_buffer"])
+    return merge(cfg, {"env": parts["env"], "policy": parts["policy"]})
+
+
+def rename_keys(user: dict, notes: list[str]) -> None:
+    """Move the values of `RENAMED_KEYS` in `user` to the names used here.
+
+    Raises:
+        ConfigError: old and new name are both set, to different values.
+    """
+    for old, new in RENAMED_KEYS.items():
+        value = get_key(user, old, UNSET)
+        if value is UNSET:
+            continue
+        if get_key(user, new, value) != value:
+            raise ConfigError(f"{old}={value!r} contradicts {new}={get_key(user, new)!r}: set '{new}' only.")
+        parent, _, last = old.rpartition(".")
+        del get_key(user, parent)[last]
+        set_key(user, new, value)
+        notes.append(f"{old} is {new} here.")

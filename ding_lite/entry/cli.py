@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("-c is missing: give the config file to train")
     if args.mode == "eval" and args.ckpt is None:
         parser.error("--ckpt is missing: give the checkpoint to evaluate")
+    sys.path.insert(0, os.getcwd())  # a console script lacks it, and import_names may name modules there
     # torch is loaded only now, so that --help and mistakes above answer at once.
     from ding_lite.entry.eval_entry import evaluate_checkpoint
     from ding_lite.entry.serial_entry import serial_pipeline

@@ -71,7 +71,8 @@ class Experiment(AbstractContextManager):
             stack.callback(collector_env.close)
             evaluator_env = None
             if rank == 0:
-                save_config(cfg, os.path.join(self.exp_dir, "total_config.py"))
+                limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
+                save_config(cfg, os.path.join(self.exp_dir, "total_config.py"), **limits)
                 evaluator_env = create_vector_env(
                     cfg.env, cfg.env.evaluator_env_num, cfg.seed, False, local_ranks, builders=builders[1]
                 )

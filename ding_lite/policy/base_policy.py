@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 import torch
 from easydict import EasyDict
@@ -33,7 +34,6 @@ class Policy:
         multi_gpu=False,  # (bool) average gradients over all ranks; needed under a launcher, on CPUs too
         bp_update_sync=True,  # (bool) average after backward in one collective; False overlaps buckets with backward
         precision="float32",  # (str) 'float32', or 'bf16' for forward and backward passes under autocast
-        on_policy=False,  # (bool) whether only the newest samples may be learned from
         priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
         priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
         discount_factor=0.99,  # (float) gamma, per env step
@@ -66,6 +66,7 @@ class Policy:
         ),
         other=dict(),
     )
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose
     config_types: ClassVar[dict[str, tuple[type, ...]]] = {
         "learn.grad_clip_type": (str, type(None)),
         "collect.n_sample": (int, type(None)),
@@ -168,7 +169,9 @@ class Policy:
         raise NotImplementedError
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Take one optimizer step on a batch of `[B, ...]` tensors; return tensors to log and `priority` if it has one."""
+        """Take one optimizer step on a batch of `[B, ...]` tensors; return tensors, whose means may be logged, and
+        `priority` `[B]` where there is one.
+"""
         raise NotImplementedError
 
     def _monitor_vars_learn(self) -> list[str]:
@@ -259,8 +262,13 @@ class Policy:
         """Forget what is remembered of these environments' episodes; None is all of them."""
 
     def _to_device(self, data: Any) -> Any:
-        """Return nested dicts of arrays or tensors as tensors on the policy's device."""
-        return tree_map(lambda leaf: torch.as_tensor(leaf).to(self._device, non_blocking=True), data)
+        """Return nested dicts of arrays or tensors as tensors on the policy's device, images in channels_last order."""
+
+        def move(leaf: Any) -> Tensor:
+            tensor = torch.as_tensor(leaf).to(self._device, non_blocking=True)
+            return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
+
+        return tree_map(move, data)
 
 
 def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236), with double Q-learning, n-step returns, duelling and noisy
 networks, and prioritised replay, each a switch.
 
-Logged: `total_loss`; `q_value`, the batch's mean over all actions of Q(s_t, .); `grad_norm`, the norm of the averaged
+Logged: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `grad_norm`, the norm of the averaged
 gradient before clipping. Unlike the paper: Adam for RMSProp, a squared loss for the clipped error, n steps for one.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any, ClassVar
 
+import gymnasium
 import torch
 from easydict import EasyDict
 from torch import Tensor
@@ -53,6 +54,7 @@ class DQNPolicy(Policy):
             ),
         ),
     )
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     config_types: ClassVar[dict[str, tuple[type, ...]]] = {
         "learn.target_update_freq": (int, type(None)),
         "learn.target_theta": (float, type(None)),
@@ -87,13 +89,14 @@ class DQNPolicy(Policy):
         self._target_flat = FlatParameters(self._target_model)
         self._target_model.requires_grad_(False)
         self._init_optimizer()
+        self._buffer_pairs = list(zip(self._target_model.buffers(), self._model.buffers(), strict=True))
         self._iterations = 0
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "q_value"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar loss and detached tensors to log; `priority` `[B]` among them. Pure in model and batch.
+        """Return the scalar loss and detached tensors: to log their means, and `priority` `[B]`. Pure in model and batch.
 
         Args:
             batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
@@ -109,7 +112,7 @@ class DQNPolicy(Policy):
         )
         gamma, nstep = self._cfg.discount_factor, self._cfg.nstep
         loss, td_error_B = q_nstep_td_error(data, gamma, nstep, cum_reward=True, value_gamma=batch["value_gamma"])
-        return loss, {"priority": td_error_B.abs(), "q_value": q_BA.detach().mean()}
+        return loss, {"priority": td_error_B.abs(), "q_value": q_BA.detach()}
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         loss, output = self._loss(self._to_device(batch))
@@ -125,7 +128,7 @@ class DQNPolicy(Policy):
             target.data.lerp_(online.data, learn.target_theta)
         elif self._iterations % learn.target_update_freq == 0:
             target.data.copy_(online.data)
-        for buffer, source in zip(self._target_model.buffers(), self._model.buffers(), strict=True):
+        for buffer, source in self._buffer_pairs:
             buffer.copy_(source)
 
     def _state_dict_learn(self) -> dict[str, Any]:

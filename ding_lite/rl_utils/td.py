@@ -77,7 +77,7 @@ def q_nstep_td_error(
     with torch.no_grad():
         next_q_B = next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1)
         discount_B = gamma**nstep if value_gamma is None else value_gamma
-        target_B = return_B + discount_B * torch.where(done.bool(), 0.0, next_q_B)
+        target_B = return_B + discount_B * next_q_B.masked_fill(done.bool(), 0.0)
     if weight is None:
         loss = criterion(q_B, target_B)
     else:

@@ -16,11 +16,13 @@ _EXPORTS = {
         "POLICY_REGISTRY",
         "ConfigError",
         "Registry",
+        "UserError",
         "closest",
     ),
     "distributed": (
         "DDPContext",
         "FlatParameters",
+        "all_gather_object",
         "allreduce_data",
         "broadcast_module",
         "broadcast_object_list",
@@ -34,6 +36,7 @@ _EXPORTS = {
     "interrupt": ("InterruptGuard",),
     "logger": ("ExperimentLogger",),
     "progress": ("Progress",),
+    "tree": ("tree_map",),
     "seed": ("random_state", "set_random_state", "set_seed"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}

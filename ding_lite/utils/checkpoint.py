@@ -12,11 +12,13 @@ from typing import Any, BinaryIO
 import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
+from ding_lite.utils.registry import UserError
+
 FORMAT = "ding_lite"
 VERSION = 1  # of the file layout; raise it when older code could not read what is written
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(UserError, RuntimeError):
     """A checkpoint that cannot be written or read; the message is one line that names the file and the cause."""
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # noqa: F401 (see DDPContext.__enter__)
 from easydict import EasyDict
 from torch import Tensor, nn
 

@@ -32,7 +32,7 @@ class Learner:
             if update is not None and "priority" in output:
                 update(batch["index"], output["priority"])
             if self.train_iter % self._log_freq == 0:
-                values = {key: float(output[key]) for key in self._policy.monitor_vars() if key in output}
+                values = {key: float(output[key].mean()) for key in self._policy.monitor_vars() if key in output}
                 self._on_log(allreduce_data(values, op="mean"))
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Training rates against other libraries: ``python -m tests.benchmarks.compare``.
 
 The sides take turns (ours, peer, ours, peer ...) on the same task with the same network, batch, updates per step and
-threads; the ratio is taken within each pair, because a machine's speed drifts. See README.md for the peers' installation.
+threads; the ratio is taken within each pair, because a machine's speed drifts. README.md tells how to get the peers.
 """
 
 from __future__ import annotations
@@ -115,6 +115,8 @@ def main() -> None:
             print(lines[-1], flush=True)
     if args.output:
         args.output.write_text(json.dumps(record, indent=1) + "\n")
+    if not lines:
+        raise SystemExit("nothing was compared.")
     print("\nEnvironment steps a second (updates a second), medians; ratio per pair: median (range);")
     print("cores that other processes kept busy, at worst.\n")
     print("| comparison | threads | ours | peer | ratio | goal | reached | others |\n|---|---|---|---|---|---|---|---|")

@@ -1,7 +1,7 @@
 """Backward plus averaging on two ranks of one thread: our ``FlatParameters`` against torch's DistributedDataParallel.
 
-``python -m tests.benchmarks.gradient_averaging``. The Nature CNN, batch 32, gloo; every way in turn within one run, the slower
-rank counts. Goal: our best takes no longer than torch's best.
+``python -m tests.benchmarks.gradient_averaging``. The Nature CNN, batch 32, gloo; every way in turn within one run, the
+slower rank counts. Goal: our best takes no longer than torch's best.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BATCH, SHAPE = 32, (4, 84, 84)
 
 
 def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
-    """Each way's timed step: clear the gradients, go backward, average. Returns seconds; the forward pass is not counted."""
+    """Each way's timed step, in seconds: clear the gradients, go backward, average. The forward pass is not counted."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
@@ -30,7 +30,7 @@ def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
     torch.manual_seed(0)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     obs = torch.rand(BATCH, *SHAPE).to(memory_format=layout)
-    reference = q_body("pong_dqn").to(memory_format=layout)
+    reference = q_body("pong_dqn").to(memory_format=layout)  # type: ignore[call-overload]
 
     def timed(forward: Any, clear: Callable[[], None], average: Callable[[], None]) -> Callable[[], float]:
         def step() -> float:
@@ -93,9 +93,8 @@ def report(times: dict[str, list[float]]) -> None:
         for side in ("ours", "torch")
     }
     ratios = [ours / theirs for ours, theirs in zip(times[best["ours"]], times[best["torch"]], strict=True)]
-    print(
-        f"\n{best['ours']} / {best['torch']}: {statistics.median(ratios):.2f} of the time, round by round (goal: 1 or less)"
-    )
+    ratio = statistics.median(ratios)
+    print(f"\n{best['ours']} / {best['torch']}: {ratio:.2f} of the time, round by round (goal: 1 or less)")
 
 
 def main() -> None:

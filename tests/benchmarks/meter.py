@@ -42,7 +42,11 @@ class Meter:
         self.updates += 1
 
     def boundary(self, env_steps: int) -> None:
-        """Call before each collect, with the environment steps done so far. Writes the result and raises ``Finished``."""
+        """Call before each collect, with the environment steps done so far.
+
+        Raises:
+            Finished: the window is over, and the result is written.
+        """
         now = time.perf_counter()
         if self.begin is None:
             if env_steps >= self.task.warm_steps:

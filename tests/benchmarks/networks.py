@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 
 
 def q_body(task_name: str) -> nn.Sequential:
-    """Q-network of a task: ``[B, 4] -> [B, 2]`` for CartPole, ``[B, 4, 84, 84] -> [B, 6]`` for Pong (pixels in 0 to 1)."""
+    """Q-network: ``[B, 4] -> [B, 2]`` for CartPole, ``[B, 4, 84, 84] -> [B, 6]`` for Pong, whose pixels are 0 to 1."""
     if task_name == "cartpole_dqn":
         widths = [4, 128, 128, 64]
         hidden: list[nn.Module] = []
-        for before, after in zip(widths[:-1], widths[1:], strict=True):
+        for before, after in pairwise(widths):
             hidden += [nn.Linear(before, after), nn.ReLU()]
         return nn.Sequential(*hidden, nn.Linear(widths[-1], 2))
     return nn.Sequential(

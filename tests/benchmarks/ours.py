@@ -1,13 +1,15 @@
 """Our side: the real ``serial_pipeline`` of ding_lite with a plain config, timed from outside.
 
 An ``--option`` is a config override such as ``policy.double=False``, or ``split``: this rank's share of the task's
-batch and collect, by ``to_ddp_config``. Works under a launcher, with ``--steps``.
+batch and collect, by ``to_ddp_config``, with no more environments than steps to collect. Works under a launcher, where
+the window needs to be given in ``--steps``.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,7 @@ def main() -> None:
     with DDPContext():
         if "split" in args.option:
             main_config = to_ddp_config(main_config)
+            main_config.env.collector_env_num = min(TASKS[args.task].num_envs, main_config.policy.collect.n_sample)
         main_config.policy.multi_gpu = get_world_size() > 1
         if get_rank():
             args.result = None
@@ -111,10 +114,8 @@ def main() -> None:
             init_learn(self)
 
         SampleCollector.collect, DQNPolicy._init_learn = collect_and_tell, init_and_count  # type: ignore[method-assign]
-        try:
+        with suppress(Finished):
             serial_pipeline((main_config, create_config), seed=args.seed, max_env_step=10**9)
-        except Finished:
-            pass
 
 
 if __name__ == "__main__":

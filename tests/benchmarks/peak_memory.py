@@ -1,7 +1,7 @@
-"""Peak resident memory of the main job, each rank's, with its replay buffer full: ``python -m tests.benchmarks.peak_memory``.
+"""Peak resident memory of the main job, with full replay buffers: ``python -m tests.benchmarks.peak_memory``.
 
-The job is ``dizoo/atari/pong_dqn_ddp_config.py`` as it is, but that the buffer is filled by random play (which takes a minute
-instead of an hour), before it trains, evaluates and saves for a while. Goal: at most 1.6 GB a rank.
+The job is ``dizoo/atari/pong_dqn_ddp_config.py`` as it is, but that the buffer is filled by random play (which takes a
+minute instead of an hour), before it trains, evaluates and saves for a while. Goal: at most 1.6 GB a rank.
 """
 
 from __future__ import annotations

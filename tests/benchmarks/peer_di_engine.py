@@ -1,5 +1,6 @@
-"""DI-engine's side: double DQN through its own ``serial_pipeline``. Run this file with the interpreter of its own environment,
-in a directory that may be written to.
+"""DI-engine's side: double DQN through its own ``serial_pipeline``.
+
+Run this file with the interpreter of its own environment, in a directory that may be written to.
 
 DI-engine 0.5.3 asks for gym 0.25.1, whose Atari package no longer installs; ``AlePong`` puts gym's old interface over
 ale-py, and everything above it (preprocessing, environment process manager, collector, buffer) is DI-engine's.
@@ -8,6 +9,7 @@ ale-py, and everything above it (preprocessing, environment process manager, col
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ def register_pong() -> None:
     import numpy as np
 
     class AlePong(gym.Env):
-        metadata = {"render_modes": []}
+        """The bare game behind gym 0.25's interface."""
 
         def __init__(self) -> None:
             self.ale = ale_py.ALEInterface()
@@ -36,7 +38,7 @@ def register_pong() -> None:
 
         def seed(self, seed: int | None = None) -> list[int]:
             self.ale.setInt("random_seed", int(seed or 0) % 2**31)
-            self.ale.loadROM(ale_py.roms.get_rom_path("pong"))
+            self.ale.loadROM(Path(str(ale_py.roms.get_rom_path("pong"))))
             self.actions = self.ale.getMinimalActionSet()
             self.action_space = gym.spaces.Discrete(len(self.actions))
             return [int(seed or 0)]
@@ -105,7 +107,7 @@ def main() -> None:
     from tests.benchmarks.networks import LogitNetwork, count_parameters
 
     if not hasattr(np, "bool8"):  # gym 0.25 still asks for it
-        np.bool8 = np.bool_
+        np.bool8 = np.bool_  # type: ignore[attr-defined]
     register_pong()
     from ding.entry import serial_pipeline
     from ding.worker import SampleSerialCollector
@@ -119,10 +121,8 @@ def main() -> None:
         return collect(self, *rest, **keywords)
 
     SampleSerialCollector.collect = collect_and_tell
-    try:
+    with suppress(Finished):
         serial_pipeline(make_config(args.task, task, args.option), seed=args.seed, model=model)
-    except Finished:
-        pass
 
 
 if __name__ == "__main__":

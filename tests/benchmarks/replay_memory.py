@@ -1,6 +1,6 @@
-"""Resident memory of 100,000 steps of Pong replay, really played and really stored: ``python -m tests.benchmarks.replay_memory``.
+"""Resident memory of 100,000 steps of Pong replay: ``python -m tests.benchmarks.replay_memory``.
 
-Goal: at most 0.8 GB.
+The steps are really played and stored. Goal: at most 0.8 GB.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ def main() -> None:
     for _ in range(100):
         buffer.sample(32)
     taken = resident_gb() - before
-    print(
-        f"{buffer.count()} steps of Pong can be sampled; {taken:.2f} GB, {1e9 * taken / args.steps:.0f} bytes a step (goal: {GOAL_GB} GB)"
-    )
+    each = 1e9 * taken / args.steps
+    print(f"{buffer.count()} steps can be sampled; {taken:.2f} GB, {each:.0f} bytes a step (goal: {GOAL_GB} GB)")
     env.close()
 
 

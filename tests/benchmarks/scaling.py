@@ -1,8 +1,8 @@
 """Two ranks of one thread against one rank of one thread, in turns: ``python -m tests.benchmarks.scaling``.
 
 The real pipeline, learning included. ``share``: the task's batch and collect are divided among the ranks, so that both
-runs take the same learning steps per environment step; ``each``: every rank has the task's own batch and collect, so that
-the global batch grows. Goal: 1.7 x the environment steps a second. Needs as many free cores as ranks.
+runs take the same learning steps per environment step; ``each``: every rank has the task's own batch and collect, as in
+the main job, so that the global batch grows. Goal: 1.7 x the environment steps a second. Every rank needs a free core.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What every side of a comparison is given. Nothing here imports torch or an environment: the driver and every peer's interpreter read it."""
+"""What every side of a comparison is given.
+
+The driver and every peer's interpreter read this file, so it needs no package but torch, to limit its threads.
+"""
 
 from __future__ import annotations
 

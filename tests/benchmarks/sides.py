@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.distributed.launcher import launch, run_group
+from tests.distributed.launcher import finish, launch, start
 
 HERE = Path(__file__).resolve().parent
 PEERS = {"sb3": "PEER_SB3_PYTHON", "di_engine": "PEER_DI_ENGINE_PYTHON"}
@@ -36,8 +36,10 @@ def run_side(side: str, arguments: list[str], seconds: float, ranks: int = 0, th
 
     Args:
         side: ``ours``, ``peak_memory`` or the name of a peer.
+        arguments: Its command line, but for ``--result``.
         seconds: Length of what is measured, for the time-out.
         ranks: Start so many processes by torch's launcher; 0 for a plain process.
+        threads: Of OpenMP in each process.
     """
     python = peer_python(side) if side in PEERS else sys.executable
     assert python is not None
@@ -52,7 +54,7 @@ def run_side(side: str, arguments: list[str], seconds: float, ranks: int = 0, th
             if ranks:
                 done = launch(words, nproc=ranks, timeout=timeout, env=env, cwd=folder)
             else:
-                done = run_group([python, *words], timeout=timeout, env=env, cwd=folder)
+                done = finish(start([python, *words], env=env, cwd=folder), timeout)
             said = (done.stdout + done.stderr, f"exit status {done.returncode}")
         except subprocess.TimeoutExpired as error:
             said = (str(error.stderr), f"no end within {timeout:.0f} s")

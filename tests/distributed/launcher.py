@@ -25,10 +25,10 @@ def free_port() -> int:
 
 
 def clean_environment(env: dict[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without any launcher's variables, with one thread a process, and `env` on top."""
+    """Return this process's environment without any launcher's variables, one thread a process, `env` on top."""
     kept = {k: v for k, v in os.environ.items() if k not in LAUNCH_VARIABLES and not k.startswith("SLURM_")}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **(env or {})}
+    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **(env or {})}
 
 
 def kill_marked(mark: str) -> None:

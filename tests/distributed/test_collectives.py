@@ -1,4 +1,4 @@
-"""Two real gloo processes: `python -m torch.distributed.run -m tests.distributed.test_collectives ...` is the rank's side."""
+"""Two real gloo processes: each rank runs this file as `python -m tests.distributed.test_collectives <what> ...`."""
 
 from __future__ import annotations
 
@@ -416,7 +416,8 @@ def is_running(pid: int) -> bool:
 
 def main(argv: list[str]) -> Any:
     torch.set_num_threads(1)
-    return globals()[f"rank_{argv[0]}"](*argv[1:])
+    what, *words = [word for word in argv if not word.startswith("--local-rank")]  # torch.distributed.launch adds it
+    return globals()[f"rank_{what}"](*words)
 
 
 if __name__ == "__main__":

@@ -188,9 +188,9 @@ WAITING = """
             return np.array([os.getpid()], np.float64), 0.0, False, False, {}
 
     env = SubprocessVectorEnv([Pid] * 2, step_timeout=30)
-    print(*(int(pid) for pid in env.reset()[0][:, 0]), flush=True)
     asked = []
     signal.signal(signal.SIGINT, lambda *_: asked.append(1))
+    print(*(int(pid) for pid in env.reset()[0][:, 0]), flush=True)
     while not asked:
         env.step(np.zeros(2, np.int64))
     env.step(np.zeros(2, np.int64))
@@ -203,7 +203,6 @@ def test_ctrl_c_reaches_the_parent_only(tmp_path: Path) -> None:
     script = run_script(tmp_path, WAITING)
     assert script.stdout is not None
     assert len(script.stdout.readline().split()) == 2
-    time.sleep(0.5)
     os.killpg(script.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
     out, err = script.communicate(timeout=30)
     assert (script.returncode, out, err) == (0, "closed\n", "")

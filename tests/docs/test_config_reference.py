@@ -1,0 +1,106 @@
+"""docs/config.md says what the sources say, and a source that does not say enough is found."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_spec = importlib.util.spec_from_file_location("make_config_reference", ROOT / "docs" / "make_config_reference.py")
+assert _spec is not None
+assert _spec.loader is not None
+reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(reference)
+
+
+def test_page_is_up_to_date():
+    result = subprocess.run(
+        [sys.executable, "docs/make_config_reference.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_check_notices_a_page_that_is_out_of_date(tmp_path, monkeypatch):
+    page = tmp_path / "config.md"
+    monkeypatch.setattr(reference, "PAGE", page)
+    monkeypatch.setattr(reference, "make_page", lambda: "new\n")
+    monkeypatch.setattr(sys, "argv", ["make_config_reference.py", "--check"])
+    for old in (None, "old\n"):
+        if old is not None:
+            page.write_text(old)
+        with pytest.raises(SystemExit, match="out of date: run `make docs`"):
+            reference.main()
+    monkeypatch.setattr(sys, "argv", ["make_config_reference.py"])
+    reference.main()
+    assert page.read_text() == "new\n"
+
+
+def test_every_key_of_the_schema_is_on_the_page():
+    from ding_lite.config.config import compile_config
+    from ding_lite.config.schema import config_schema
+
+    user = compile_config(ROOT / "dizoo/atari/pong_dqn_ddp_config.py")
+    page = reference.PAGE.read_text()
+    schema = set(config_schema(user)) - {"env.manager.type", "policy.import_names", "policy.model", "policy.model.type"}
+    assert [path for path in sorted(schema) if f"| `{path}` |" not in page] == []
+
+
+SOURCE = """
+class Thing:
+    config: dict = dict(
+        rate=0.1,  # (float) how fast
+        nested=dict(
+            size=None,  # (int, None) how many; None: all
+            names=["a"],  # (list) which
+        ),
+        free={},  # (dict) anything
+    )
+"""
+
+
+def test_nested_defaults_and_their_comments_are_read():
+    assert reference.parse_defaults(SOURCE, "config", "Thing") == [
+        ("rate", "float", "0.1", "how fast"),
+        ("nested.size", "int, None", "None", "how many; None: all"),
+        ("nested.names", "list", "['a']", "which"),
+        ("free", "dict", "{}", "anything"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("# (float) how fast", "", r"thing.py:4: 'rate' needs a comment '# \(type\) meaning'"),
+        ("# (float) how fast", "# how fast", "thing.py:4: 'rate' needs a comment"),
+        ("# (float) how fast", "# (int) how fast", "thing.py:4: 'rate' is documented as int, .* of type float"),
+        ('["a"]', '"a"', "thing.py:7: 'nested.names' is documented as list, .* of type str"),
+    ],
+)
+def test_a_default_without_its_comment_or_of_another_type_is_an_error(old, new, message):
+    with pytest.raises(ValueError, match=message):
+        reference.parse_defaults(SOURCE.replace(old, new), "config", "Thing", "thing.py")
+
+
+def test_a_model_parameter_that_the_docstring_leaves_out_is_an_error():
+    class Model:
+        """A model.
+
+        Args:
+            width: how wide,
+                in units.
+        """
+
+        def __init__(self, width: int, depth: int = 2) -> None:
+            pass
+
+    with pytest.raises(ValueError, match="Args do not describe 'depth'"):
+        reference.model_entries(Model)
+    Model.__doc__ += "    depth: how deep.\n"
+    described = [(entry.key, entry.default, entry.meaning) for entry in reference.model_entries(Model)]
+    assert described == [("width", "", "how wide, in units"), ("depth", "2", "how deep")]
