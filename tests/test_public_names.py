@@ -19,10 +19,10 @@ PUBLIC = {
     ],
     "ding_lite.model": [
         "DQN",
+        "MLP",
         "ConvEncoder",
         "DiscreteHead",
         "DuelingHead",
-        "FCEncoder",
         "NoisyLinear",
         "create_encoder",
     ],

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ding_lite.config import check_shapes, compile_config
+from ding_lite.entry.experiment import load_policy
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
-from ding_lite.utils.checkpoint import load_checkpoint
 from ding_lite.utils.distributed import get_rank
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.seed import set_seed
@@ -39,14 +39,13 @@ def evaluate_checkpoint(
     """
     if n_episode is not None:
         overrides = [*overrides, f"env.n_evaluator_episode={n_episode}", f"env.evaluator_env_num={_share(n_episode)}"]
-    state = load_checkpoint(path)
     cfg = compile_config(input_cfg, seed, overrides=overrides)
     check_shapes(cfg, check_env(cfg.env))
     if get_rank() != 0:
         raise ConfigError("Evaluating a checkpoint takes one process: run it without a launcher.")
     set_seed(derive_seeds(cfg.seed, "policy", n=1)[0])
     policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
-    policy.learn_mode.load_state_dict({"model": state["policy"]["model"]})
+    state = load_policy(policy, path, with_optimizer=False)
     env = create_vector_env(cfg.env, cfg.env.evaluator_env_num, cfg.seed, False)
     try:
         evaluator = Evaluator(

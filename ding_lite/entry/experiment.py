@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
-from easydict import EasyDict
 from torch import nn
 
 from ding_lite.config import check_shapes, compile_config, save_config
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
+from ding_lite.policy import Policy
+from ding_lite.utils.allocator import keep_freed_memory
 from ding_lite.utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from ding_lite.utils.distributed import (
     all_gather_object,
-    broadcast_object_list,
     get_backend,
     get_local_world_size,
     get_rank,
@@ -52,16 +53,21 @@ class Experiment(AbstractContextManager):
         max_env_step: int,
         overrides: Sequence[str] = (),
     ) -> None:
-        self.cfg = cfg = compile_config(input_cfg, seed, model is not None, overrides)
-        builders = _builders(env_setting, cfg.env)
+        builders, counts = _read_env_setting(env_setting)
+        self.cfg = cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
         spec = check_env(cfg.env, builders[0])
         check_shapes(cfg, spec, model is not None)
         self._max_train_iter, self._max_env_step, self.stop_reason = max_train_iter, max_env_step, ""
         self._start, self._eval_info, self._return_mean = time.time(), {}, None
+        self._collected: Counter[str] = Counter()  # sums since they were last logged
         rank, local_ranks = get_rank(), get_local_world_size()
+        keep_freed_memory()
         set_seed(derive_seeds(cfg.seed, rank, "policy", n=1)[0])
         with ExitStack() as stack:
             self.policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, model)
+            hook, resume = cfg.policy.learn.learner.hook, cfg.policy.learn.resume_training
+            path = hook.load_ckpt_before_run
+            state = load_policy(self.policy, path, with_optimizer=resume) if path else None
             self.exp_dir = create_exp_dir(cfg.exp_name)
             self._logger = stack.enter_context(ExperimentLogger(self.exp_dir, rank))
             self._guard = stack.enter_context(InterruptGuard(rank))
@@ -79,7 +85,8 @@ class Experiment(AbstractContextManager):
                 stack.callback(evaluator_env.close)
             self._build_workers(collector_env, evaluator_env)
             self._frame_stack = spec.frame_stack
-            self._resume()
+            if state and resume:
+                self._resume(state)
             self._progress = stack.enter_context(
                 Progress(max_env_step if max_env_step < 1e10 else None, rank == 0, self._logger.info, self.collector.envstep)
             )
@@ -115,6 +122,7 @@ class Experiment(AbstractContextManager):
             nstep=cfg.policy.nstep,
             gamma=cfg.policy.discount_factor,
             frame_stack=self._frame_stack,
+            batch_device=self.policy.device,
             seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
             **options,
         )
@@ -159,13 +167,10 @@ class Experiment(AbstractContextManager):
     def collect(self) -> dict[str, Any]:
         """Play and return this rank's samples."""
         samples, figures = self.collector.collect()
-        self._return_mean = figures.get("return_mean", self._return_mean)
-        self._progress.update(self.collector.envstep, self.learner.train_iter, self._return_mean)
+        self._collected.update(figures)
         if figures["episode"]:
-            figures["env_step_per_second"] = figures.pop("env_step") / figures.pop("duration")
-            figures["episode_count"] = self.collector.episode_count
-            values = {f"collect/{key}": value for key, value in figures.items()}
-            self._logger.scalars(values, self.collector.envstep, self.learner.train_iter)
+            self._return_mean = figures["return"] / figures["episode"]
+        self._progress.update(self.collector.envstep, self.learner.train_iter, self._return_mean)
         return samples
 
     def learn(self, replay: UniformReplayBuffer) -> None:
@@ -178,8 +183,17 @@ class Experiment(AbstractContextManager):
             self._saved_iter = self.learner.train_iter
 
     def _record_training(self, values: dict[str, float]) -> None:
+        """Log the losses, and what was collected since the last time."""
         values = {f"train/{key}": value for key, value in values.items()}
+        sums = self._collected
+        if sums["duration"]:
+            values["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
+        if sums["episode"]:
+            values["collect/return_mean"] = sums["return"] / sums["episode"]
+            values["collect/length_mean"] = sums["length"] / sums["episode"]
+            values["collect/episode_count"] = self.collector.episode_count
         self._logger.scalars(values, self.collector.envstep, self.learner.train_iter)
+        sums.clear()
 
     # Beginning and end.
 
@@ -205,16 +219,7 @@ class Experiment(AbstractContextManager):
     def _checkpoint_path(self, name: str) -> str:
         return os.path.join(self.exp_dir, "ckpt", f"{name}.pth.tar")
 
-    def _resume(self) -> None:
-        learn = self.cfg.policy.learn
-        path = learn.learner.hook.load_ckpt_before_run
-        if not path:
-            return
-        state = load_checkpoint(path)
-        if not learn.resume_training:
-            self.policy.learn_mode.load_state_dict({"model": state["policy"]["model"]})
-            return
-        self.policy.learn_mode.load_state_dict(state["policy"])
+    def _resume(self, state: dict[str, Any]) -> None:
         for part in ("learner", "collector", "evaluator"):
             getattr(self, part).load_state_dict(state[part])
         self._saved_iter = self.learner.train_iter
@@ -276,10 +281,25 @@ class Experiment(AbstractContextManager):
             raise SystemExit(128 + (self._guard.signum or 2))
 
 
-def _builders(env_setting: Sequence[Any] | None, cfg_env: EasyDict) -> tuple[Any, Any]:
-    """Return what makes the collectors' and the evaluators' environments, if the user gave it; counts go to `cfg_env`."""
+def load_policy(policy: Policy, path: str, with_optimizer: bool) -> dict[str, Any]:
+    """Put a checkpoint's model, or all that learning needs, into a policy; return the whole checkpoint.
+
+    Raises:
+        CheckpointError: it cannot be read, or is another policy's or model's.
+    """
+    state = load_checkpoint(path)
+    try:
+        policy.learn_mode.load_state_dict(state["policy"] if with_optimizer else {"model": state["policy"]["model"]})
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        cause = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"Checkpoint '{path}' does not fit the config's policy and model: {cause}") from error
+    return state
+
+
+def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:
+    """Return what makes the collectors' and the evaluators' environments, if the user gave it, and their numbers."""
     if env_setting is None:
-        return None, None
-    env_fn, collector_cfgs, evaluator_cfgs = env_setting
-    cfg_env.collector_env_num, cfg_env.evaluator_env_num = len(collector_cfgs), len(evaluator_cfgs)
-    return tuple([lambda _, own=own: env_fn(own) for own in cfgs] for cfgs in (collector_cfgs, evaluator_cfgs))
+        return (None, None), []
+    env_fn, *cfgs = env_setting
+    collect, evaluate = ([lambda _, own=own: env_fn(own) for own in part] for part in cfgs)
+    return (collect, evaluate), [f"env.collector_env_num={len(collect)}", f"env.evaluator_env_num={len(evaluate)}"]

@@ -5,6 +5,7 @@ Shapes: B samples, A discrete actions, H hidden features.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,12 @@ from torch.nn import functional
 
 from ding_lite.utils.registry import ConfigError
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "elu": nn.ELU}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "tanh": torch.tanh,
+    "gelu": functional.gelu,
+    "elu": functional.elu,
+}
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
 
 
@@ -46,21 +52,24 @@ def _signed_sqrt(x: Tensor) -> Tensor:
     return x.sign() * x.abs().sqrt()
 
 
-def mlp(
-    sizes: Sequence[int], activation: str = "relu", linear: Callable[[int, int], nn.Module] = nn.Linear
-) -> list[nn.Module]:
-    """Return linear layers of the given sizes, each followed by the activation."""
-    layers: list[nn.Module] = []
-    for size_in, size_out in zip(sizes[:-1], sizes[1:], strict=True):
-        layers += [linear(size_in, size_out), ACTIVATIONS[activation]()]
-    return layers
+class MLP(nn.ModuleList):
+    """Linear layers of the given sizes, each followed by the activation; the last one not, if it is an `output`."""
 
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        activation: str = "relu",
+        output: bool = False,
+        linear: Callable[[int, int], nn.Module] = nn.Linear,
+    ) -> None:
+        super().__init__([linear(*pair) for pair in itertools.pairwise(sizes)])
+        self._activation = ACTIVATIONS[activation]
+        self._num_hidden = len(sizes) - 1 - output
 
-class FCEncoder(nn.Sequential):
-    """Vector observations `[B, obs_shape]` to features `[B, hidden_size_list[-1]]`."""
-
-    def __init__(self, obs_shape: int, hidden_size_list: Sequence[int], activation: str = "relu") -> None:
-        super().__init__(*mlp([obs_shape, *hidden_size_list], activation))
+    def forward(self, x: Tensor) -> Tensor:
+        for index, layer in enumerate(self):
+            x = self._activation(layer(x)) if index < self._num_hidden else layer(x)
+        return x
 
 
 class _DenseByConvolution(torch.autograd.Function):
@@ -97,7 +106,7 @@ class ImageDense(nn.Conv2d):
         return functional.linear(_pixels_first(x), _pixels_first(self.weight), self.bias)
 
 
-class ConvEncoder(nn.Module):
+class ConvEncoder(nn.ModuleList):
     """Images `[B, C, H, W]` to features `[B, hidden_size_list[-1]]`: three convolutions and a dense layer.
 
     uint8 images are scaled to [0, 1] here, so that they stay bytes everywhere else.
@@ -110,20 +119,29 @@ class ConvEncoder(nn.Module):
                 "policy.model.encoder_hidden_size_list for images must be three convolutions' channels and a dense "
                 f"layer's size, like [32, 64, 64, 512], got {list(hidden_size_list)}."
             )
+        self._activation = ACTIVATIONS[activation]
         channels, height, width = obs_shape
-        layers: list[nn.Module] = []
         for size_out, kernel, stride in zip(hidden_size_list, KERNEL_SIZES, STRIDES, strict=False):
-            layers += [nn.Conv2d(channels, size_out, kernel, stride), ACTIVATIONS[activation]()]
+            self.append(nn.Conv2d(channels, size_out, kernel, stride))
             channels, height, width = size_out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
             if min(height, width) < 1:
                 raise ConfigError(f"policy.model.obs_shape {list(obs_shape)} is too small: images need 36 x 36 pixels.")
-        layers += [ImageDense(channels, hidden_size_list[-1], (height, width)), ACTIVATIONS[activation]()]
-        self.main = nn.Sequential(*layers)
+        self.append(ImageDense(channels, hidden_size_list[-1], (height, width)))
 
     def forward(self, x: Tensor) -> Tensor:
+        first, *rest = self
         if x.dtype == torch.uint8:
-            x = x.contiguous(memory_format=torch.channels_last).float().mul_(1 / 255)
-        return self.main(x)
+            # 0 to 255 are exact in bfloat16 too. Scaling the weight is the same as scaling the image, and less work.
+            weight = first.weight * (1 / 255)
+            autocast = torch.is_autocast_enabled(x.device.type)
+            x = x.contiguous(memory_format=torch.channels_last)
+            x = x.to(torch.get_autocast_dtype(x.device.type) if autocast else weight.dtype)
+            x = self._activation(functional.conv2d(x, weight, first.bias, first.stride))
+        else:
+            x = self._activation(first(x))
+        for layer in rest:
+            x = self._activation(layer(x))
+        return x
 
 
 def create_encoder(obs_shape: int | Sequence[int], hidden_size_list: Sequence[int], activation: str) -> nn.Module:
@@ -132,20 +150,20 @@ def create_encoder(obs_shape: int | Sequence[int], hidden_size_list: Sequence[in
         raise ConfigError(f"policy.model.activation must be one of {', '.join(ACTIVATIONS)}, got '{activation}'.")
     shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
     if len(shape) == 1:
-        return FCEncoder(shape[0], hidden_size_list, activation)
+        return MLP([shape[0], *hidden_size_list], activation)
     if len(shape) == 3:
         return ConvEncoder(shape, hidden_size_list, activation)
     raise ConfigError(f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}.")
 
 
-class DiscreteHead(nn.Sequential):
+class DiscreteHead(MLP):
     """Features `[B, hidden_size]` to action values `[B, A]`, through `layer_num` hidden layers."""
 
     def __init__(
         self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
     ) -> None:
         linear = NoisyLinear if noise else nn.Linear
-        super().__init__(*mlp([hidden_size] * (layer_num + 1), activation, linear), linear(hidden_size, output_size))
+        super().__init__([hidden_size] * (layer_num + 1) + [output_size], activation, output=True, linear=linear)
 
 
 class DuelingHead(nn.Module):

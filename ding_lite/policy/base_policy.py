@@ -169,7 +169,7 @@ class Policy:
         raise NotImplementedError
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Take one optimizer step on a batch of `[B, ...]` tensors; return tensors, whose means may be logged, and
+        """Take one step on a batch, a dict of `[B, ...]` tensors on the policy's device; return tensors, whose means may be logged, and
         `priority` `[B]` where there is one.
 """
         raise NotImplementedError
@@ -262,13 +262,8 @@ class Policy:
         """Forget what is remembered of these environments' episodes; None is all of them."""
 
     def _to_device(self, data: Any) -> Any:
-        """Return nested dicts of arrays or tensors as tensors on the policy's device, images in channels_last order."""
-
-        def move(leaf: Any) -> Tensor:
-            tensor = torch.as_tensor(leaf).to(self._device, non_blocking=True)
-            return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
-
-        return tree_map(move, data)
+        """Return nested dicts of arrays or tensors as tensors on the policy's device."""
+        return tree_map(lambda leaf: torch.as_tensor(leaf).to(self._device, non_blocking=True), data)
 
 
 def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ class DQNPolicy(Policy):
         return loss, {"priority": td_error_B.abs(), "q_value": q_BA.detach()}
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        loss, output = self._loss(self._to_device(batch))
+        loss, output = self._loss(batch)
         output["grad_norm"] = self._step_optimizer(loss)
         output["total_loss"] = loss.detach()
         self._iterations += 1

@@ -5,6 +5,7 @@ Without a launcher, or with one process, there is no group and every function he
 
 from __future__ import annotations
 
+import atexit
 import copy
 import faulthandler
 import numbers
@@ -12,6 +13,7 @@ import os
 import re
 import sys
 import textwrap
+import threading
 import traceback
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
@@ -19,11 +21,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # noqa: F401 (see DDPContext.__enter__)
+
+# Its default arguments hold the group that exists when it is imported, as creating an optimizer does. Imported late, it
+# would keep the group alive after destroy_process_group(), and the interpreter's end would abort now and then.
+import torch.distributed.nn.functional
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ConfigError, UserError
 
 EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is ended
 ALIGN_BYTES = 64  # every parameter starts on this boundary inside its flat tensor, for vectorised kernels
@@ -120,9 +125,9 @@ class DDPContext:
     CPU tensors travel over gloo, CUDA tensors over nccl if every local rank has a GPU of its own, else over gloo too.
     A group that exists already is used and left alone. With one process nothing happens at all.
 
-    With several ranks, an exception inside the block ends the process: the traceback is printed with the rank in front
-    of every line, and the exit status is 1 (2 for a `ConfigError`, of which only the message is printed). That takes no
-    more than `EXIT_GRACE` seconds, even if a collective is pending.
+    A `UserError` inside the block ends the process with status 2, and only its message is printed. With several ranks,
+    any other exception ends it too, with status 1: the traceback is printed with the rank in front of every line. That
+    takes no more than `EXIT_GRACE` seconds, even if a collective is pending.
 
     Args:
         timeout: seconds that joining the group, or one collective, may take. None: the environment variable
@@ -163,22 +168,38 @@ class DDPContext:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if not self._owner:
+            if isinstance(error, UserError) and get_world_size() == 1:
+                print(error, file=sys.stderr)
+                raise SystemExit(2) from None
             return
         self._owner = False
         if error is None or (isinstance(error, SystemExit) and not error.code):
             dist.destroy_process_group()
             return
-        # A C thread, which needs no GIL: leaving the group or the interpreter may wait for a pending collective.
+        # Leaving may wait for the peers of a pending collective. A C thread, which needs no GIL, is the last resort.
         self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)
         faulthandler.dump_traceback_later(EXIT_GRACE, exit=True, file=self._null)
-        if not isinstance(error, SystemExit | KeyboardInterrupt):
+        status = {ConfigError: 2, KeyboardInterrupt: 130}.get(type(error), 1)
+        if isinstance(error, SystemExit):
+            status = error.code if isinstance(error.code, int) else 1
+        elif not isinstance(error, KeyboardInterrupt):
             text = f"{error}\n" if isinstance(error, ConfigError) else "".join(traceback.format_exception(error))
             sys.stderr.write(textwrap.indent(text, f"[rank {get_rank()}] "))
             sys.stderr.flush()
-        dist.destroy_process_group()
+        atexit.register(_end_process, status)
+        leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
+        leaving.start()
+        leaving.join(EXIT_GRACE / 5)
         if not isinstance(error, SystemExit):
-            status = {ConfigError: 2, KeyboardInterrupt: 130}
-            raise SystemExit(status.get(type(error), 1)) from None
+            raise SystemExit(status) from None
+
+
+def _end_process(status: int) -> None:
+    """End after everybody else's exit functions, but without freeing C++ objects, which may wait or abort."""
+    atexit.unregister(_end_process)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status)
 
 
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:

@@ -60,8 +60,8 @@ class SampleCollector:
         """Play `n_sample` steps, at random or by the policy as of the global env step.
 
         Returns:
-            The rollout block, and global figures of this collect: env steps, episodes, seconds (mean over ranks), mean
-            return and length where episodes ended.
+            The rollout block, and sums over all ranks for this collect: `env_step`; `episode`s that ended, their `return` and
+            `length`; `duration` in seconds, the mean over ranks.
         """
         start, episodes, finals = time.perf_counter(), [], []
         n_step = n_sample // self._num_envs if n_sample else self._n_step
@@ -110,12 +110,8 @@ class SampleCollector:
         self.envstep += total["env_step"]
         self.episode_count += total["episode"]
         self.interrupted = total["interrupt"] > 0
-        figures = {"env_step": total["env_step"], "episode": total["episode"]}
-        figures["duration"] = total["duration"] / total["rank"]
-        if total["episode"]:
-            figures["return_mean"] = total["return"] / total["episode"]
-            figures["length_mean"] = total["length"] / total["episode"]
-        return figures
+        total["duration"] /= total.pop("rank")
+        return total
 
     def _block_of(self, n_step: int) -> dict[str, Any]:
         """Return the preallocated block, made anew when the number of rows changes."""

@@ -80,7 +80,7 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
     ) -> None:
         super().__init__(replay_buffer_size, num_envs, **kwargs)
         self._alpha, self._beta, self._anneal_step = alpha, beta, anneal_step
-        self._tree = SumTree(self._num_rows * num_envs)
+        self._tree = SumTree(self._num_places)
         self._max_priority, self._num_drawn = 1.0, 0
 
     def push(self, block: dict[str, Any]) -> None:

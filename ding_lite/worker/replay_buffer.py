@@ -32,6 +32,7 @@ class UniformReplayBuffer:
         gamma: discount per env step.
         frame_stack: S if observations are rolling stacks along their first axis, 0 if not.
         device: where the ring is kept.
+        batch_device: where samples go; None: they stay on `device`.
         seed: of the choice of samples.
     """
 
@@ -45,12 +46,14 @@ class UniformReplayBuffer:
         gamma: float = 0.99,
         frame_stack: int = 0,
         device: torch.device | str = "cpu",
+        batch_device: torch.device | str | None = None,
         seed: int = 0,
     ) -> None:
         self._num_envs, self._num_rows = num_envs, replay_buffer_size // num_envs
         self._nstep, self._stack, self._device = nstep, max(frame_stack, 1), torch.device(device)
         if self._num_rows < nstep + self._stack:
             raise ValueError(f"{replay_buffer_size} env steps of {num_envs} environments are too few rows to sample from")
+        self._batch_device = self._device if batch_device is None else batch_device
         self._discount_K = gamma ** torch.arange(nstep + 1, device=self._device, dtype=torch.float32)
         self._step_K = torch.arange(nstep, device=self._device)
         self._frame_S = torch.arange(1 - self._stack, 1, device=self._device)  # a stack's rows, relative to its newest
@@ -58,9 +61,9 @@ class UniformReplayBuffer:
         self._ring: dict[str, Any] = {}
         self._final: Any = None  # last observations of truncated episodes, a row a slot
         self._cursor, self._size = 0, 0  # next row to write, rows written
-        num_places = self._num_rows * num_envs
-        self._age = torch.zeros(num_places, dtype=torch.int32, device=self._device)  # env steps since the last reset
-        self._final_slot = torch.full((num_places,), -1, dtype=torch.int64, device=self._device)
+        self._num_places = self._num_rows * num_envs
+        self._age = torch.zeros(self._num_places, dtype=torch.int32, device=self._device)  # env steps since a reset
+        self._final_slot = torch.full((self._num_places,), -1, dtype=torch.int64, device=self._device)
         self._free_slots: list[int] = []
         self._num_slots = 0
 
@@ -73,19 +76,21 @@ class UniformReplayBuffer:
         n_step = len(block["reward"])
         if n_step > self._num_rows:
             raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self._num_rows} rows")
-        rows = (self._cursor + torch.arange(n_step, device=self._device)) % self._num_rows
-        place = (rows[:, None] * self._num_envs + torch.arange(self._num_envs, device=self._device)).flatten()
+        begin, end = self._cursor * self._num_envs, (self._cursor + n_step) * self._num_envs
+        place = slice(begin, end)
+        if end > self._num_places:
+            place = torch.arange(begin, end, device=self._device) % self._num_places
         columns = {key: value for key, value in block.items() if key not in RESERVED}
         columns["obs"] = self._newest_frame(columns["obs"], 2)
         if not self._ring:
             self._ring = tree_map(self._allocate, columns)
             if self._stack > 1:
                 self._ring["obs"] = self._allocate(columns["obs"], extra=1)  # zeros, for frames before an episode
-        tree_map(lambda ring, column: ring.index_copy_(0, place, column.to(self._device).flatten(0, 1)), self._ring, columns)
-        self._age[place] = block["episode_step"].to(self._device).flatten()
+        tree_map(lambda ring, column: ring.__setitem__(place, column.flatten(0, 1)), self._ring, columns)
+        self._age[place] = block["episode_step"].flatten()
         self._free(place)
         if "final_index" in block:
-            self._keep_finals(block, place)
+            self._keep_finals(block, begin)
         self._cursor = (self._cursor + n_step) % self._num_rows
         self._size = min(self._size + n_step, self._num_rows)
 
@@ -94,8 +99,9 @@ class UniformReplayBuffer:
         group = 1 if self._sample_bytes() * batch_size * number > GATHER_AT_ONCE else number
         for _ in range(number // group):
             samples = self._gather(self._draw(batch_size * group))
-            for start in range(0, batch_size * group, batch_size):
-                yield tree_map(lambda leaf: leaf[start : start + batch_size], samples)  # noqa: B023 (called at once)
+            parts = tree_map(lambda leaf: leaf.to(self._batch_device, non_blocking=True).split(batch_size), samples)
+            for i in range(group):
+                yield tree_map(lambda part: part[i], parts)  # noqa: B023 (called at once)
 
     def sample(self, batch_size: int) -> dict[str, Any]:
         """Return a dict of `[B, ...]` tensors.
@@ -121,32 +127,37 @@ class UniformReplayBuffer:
         return {"index": torch.from_numpy(place_B).to(self._device)}
 
     def _gather(self, drawn: dict[str, Tensor]) -> dict[str, Any]:
-        place_B, num_places = drawn["index"], self._num_rows * self._num_envs
+        place_B = drawn["index"]
         batch = {key: tree_map(lambda ring: ring[place_B], ring) for key, ring in self._ring.items() if key != "obs"}
-        place_BK = (place_B[:, None] + self._step_K * self._num_envs) % num_places
-        cut_BK = self._ring["traj_flag"][place_BK]
-        ahead_BK = cut_BK.cumsum(1) - cut_BK.long() == 0  # no cut before this step
-        steps_B = ahead_BK.sum(1)
-        batch["reward"] = (self._ring["reward"][place_BK] * ahead_BK * self._discount_K[:-1]).sum(1)
-        batch["value_gamma"] = self._discount_K[steps_B]
-        last_B = (place_B + (steps_B - 1) * self._num_envs) % num_places
-        batch["done"] = self._ring["done"][last_B]
-        batch["traj_flag"] = self._ring["traj_flag"][last_B]
+        last_B, batch["value_gamma"] = place_B, self._discount_K[1:2].expand(len(place_B))
+        if self._nstep > 1:
+            last_B = self._sum_rewards(batch, place_B)
         batch["obs"] = self._observations(place_B, self._age[place_B])
-        batch["next_obs"] = self._observations((last_B + self._num_envs) % num_places, self._age[last_B] + 1)
+        batch["next_obs"] = self._observations((last_B + self._num_envs) % self._num_places, self._age[last_B] + 1)
         if self._num_slots > len(self._free_slots):
             self._insert_finals(batch["next_obs"], self._final_slot[last_B])
         return batch | drawn
+
+    def _sum_rewards(self, batch: dict[str, Any], place_B: Tensor) -> Tensor:
+        """Put into the batch what n steps make of it; return the places of the last summed steps."""
+        place_BK = (place_B[:, None] + self._step_K * self._num_envs) % self._num_places
+        cut_BK = self._ring["traj_flag"][place_BK]
+        ahead_BK = cut_BK.cumsum(1) - cut_BK.long() == 0  # no cut before this step
+        steps_B = ahead_BK.sum(1)
+        last_B = (place_B + (steps_B - 1) * self._num_envs) % self._num_places
+        batch["reward"] = (self._ring["reward"][place_BK] * ahead_BK * self._discount_K[:-1]).sum(1)
+        batch["value_gamma"] = self._discount_K[steps_B]
+        batch["done"], batch["traj_flag"] = self._ring["done"][last_B], self._ring["traj_flag"][last_B]
+        return last_B
 
     def _observations(self, place_B: Tensor, age_B: Tensor) -> Any:
         """Return the observations at these places, stacks rebuilt; `age_B` env steps after their episodes' starts."""
         if self._stack == 1:
             return tree_map(lambda ring: ring[place_B], self._ring["obs"])
-        num_places = self._num_rows * self._num_envs
-        place_BS = (place_B[:, None] + self._frame_S * self._num_envs) % num_places
-        place_BS = torch.where(self._frame_S >= -age_B[:, None], place_BS, num_places)  # there, zeros
-        frames = self._ring["obs"].index_select(0, place_BS.flatten())
-        return frames.unflatten(0, place_BS.shape)
+        place_BS = (place_B[:, None] + self._frame_S * self._num_envs) % self._num_places
+        place_BS = torch.where(self._frame_S >= -age_B[:, None], place_BS, self._num_places)  # there, zeros
+        frames = self._ring["obs"].index_select(0, place_BS.flatten()).unflatten(0, place_BS.shape)
+        return frames.contiguous(memory_format=torch.channels_last) if frames.ndim == 4 else frames
 
     def _insert_finals(self, next_obs: Any, slot_B: Tensor) -> None:
         """Put the true last observations where a sample's trajectory was truncated."""
@@ -156,7 +167,7 @@ class UniformReplayBuffer:
         else:
             next_obs[hit, -1] = self._final[slot_B[hit]]
 
-    def _keep_finals(self, block: dict[str, Any], place: Tensor) -> None:
+    def _keep_finals(self, block: dict[str, Any], begin: int) -> None:
         """Store the last observations of the episodes that were truncated."""
         index = block["final_index"].to(self._device)
         truncated = (~block["done"].to(self._device).flatten()[index]).nonzero().squeeze(1)
@@ -167,7 +178,7 @@ class UniformReplayBuffer:
             self._grow_finals(finals)
         slots = torch.tensor([self._free_slots.pop() for _ in truncated], device=self._device)
         tree_map(lambda table, final: table.index_copy_(0, slots, final), self._final, finals)
-        self._final_slot[place[index[truncated]]] = slots
+        self._final_slot[(begin + index[truncated]) % self._num_places] = slots
 
     def _grow_finals(self, finals: Any) -> None:
         """Double the side table."""
@@ -177,7 +188,7 @@ class UniformReplayBuffer:
         self._free_slots += range(self._num_slots, self._num_slots + more)
         self._num_slots += more
 
-    def _free(self, place: Tensor) -> None:
+    def _free(self, place: slice | Tensor) -> None:
         """Forget the side-table entries of places that were overwritten."""
         if self._num_slots > len(self._free_slots):
             slots = self._final_slot[place]
@@ -188,9 +199,8 @@ class UniformReplayBuffer:
         return obs if self._stack == 1 else obs.select(axis, -1)
 
     def _allocate(self, column: Tensor, extra: int = 0) -> Tensor:
-        num_places = self._num_rows * self._num_envs
-        ring = torch.empty(num_places + extra, *column.shape[2:], dtype=column.dtype, device=self._device)
-        ring[num_places:] = 0
+        ring = torch.empty(self._num_places + extra, *column.shape[2:], dtype=column.dtype, device=self._device)
+        ring[self._num_places :] = 0
         return ring
 
     def _sample_bytes(self) -> int:

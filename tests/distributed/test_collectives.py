@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import os
 import signal
@@ -248,7 +249,9 @@ def rank_checks(folder: str) -> None:
             except Exception as error:  # reported by the test of that name
                 failures[name] = f"{type(error).__name__}: {error}"
         rank = get_rank()
-    failures["still in a group"] = str(dist.is_initialized())
+        gc.collect()
+    names = sorted(file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm"))
+    failures["left"] = str(dist.is_initialized() or [name for name in names if "gloo" in name])
     Path(folder, f"rank{rank}.json").write_text(json.dumps(failures))
 
 
@@ -262,12 +265,12 @@ def rank_crash(error: str) -> None:
             raise {"ConfigError": ConfigError, "RuntimeError": RuntimeError}[error]("boom")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as one that guards its interruption would
         time.sleep(2)
-        dist.all_reduce(torch.ones(1))
-        dist.broadcast(torch.ones(1), src=1)
+        for _ in range(5):
+            dist.all_reduce(torch.ones(1 << 20))
 
 
 def rank_leaves_after_error() -> None:
-    """An exception must leave no group behind, even if the process were to go on."""
+    """An exception must leave no group behind, even if the process were to go on; its status says so all the same."""
     try:
         with DDPContext():
             raise ValueError("boom")
@@ -309,7 +312,8 @@ def test_two_ranks(name: str, failures: list[dict[str, str]]) -> None:
 
 
 def test_the_group_is_left_at_the_end(failures: list[dict[str, str]]) -> None:
-    assert [failure["still in a group"] for failure in failures] == ["False", "False"]
+    # Neither the group nor its threads: creating an optimizer inside used to keep them, and to abort at the end.
+    assert [failure["left"] for failure in failures] == ["[]", "[]"]
 
 
 @pytest.mark.parametrize("launcher", ["run", "launch"])
@@ -331,7 +335,8 @@ def test_a_config_error_on_a_rank_is_one_line() -> None:
 
 def test_an_exception_leaves_no_group_behind() -> None:
     done = launch([*ME, "leaves_after_error"], timeout=50)
-    assert (done.returncode, done.stdout.splitlines()) == (0, ["status 1, group False"] * 2)
+    assert "status 1, group False" in done.stdout.splitlines()
+    assert done.returncode == 1
 
 
 def test_the_time_out_from_the_environment_limits_a_collective() -> None:

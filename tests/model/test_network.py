@@ -10,8 +10,8 @@ from ding_lite.utils import ConfigError
 
 def nature(encoder: ConvEncoder) -> nn.Sequential:
     """The encoder's function from torch's own layers, with its weights."""
-    convolutions = [module for module in encoder.main if type(module) is nn.Conv2d]
-    dense = encoder.main[-2]
+    convolutions = [module for module in encoder if type(module) is nn.Conv2d]
+    dense = encoder[-1]
     linear = nn.Linear(dense.weight[0].numel(), dense.out_channels)
     linear.weight.data.copy_(dense.weight.data.contiguous().flatten(1))
     linear.bias.data.copy_(dense.bias.data)
@@ -40,10 +40,22 @@ def test_conv_encoder_equals_the_nature_network_in_values_and_gradients(dtype, m
         torch.testing.assert_close(gradient.contiguous().view(value.shape), value, **tolerance)
 
 
-def test_uint8_images_are_scaled_to_one():
-    encoder = ConvEncoder((4, 84, 84), [8, 8, 8, 16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_uint8_images_are_scaled_to_one(dtype):
+    encoder = ConvEncoder((4, 84, 84), [8, 8, 8, 16]).to(dtype)
     x = torch.randint(256, (2, 4, 84, 84), dtype=torch.uint8)
-    torch.testing.assert_close(encoder(x), encoder(x.float() / 255))
+    torch.testing.assert_close(encoder(x), encoder(x.to(dtype) / 255))
+
+
+def test_bfloat16_is_close_to_float32():
+    torch.manual_seed(0)
+    encoder = ConvEncoder((4, 84, 84), [32, 64, 64, 512])
+    x = torch.randint(256, (2, 4, 84, 84), dtype=torch.uint8)
+    expected = encoder(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        features = encoder(x)
+    assert features.dtype == torch.bfloat16
+    torch.testing.assert_close(features.float(), expected, atol=0.02, rtol=0.02)  # 8 bits of mantissa
 
 
 def test_dueling_head_by_hand():

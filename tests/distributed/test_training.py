@@ -1,0 +1,330 @@
+"""Whole runs on two real gloo processes, started by torch's own launchers.
+
+The ranks run this file as `python -m tests.distributed.test_training WHAT`, in an empty directory.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.entry import serial_pipeline
+from ding_lite.policy import DQNPolicy
+from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank, load_checkpoint
+from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
+from tests.distributed.launcher import ROOT, clean_environment, finish, free_port, launch, start
+from tests.policy.helpers import parameter_hash
+
+ME = ["-m", "tests.distributed.test_training"]
+CARTPOLE = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_dqn_config.py"
+PONG = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
+STEPS = 480  # env steps of both ranks: 30 collects of 2 x 8
+QUICK = ["exp_name=run", "policy.eval.evaluator.eval_freq=50", "policy.learn.learner.hook.log_show_after_iter=10"]
+
+
+class WatchedDQN(DQNPolicy):
+    """Remembers what this rank collected, or fails where it is told to."""
+
+    fail: ClassVar[tuple[str, int]] = ("", -1)  # where, and on which rank
+    collected: ClassVar[list[dict[str, Tensor]]] = []
+    calls = 0
+
+    def _maybe_fail(self, where: str, at_call: int) -> None:
+        if self.fail == (where, get_rank()):
+            self.calls += 1
+            if self.calls == at_call:
+                print(f"failing at {time.time()}", flush=True)
+                raise ArithmeticError(f"boom in {where}")
+
+    def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+        self._maybe_fail("collect", 5)
+        self.collected.append({key: block[key].clone() for key in ("obs", "action", "reward")})
+        return super()._get_train_sample(block)
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        self._maybe_fail("learn", 12)
+        return super()._loss(batch)
+
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        self._maybe_fail("evaluate", 30)  # within the first or second evaluation
+        return super()._forward_eval(obs)
+
+
+def watched(*overrides: str, max_env_step: int = STEPS) -> DQNPolicy:
+    POLICY_REGISTRY["watched_dqn"] = WatchedDQN
+    create = copy.deepcopy(create_config)
+    create["policy"]["type"] = "watched_dqn"
+    keys = [*QUICK, "policy.multi_gpu=True", *overrides]
+    return serial_pipeline((main_config, create), seed=0, max_env_step=max_env_step, overrides=keys)  # type: ignore
+
+
+# What the ranks run.
+
+
+def rank_train(*overrides: str) -> None:
+    """Train; write what this rank ended with, saw and opened for writing."""
+    written: list[str] = []
+
+    def hook(event: str, args: tuple) -> None:
+        if event == "open" and isinstance(args[0], str) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            written.append(os.path.abspath(args[0]))
+        elif event in ("os.mkdir", "os.rename", "os.remove"):
+            written.append(os.path.abspath(os.fspath(args[0])))
+
+    sys.addaudithook(hook)
+    with DDPContext(timeout=30):
+        policy = watched(*overrides)
+        blocks, rank = WatchedDQN.collected, get_rank()
+        here = os.getcwd() + os.sep
+        report = {
+            "online": parameter_hash(policy.model),
+            "target": parameter_hash(policy._target_model),
+            "moments": parameter_hash(
+                {k: v for k, v in policy._optimizer.state_dict()["state"][0].items() if k != "step"}
+            ),
+            "iterations": policy._iterations,
+            "steps": sum(block["reward"].numel() for block in blocks),
+            "experience": [parameter_hash(block) for block in blocks],
+            "first_obs": blocks[0]["obs"][0].tolist(),
+            "actions": [block["action"].flatten().tolist() for block in blocks],
+            "written": [path.removeprefix(here) for path in written if path.startswith(here)],
+        }
+    Path(f"rank{rank}.json").write_text(json.dumps(report))
+
+
+def rank_fail(where: str, rank: str) -> None:
+    WatchedDQN.fail = (where, int(rank))
+    with DDPContext(timeout=60):
+        watched(max_env_step=100_000)
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def train(folder: Path, *overrides: str) -> list[dict[str, Any]]:
+    done = launch([*ME, "train", *overrides], timeout=90, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "stderr.txt").write_text(done.stderr)
+    return reports(folder)
+
+
+# -- one run, looked at from all sides --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("training")
+    (folder / "run").mkdir()  # an older run's: the new name, which has the time in it, must be agreed on
+    (folder / "run" / "result.json").write_text("older")
+    train(folder)
+    return folder
+
+
+def results_of(folder: Path) -> Path:
+    (path,) = folder.glob("run_*")
+    return path
+
+
+def test_networks_and_optimizer_are_equal_to_the_bit_on_all_ranks(folder: Path) -> None:
+    first, second = reports(folder)
+    for key in ("online", "target", "moments", "iterations"):
+        assert first[key] == second[key]
+    state = load_checkpoint(str(results_of(folder) / "ckpt" / "ckpt_last.pth.tar"))
+    assert parameter_hash(state["policy"]["model"]) == first["online"]
+    assert len(state["random_states"]) == 2
+    assert not torch.equal(*(each["torch"] for each in state["random_states"]))
+
+
+def test_each_rank_collects_experience_of_its_own(folder: Path) -> None:
+    first, second = reports(folder)
+    assert not set(first["experience"]) & set(second["experience"])
+    starts = {tuple(obs) for report in (first, second) for obs in report["first_obs"]}
+    assert len(starts) == 16  # environments are seeded differently
+    assert first["actions"][0] != second["actions"][0]  # and exploration
+
+
+def test_counts_are_sums_over_ranks(folder: Path) -> None:
+    first, second = reports(folder)
+    told = json.loads((results_of(folder) / "result.json").read_text())
+    assert first["steps"] == second["steps"] == STEPS // 2
+    assert (told["envstep"], told["world_size"]) == (STEPS, 2)
+    # 64 samples a rank and the newest row: learning starts with the ninth of 30 collects
+    assert told["train_iter"] == first["iterations"] == 5 * (STEPS // 16 - 8)
+    assert told["episode_count"] > 8
+
+
+def test_only_rank_0_writes(folder: Path) -> None:
+    first, second = reports(folder)
+    assert second["written"] == []
+    assert {Path(path).parts[0] for path in first["written"]} <= {"run", results_of(folder).name}
+    assert len(list((results_of(folder) / "log" / "serial").iterdir())) == 1
+    lines = (results_of(folder) / "log" / "log.txt").read_text()
+    for words in ("2 (gloo)", "64 a rank, 128 global", "8 env steps a rank, 16 global", "8 a rank (base), 16 global"):
+        assert lines.count(words) == 1
+    assert (folder / "stderr.txt").read_text().count("64 a rank, 128 global") == 1
+
+
+def test_all_ranks_agree_on_a_new_directory(folder: Path) -> None:
+    assert (folder / "run" / "result.json").read_text() == "older"
+    assert os.listdir(folder / "run") == ["result.json"]
+    assert json.loads((results_of(folder) / "result.json").read_text())["stop_reason"] == "max_env_step"
+
+
+def test_metrics_are_global_and_written_once(folder: Path) -> None:
+    records = [json.loads(line) for line in (results_of(folder) / "metrics.jsonl").read_text().splitlines()]
+    trained = [record["train_iter"] for record in records if "train/total_loss" in record]
+    assert trained == list(range(10, 111, 10))
+    assert all(record["envstep"] % 16 == 0 for record in records)
+
+
+@pytest.mark.parametrize("switch", ["policy.bp_update_sync=False", "policy.priority=True"])
+def test_other_ways_to_average_or_sample_keep_the_ranks_equal(tmp_path: Path, switch: str) -> None:
+    first, second = train(tmp_path, switch)
+    assert first["online"] == second["online"]
+    assert first["experience"] != second["experience"]
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("where", "rank"), [("collect", 1), ("learn", 1), ("evaluate", 0)])
+def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(tmp_path: Path, where: str, rank: int) -> None:
+    done = launch([*ME, "fail", where, str(rank)], timeout=60, cwd=tmp_path)
+    ended = time.time()
+    assert done.returncode not in (0, None)
+    assert ended - float(done.stdout.split()[-1]) < 15
+    lines = [line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]")]
+    assert f"[rank {rank}] Traceback (most recent call last):" in lines
+    assert f"[rank {rank}] ArithmeticError: boom in {where}" in lines
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_mistake_in_the_config_is_one_line_a_rank(tmp_path: Path) -> None:
+    done = launch(["-m", "ding_lite", "-c", CARTPOLE, *QUICK], timeout=60, cwd=tmp_path)
+    assert done.returncode != 0
+    for rank in range(2):
+        lines = [line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]")]
+        (line,) = lines
+        assert "policy.multi_gpu=False would train 2 models apart" in line
+    assert os.listdir(tmp_path) == []
+
+
+def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> None:
+    words = ["-m", "ding_lite", "-m", "eval", "-c", CARTPOLE, "--ckpt", "none.pth.tar"]
+    done = launch(words, timeout=60, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "takes one process" in done.stderr
+    assert "Traceback" not in "".join(line for line in done.stderr.splitlines() if line.startswith("[rank"))
+
+
+@pytest.mark.parametrize("launcher", ["run", "launch"])
+def test_ctrl_c_ends_the_job_cleanly_with_a_checkpoint(tmp_path: Path, launcher: Literal["run", "launch"]) -> None:
+    options = ["--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
+    command = [sys.executable, "-m", f"torch.distributed.{launcher}", *options]
+    words = ["-m", "ding_lite", "-m", "serial", "-c", str(CARTPOLE), *QUICK, "policy.multi_gpu=True", "env.stop_value=None"]
+    process = start([*command, *words], cwd=tmp_path)
+    try:
+        wait_for(tmp_path / "run" / "metrics.jsonl", "train/total_loss")
+        began = time.time()
+        os.killpg(process.pid, signal.SIGINT)
+    finally:
+        done = finish(process, timeout=40)
+    assert time.time() - began < 15
+    assert done.returncode != 0
+    assert "SIGINT: stopping after this iteration" in done.stderr
+    assert "ended (interrupted)" in done.stderr
+    assert "checkpoint run/ckpt/ckpt_last.pth.tar" in done.stderr
+    assert "[rank" not in done.stderr
+    told = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert told["stop_reason"] == "interrupted"
+    state = load_checkpoint(str(tmp_path / "run" / "ckpt" / "ckpt_last.pth.tar"))
+    assert state["collector"]["envstep"] == told["envstep"] > 0
+
+
+def wait_for(path: Path, words: str, timeout: float = 40) -> None:
+    deadline = time.time() + timeout
+    while not (path.exists() and words in path.read_text()):
+        assert time.time() < deadline, f"{path} never told of {words}"
+        time.sleep(0.05)
+
+
+# -- the same file everywhere -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["plain", "run", "launch"])
+def test_one_config_file_runs_under_every_launcher(tmp_path: Path, how: Any) -> None:
+    config = tmp_path / "mine.py"
+    text = CARTPOLE.read_text().partition("if __name__")[0].replace("cuda=False", "cuda=False, multi_gpu=True")
+    config.write_text(
+        f"""{text}
+main_config.exp_name = "run"
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+    from ding_lite.utils import DDPContext
+
+    with DDPContext():
+        serial_pipeline((main_config, create_config), seed=0, max_env_step=320)
+"""
+    )
+    if how == "plain":
+        done = finish(start([sys.executable, str(config)], cwd=tmp_path), timeout=60)
+    else:
+        done = launch(config, timeout=60, launcher=how, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (told["envstep"], told["world_size"]) == (320, 1 if how == "plain" else 2)
+
+
+def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
+    """The main job, shortened: games of 60 steps, some hundred random steps, then learning."""
+    overrides = ["exp_name=run", "env.max_episode_steps=60", "policy.random_collect_size=200", "max_env_step=800"]
+    hook = "policy.learn.learner.hook.log_show_after_iter=5"
+    done = launch(["-m", "ding_lite", "-c", PONG, "-s", "0", *overrides, hook], timeout=120, launcher="launch", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "run" / "result.json").read_text())
+    # 3 random collects of 2 x 96 steps, then two more with ten iterations each
+    assert (told["envstep"], told["train_iter"], told["world_size"]) == (960, 20, 2)
+    assert told["episode_count"] == 16  # each of 16 environments plays 60 of 60 steps once: 960 / 16
+    assert told["eval_return_mean"] >= -21
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    losses = [record["train/total_loss"] for record in records if "train/total_loss" in record]
+    assert len(losses) == 4
+    assert np.isfinite(losses).all()
+    text = (tmp_path / "run" / "log" / "log.txt").read_text()
+    assert "32 a rank, 64 global" in text
+    assert "8 a rank (native), 16 global" in text
+
+
+def test_the_main_job_as_a_user_types_it_starts_and_can_be_stopped(tmp_path: Path) -> None:
+    words = ["--nproc_per_node=2", f"--master_port={free_port()}", str(PONG)]
+    process = start([sys.executable, "-m", "torch.distributed.launch", *words], cwd=tmp_path)
+    try:
+        wait_for(tmp_path / "pong_dqn_ddp_seed0" / "log" / "log.txt", "32 a rank, 64 global")
+        os.killpg(process.pid, signal.SIGINT)
+    finally:
+        done = finish(process, timeout=60)
+    assert done.returncode != 0
+    assert "checkpoint pong_dqn_ddp_seed0/ckpt/ckpt_last.pth.tar" in done.stderr
+    assert not torch.cuda.is_available() == (done.stderr.count("training on the CPU") != 1)
+
+
+def main(argv: list[str]) -> None:
+    torch.set_num_threads(1)
+    what, *words = [word for word in argv if not word.startswith("--local-rank")]
+    {"train": rank_train, "fail": rank_fail}[what](*words)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,158 @@
+"""What the pages say holds: links lead somewhere, commands name files that exist, code runs, counts are current."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "tests/benchmarks/README.md"])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def load(name: str) -> ModuleType:
+    """Import a script of docs/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
+
+
+def run(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": f"{cwd}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_files_resolve(page):
+    links = [link for link in LINK.findall(page.read_text()) if not link.startswith("http")]
+    assert [link for link in links if not (page.parent / link.partition("#")[0]).exists()] == []
+
+
+def test_readme_leads_to_every_page():
+    linked = {(ROOT / link).resolve() for link in LINK.findall((ROOT / "README.md").read_text())}
+    assert {page for page in PAGES if page.parent in (ROOT, ROOT / "docs")} - {ROOT / "README.md"} <= linked
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_name_files_modules_and_targets_that_exist(page):
+    commands = "\n".join(blocks(page, "sh")) + "\n".join(re.findall(r"`([^`\n]+)`", page.read_text()))
+    files = set(re.findall(r"(?<![\w/.])(?:dizoo|docs|tests)/[\w/]+\.(?:py|txt|md)\b", commands))
+    assert [name for name in sorted(files) if not (ROOT / name).exists()] == []
+    modules = {name.replace(".", "/") for name in re.findall(r"-m (tests\.benchmarks\.\w+)", commands)}
+    assert [name for name in sorted(modules) if not (ROOT / f"{name}.py").exists()] == []
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"\bmake ([a-z-]+)", commands)) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_blocks_are_valid(page):
+    for number, text in enumerate(blocks(page, "python")):
+        compile(text, f"{page.name}, python block {number}", "exec")
+
+
+def test_quickstart_config_runs_as_printed(tmp_path):
+    text = blocks(ROOT / "docs/quickstart.md", "python")[0]
+    assert "max_env_step=2000" in text
+    (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=2000", "max_env_step=400"))
+    result = run([sys.executable, "my_cartpole.py"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((tmp_path / "my_cartpole/result.json").read_text())["train_iter"] > 100
+
+
+def test_quickstart_environment_and_policy_of_ones_own_run_as_printed(tmp_path):
+    _, environment, config = blocks(ROOT / "docs/quickstart.md", "python")
+    (tmp_path / "corridor.py").write_text(environment)
+    (tmp_path / "boltzmann.py").write_text(blocks(ROOT / "docs/architecture.md", "python")[0])
+    extra = 'create_config["policy"] = dict(type="boltzmann_dqn", import_names=["boltzmann"])\n'
+    (tmp_path / "run.py").write_text(config + extra)
+    options = ["policy.temperature=1.0", "policy.eval.evaluator.eval_freq=100", "env.stop_value=-5"]
+    result = run([sys.executable, "-m", "ding_lite", "-c", "run.py", "max_env_step=3000", *options], tmp_path)
+    assert result.returncode == 0, result.stderr
+    # five cells to the right, -1 each: the best return is -5, and the worst, cut at 50 steps, -50
+    assert json.loads((tmp_path / "corridor/result.json").read_text())["eval_return_best"] == -5.0
+
+
+def test_readme_shows_what_a_misspelt_key_says(tmp_path):
+    page = (ROOT / "README.md").read_text()
+    (tmp_path / "my_cartpole.py").write_text(blocks(ROOT / "README.md", "python")[0])
+    words = [sys.executable, "-m", "ding_lite", "-c", "my_cartpole.py", "policy.learn.bacth_size=16"]
+    result = run(words, tmp_path)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.strip() in page
+
+
+def test_code_lines_leave_out_blanks_comments_and_docstrings():
+    source = '"""Doc\nstring."""\n\nx = """a\nb"""  # no docstring\n# comment\ndef f():\n    """Doc."""\n    return 1\n'
+    assert load("reading_cost").code_lines(source) == {4, 5, 7, 9}
+
+
+def test_functions_are_found_by_their_first_line_decorators_included():
+    source = "@a\n@b\ndef f():\n    return 1\n\n\ndef g():\n    return 2\n"
+    reading_cost = load("reading_cost")
+    assert reading_cost.function_lines(source, {1}) == {1, 2, 3, 4}
+    assert reading_cost.function_lines(source, {7}) == {7, 8}
+
+
+def test_reading_cost_page_is_current():
+    result = run([sys.executable, str(ROOT / "docs/reading_cost.py")], ROOT)
+    assert result.returncode == 0, result.stderr
+
+    def read(text: str) -> tuple[set[str], list[int]]:
+        totals = re.findall(r"\*\*\d+ files\*\* \| \*\*([\d,]+)", text)
+        return set(re.findall(r"^\| `([\w/.]+)`", text, re.M)), [int(total.replace(",", "")) for total in totals]
+
+    files, totals = read(result.stdout)
+    # the loop, the algorithm, both ends of the data path, and the optimizer step have run; other buffers have not
+    assert {f"ding_lite/{name}.py" for name in ("entry/serial_entry", "policy/dqn", "worker/replay_buffer")} <= files
+    assert {"ding_lite/utils/distributed.py", "dizoo/atari/envs/atari_env.py", "ding_lite/rl_utils/td.py"} <= files
+    assert not {"ding_lite/worker/prioritized_buffer.py", "ding_lite/envs/subprocess_env.py"} & files
+    page_files, page_totals = read((ROOT / "docs/reading_cost.md").read_text())
+    assert page_files == files, "run python docs/reading_cost.py --write"
+    # Figures may lag behind small changes, not behind large ones.
+    assert page_totals == pytest.approx(totals, rel=0.03), "run python docs/reading_cost.py --write"
+
+
+def test_learning_curve_reads_what_runs_write_and_skips_a_torn_line(tmp_path):
+    lines = [{"envstep": 8, "eval/return_mean": -21.0}, {"envstep": 16, "collect/return_mean": None}]
+    lines += [{"envstep": 24, "eval/return_mean": 3.5}]
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"envstep": 32, "eval/ret')
+    plot = load("plot_learning_curve")
+    assert plot.read_curve(path, "eval/return_mean") == ([8, 24], [-21.0, 3.5])
+    assert plot.read_curve(path, "collect/return_mean") == ([], [])
+    # means of (1), (1, 2), (2, 6)
+    assert plot.moving_mean([1.0, 2.0, 6.0], window=2) == [1.0, 1.5, 4.0]
+
+
+def test_learning_curve_is_drawn_or_says_what_is_missing(tmp_path):
+    script = str(ROOT / "docs/plot_learning_curve.py")
+    missing = run([sys.executable, script, "nowhere"], tmp_path)
+    if importlib.util.find_spec("matplotlib") is None:
+        assert "pip install -e '.[plot]'" in missing.stderr
+        return
+    assert missing.returncode == 1
+    assert missing.stderr.splitlines() == [
+        f"'{Path('nowhere/metrics.jsonl')}' does not exist: expected the directory of an experiment, which holds "
+        "metrics.jsonl."
+    ]
+    (tmp_path / "metrics.jsonl").write_text('{"envstep": 8, "eval/return_mean": 1.0}\n')
+    drawn = run([sys.executable, script, ".", "--output", "images/curve.png"], tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "images/curve.png").read_bytes().startswith(b"\x89PNG")

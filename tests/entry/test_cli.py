@@ -1,0 +1,249 @@
+"""The command line: whole runs, and one clear line for every mistake, before anything starts."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ding_lite.entry.experiment as experiment
+from ding_lite.entry.cli import main
+from ding_lite.utils import save_checkpoint
+from tests.distributed.launcher import ROOT, clean_environment
+from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
+from tests.policy.helpers import parameter_hash
+
+ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))  # main adds the current directory
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def train(*words: str, config: Path | str = CONFIG) -> None:
+    main(["-m", "serial", "-c", str(config), *SHORT, *words])
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return the one line that the command line answers with."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    if isinstance(end.value.code, str):  # python prints it and exits with 1
+        lines = end.value.code.splitlines()
+    else:
+        assert end.value.code == 2
+        lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    assert "Traceback" not in lines[0]
+    return lines[0]
+
+
+def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path) -> None:
+    train("-s", "3", "policy.learn.batch_size=16", "max_env_step=160")
+    told = result(tmp_path / "run")
+    assert (told["envstep"], told["seed"], told["stop_reason"]) == (160, 3, "max_env_step")
+    by_hand = run("policy.learn.batch_size=16", seed=3, max_env_step=160)
+    model = last_checkpoint(tmp_path / "run")["policy"]["model"]
+    assert parameter_hash(model) == parameter_hash(by_hand.model)
+
+
+def test_limits_may_be_written_in_powers_of_ten(tmp_path: Path) -> None:
+    train("max_train_iter=1e1")
+    assert result(tmp_path / "run")["train_iter"] == 10
+
+
+@pytest.mark.parametrize("command", [["-m", "ding_lite"], [str(Path(sys.executable).parent / "ding_lite")]])
+def test_the_installed_command_runs(tmp_path: Path, command: list[str]) -> None:
+    if command[0] != "-m" and not Path(command[0]).exists():
+        pytest.skip("the package is not installed here")
+    words = [sys.executable, *command] if command[0] == "-m" else command
+    done = subprocess.run(
+        [*words, "-m", "serial", "-c", str(CONFIG), "-s", "0", *SHORT, "max_env_step=80"],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert result(tmp_path / "run")["envstep"] == 80
+
+
+def test_a_mistake_in_a_process_of_its_own_is_one_line_and_status_2(tmp_path: Path) -> None:
+    for command in (["-m", "ding_lite", "-c", "missing.py"], [str(write(tmp_path, ATARI, "n_step=3"))]):
+        done = subprocess.run(
+            [sys.executable, *command], env=clean_environment(), capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def write(folder: Path, config: Path, item: str) -> Path:
+    """Return a copy of a config file with `item` written into its policy."""
+    path = folder / "mine.py"
+    path.write_text(config.read_text().replace("policy=dict(", f"policy=dict({item},", 1))
+    return path
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """No environment is started and no directory is made."""
+    started: list[Any] = []
+    monkeypatch.setattr(experiment, "create_vector_env", lambda *args, **options: started.append(args))
+    before = set(tmp_path.iterdir())
+    yield
+    assert not started
+    assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"mine.py", "__pycache__", "other", "some.pth.tar"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["policy.learn.bacth_size=16"], "Unknown key 'policy.learn.bacth_size'. Did you mean 'policy.learn.batch_size'?"),
+        (["env.colector_env_num=4"], "Did you mean 'env.collector_env_num'?"),
+        (["policy.model.duelling=True"], "Did you mean 'policy.model.dueling'?"),
+        (["policy.other.replay_buffer.alpha=0.5"], "policy.other.replay_buffer.alpha"),
+        (["max_env_steps=100"], "Unknown option 'max_env_steps'. Did you mean 'max_env_step'?"),
+        (["max_env_step=many"], "max_env_step must be a number of steps, got 'many'"),
+        (["policy.learn.batch_size"], "is not key=value"),
+        (["policy.learn.batch_size=big"], "policy.learn.batch_size: expected"),
+        (["policy.cuda=1"], "policy.cuda: expected"),
+        (["policy.learn.batch_size=0"], "policy.learn.batch_size: expected at least 1, got 0"),
+        (["policy.learn.target_theta=0.1", "policy.learn.target_update_freq=5"], "not both"),
+        (["policy.collect.n_sample=9"], "is not a multiple of env.collector_env_num=8"),
+        (["policy.model.obs_shape=5"], "policy.model.obs_shape is 5, but the environment has [4]"),
+        (["env.env_id=CartPoel-v1"], "Did you mean 'CartPole-v1'?"),
+        (["policy.model.activation=swish"], "policy.model.activation must be one of relu, tanh"),
+        (["policy.learn.learner.hook.load_ckpt_before_run=gone.pth.tar"], "'gone.pth.tar'"),
+    ],
+)
+def test_mistakes_in_keys_and_values(
+    capsys: pytest.CaptureFixture[str], nothing_starts: None, words: list[str], message: str
+) -> None:
+    config = CONFIG
+    if "env.env_id=CartPoel-v1" in words:
+        config = Path("mine.py")
+        config.write_text(CONFIG.read_text().replace('type="cartpole",', 'type="gymnasium",'))
+    assert message in mistake(capsys, "-c", str(config), *words)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "Config file 'mine.py' does not exist"),
+        ("main_config = dict(\n", "line 1: SyntaxError"),
+        ("import nowhere_at_all\n", "line 1: ModuleNotFoundError"),
+        ("main_config = {}\n", "expected a dict called 'create_config'"),
+        ("main_config = {}\ncreate_config = dict(policy=dict(type='dqm'))\n", "Did you mean 'dqn'?"),
+        (
+            "main_config = {}\ncreate_config = dict(policy=dict(type='dqn'), env_manager=dict(type='bas'))\n",
+            "Did you mean 'base'?",
+        ),
+        ("main_config = {}\ncreate_config = dict(policy=dict(type='dqn'), env=dict(type='atary'))\n", "'atary'"),
+    ],
+)
+def test_mistakes_in_config_files(
+    capsys: pytest.CaptureFixture[str], nothing_starts: None, text: str | None, message: str
+) -> None:
+    if text is not None:
+        Path("mine.py").write_text(text)
+    assert message in mistake(capsys, "-c", "mine.py")
+
+
+def test_a_missing_rom_names_itself_and_the_closest(capsys: pytest.CaptureFixture[str], nothing_starts: None) -> None:
+    line = mistake(capsys, "-c", str(ATARI), "env.env_id=Pomg")
+    assert "no Atari ROM 'Pomg'" in line
+    assert "Did you mean 'Pong'?" in line
+
+
+@pytest.mark.parametrize("kind", ["garbage", "truncated", "torch", "no policy", "other network", "other policy"])
+@pytest.mark.parametrize("resume", [True, False])
+def test_corrupt_and_foreign_checkpoints(
+    capsys: pytest.CaptureFixture[str], nothing_starts: None, tmp_path: Path, kind: str, resume: bool
+) -> None:
+    path = tmp_path / "some.pth.tar"
+    model = {"encoder.0.weight": torch.zeros(3, 4)}
+    save_checkpoint(str(path), {"policy": {"model": model}} if kind == "other network" else {"policy": {}})
+    if kind == "garbage":
+        path.write_bytes(b"not a checkpoint at all" * 40)
+    elif kind == "truncated":
+        path.write_bytes(path.read_bytes()[:-200])
+    elif kind == "torch":
+        torch.save({"model": model}, path)
+    elif kind == "no policy":
+        save_checkpoint(str(path), {"learner": {}})
+    words = [f"policy.learn.learner.hook.load_ckpt_before_run={path}", f"policy.learn.resume_training={resume}"]
+    line = mistake(capsys, "-c", str(CONFIG), *words)
+    assert str(path) in line
+    assert ("does not fit" in line) == kind.startswith(("no", "other"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "expected RANK < WORLD_SIZE"),
+        ({"RANK": "0"}, "WORLD_SIZE unset"),
+        ({"RANK": "0", "WORLD_SIZE": "two"}, "WORLD_SIZE=two"),
+    ],
+)
+def test_a_world_size_that_does_not_match(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    nothing_starts: None,
+    environment: dict[str, str],
+    message: str,
+) -> None:
+    for key, value in {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555", **environment}.items():
+        monkeypatch.setenv(key, value)
+    assert message in mistake(capsys, "-c", str(CONFIG))
+
+
+def test_a_port_in_use(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, nothing_starts: None
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        there = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        for key, value in {**there, "DING_LITE_TIMEOUT": "20"}.items():
+            monkeypatch.setenv(key, value)
+        assert f"port {port} is in use" in mistake(capsys, "-c", str(CONFIG))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "-c is missing"),
+        (["-m", "eval"], "--ckpt is missing"),
+        (["-m", "onpolicy", "-c", "x.py"], "invalid choice"),
+    ],
+)
+def test_missing_options_are_said_with_the_usage(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_experiment_directory_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("other").write_text("a file")
+    line = mistake(capsys, "-c", str(CONFIG), "exp_name=other/run")
+    assert "change exp_name" in line
+
+
+def test_version_and_help_need_no_torch() -> None:
+    code = "import sys; from ding_lite.entry.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\nimport json\nprint(json.dumps('torch' in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], env=clean_environment(), capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout.splitlines()[-1]) is False, done.stdout

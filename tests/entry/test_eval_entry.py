@@ -1,0 +1,77 @@
+"""Judging a checkpoint gives what training would have given."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ding_lite.entry import evaluate_checkpoint
+from ding_lite.entry.cli import main
+from ding_lite.utils import CheckpointError, ConfigError, save_checkpoint
+from tests.entry.helpers import pair, run
+
+CKPT = "run/ckpt/ckpt_last.pth.tar"
+
+
+@pytest.fixture(autouse=True)
+def trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    run()
+
+
+def test_a_checkpoint_is_judged_with_its_own_config(capsys: pytest.CaptureFixture[str]) -> None:
+    info = evaluate_checkpoint("run/total_config.py", CKPT)
+    assert len(info["returns"]) == 5
+    assert info["return_mean"] == pytest.approx(np.mean(info["returns"]))
+    assert (info["return_min"], info["return_max"]) == (min(info["returns"]), max(info["returns"]))
+    assert f"return {info['return_mean']:.2f}" in capsys.readouterr().out
+
+
+def test_it_is_repeatable_and_another_seed_plays_other_episodes() -> None:
+    returns = [evaluate_checkpoint(pair(), CKPT, seed=seed, n_episode=16)["returns"] for seed in (0, 0, 1)]
+    assert returns[0] == returns[1] != returns[2]
+
+
+def test_it_uses_the_checkpoints_parameters() -> None:
+    first = evaluate_checkpoint(pair(), CKPT, n_episode=40)["returns"]
+    other = evaluate_checkpoint(pair(), "run/ckpt/ckpt_best.pth.tar", n_episode=40)["returns"]
+    assert first != other
+
+
+@pytest.mark.parametrize("n_episode", [1, 7, 24])
+def test_any_number_of_episodes_can_be_asked_for(n_episode: int) -> None:
+    assert len(evaluate_checkpoint(pair(), CKPT, n_episode=n_episode)["returns"]) == n_episode
+
+
+def test_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["-m", "eval", "--ckpt", CKPT, "--episodes", "3", "-s", "1", "env.max_episode_steps=5"])
+    assert "return 5.00 +- 0.00" in capsys.readouterr().out
+    assert [path.name for path in Path().iterdir()] == ["run"]  # nothing is written
+
+
+def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    save_checkpoint("foreign.pth.tar", {"policy": {"model": {}}})
+    Path("corrupt.pth.tar").write_bytes(b"PK" + bytes(300))
+    for words, message in (
+        (["--ckpt", "gone/ckpt/x.pth.tar"], "does not exist"),
+        (["--ckpt", "gone.pth.tar", "-c", "run/total_config.py"], "gone.pth.tar"),
+        (["--ckpt", "corrupt.pth.tar", "-c", "run/total_config.py"], "Cannot read checkpoint 'corrupt.pth.tar'"),
+        (["--ckpt", "foreign.pth.tar", "-c", "run/total_config.py"], "does not fit the config's policy and model"),
+        (["--ckpt", CKPT, "env.frame_stak=4"], "Did you mean 'env.frame_stack'?"),
+    ):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main(["-m", "eval", *words])
+        assert end.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+
+
+def test_errors_are_exceptions_for_those_who_call_it() -> None:
+    with pytest.raises(ConfigError):
+        evaluate_checkpoint("gone.py", CKPT)
+    with pytest.raises(CheckpointError):
+        evaluate_checkpoint(pair(), "gone.pth.tar")

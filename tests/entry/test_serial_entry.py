@@ -1,0 +1,413 @@
+"""Whole short runs of CartPole: what they write, when they stop, and that they can be repeated and resumed."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.entry.experiment import Experiment
+from ding_lite.model import DQN
+from ding_lite.policy import DQNPolicy
+from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, random_state
+from tests.distributed.launcher import clean_environment
+from tests.entry.helpers import SHORT, STEPS, last_checkpoint, metrics, pair, result, run
+from tests.policy.helpers import parameter_hash
+
+
+def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path: Path) -> None:
+    policy = run()
+    folder = tmp_path / "run"
+    files = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    events = {file for file in files if file.startswith("log/serial/")}
+    assert len(events) == 1
+    assert files - events == {
+        "total_config.py",
+        "result.json",
+        "metrics.jsonl",
+        "log/log.txt",
+        "ckpt/ckpt_best.pth.tar",
+        "ckpt/ckpt_last.pth.tar",
+    }
+    state = last_checkpoint(folder)
+    assert parameter_hash(state["policy"]["model"]) == parameter_hash(policy.model)
+    # 8 steps a collect, 5 iterations each from the ninth on, where 64 + 8 samples are there (the newest row is not one)
+    iterations = 5 * (STEPS // 8 - 8)
+    told = result(folder)
+    assert {key: told[key] for key in ("stop_reason", "envstep", "train_iter", "world_size", "seed")} == {
+        "stop_reason": "max_env_step",
+        "envstep": STEPS,
+        "train_iter": iterations,
+        "world_size": 1,
+        "seed": 0,
+    }
+    assert told["episode_count"] > 0
+    assert told["eval_return_best"] >= told["eval_return_mean"] > 0
+    lines = metrics(folder)
+    trained = [line for line in lines if "train/total_loss" in line]
+    assert [line["train_iter"] for line in trained] == list(range(20, iterations + 1, 20))
+    assert all(line["train/total_loss"] > 0 and line["collect/env_step_per_second"] > 0 for line in trained)
+    judged = [line for line in lines if "eval/return_mean" in line]
+    assert [line["train_iter"] for line in judged] == [0, 100, iterations]
+    assert [line["envstep"] for line in lines] == sorted(line["envstep"] for line in lines)
+
+
+def test_the_log_says_what_runs_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("policy.cuda=True")
+    text = (tmp_path / "run" / "log" / "log.txt").read_text()
+    for words in ("64 a rank, 64 global", "8 env steps a rank, 8 global", "33,923", "seed 0", "ckpt_last.pth.tar"):
+        assert words in text
+    assert text.count("parameters") == 1
+    if not torch.cuda.is_available():
+        assert text.count("no GPU is available: training on the CPU") == 1
+    shown = capsys.readouterr().err
+    assert all(line.split(" ", 3)[-1] in shown for line in text.splitlines() if " INFO " in line)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_does_not() -> None:
+    hashes = [parameter_hash(run(seed=seed).model) for seed in (3, 3, 4)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize("kind", ["priority", "noisy"])
+def test_the_switches_run_and_can_be_repeated(kind: str) -> None:
+    switches = {
+        "priority": ["policy.priority=True", "policy.priority_IS_weight=True", "policy.nstep=3"],
+        "noisy": ["policy.noisy_net=True", "policy.double=False", "policy.learn.target_theta=0.01"],
+    }
+    first, second = (parameter_hash(run(*switches[kind], max_env_step=160).model) for _ in range(2))
+    assert first == second != parameter_hash(run(max_env_step=160).model)
+
+
+def test_a_second_run_leaves_the_first_ones_directory_alone(tmp_path: Path) -> None:
+    run(max_env_step=80)
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "run").rglob("*")}
+    run(max_env_step=80)
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "run").rglob("*")} == before
+    others = [path for path in tmp_path.iterdir() if path.name != "run"]
+    assert len(others) == 1
+    assert others[0].name.startswith("run_")
+    assert result(others[0])["envstep"] == 80
+
+
+def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> None:
+    expected = run("policy.learn.batch_size=32", max_env_step=160, seed=5)
+    done = subprocess.run(
+        [sys.executable, "run/total_config.py"], env=clean_environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    (again,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
+    assert parameter_hash(last_checkpoint(again)["policy"]["model"]) == parameter_hash(expected.model)
+    first, second = ({k: v for k, v in result(f).items() if k != "seconds"} for f in (tmp_path / "run", again))
+    assert first == second
+
+
+def test_the_users_config_is_not_modified() -> None:
+    mine = pair()
+    run(input_cfg=mine, max_env_step=16)
+    assert mine == pair()
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_max_train_iter_stops(tmp_path: Path) -> None:
+    run(max_train_iter=23)
+    assert result(tmp_path / "run")["stop_reason"] == "max_train_iter"
+    assert result(tmp_path / "run")["train_iter"] == 25  # the collect's five iterations are finished
+
+
+def test_the_stop_value_stops(tmp_path: Path) -> None:
+    run("env.stop_value=5")
+    told = result(tmp_path / "run")
+    assert (told["stop_reason"], told["envstep"]) == ("stop_value", 0)  # any policy balances for five steps
+
+
+def test_random_steps_come_first_and_count(tmp_path: Path) -> None:
+    run("policy.random_collect_size=100", max_env_step=120)
+    told = result(tmp_path / "run")
+    # 13 collects of 8 are the first to give 100; then two more, each of which can be learned from at once
+    assert (told["envstep"], told["train_iter"]) == (120, 10)
+
+
+def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
+    run("policy.learn.learner.hook.save_ckpt_after_iter=60")
+    names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}
+    assert names == {f"{name}.pth.tar" for name in ("ckpt_best", "ckpt_last", "iteration_60", "iteration_120")}
+
+
+# -- what the user brings ---------------------------------------------------------------------------------------------
+
+
+def cartpole(cfg: dict[str, Any]) -> gymnasium.Env:
+    env = gymnasium.make("CartPole-v1", max_episode_steps=cfg["limit"])
+    cfg["built"].append(env)
+    return env
+
+
+@pytest.mark.parametrize("manager", ["base", "subprocess"])
+def test_env_setting_says_which_environments_are_built(tmp_path: Path, manager: str) -> None:
+    built: dict[int, list] = {7: [], 12: []}
+    collect, judge = ([{"limit": limit, "built": built[limit]}] * number for limit, number in ((7, 4), (12, 2)))
+    run(
+        f"env.manager.type={manager}",
+        "env.n_evaluator_episode=4",
+        max_env_step=96,
+        env_setting=(cartpole, collect, judge),
+    )
+    told = result(tmp_path / "run")
+    lengths = [line["eval/length_mean"] for line in metrics(tmp_path / "run") if "eval/length_mean" in line]
+    assert told["envstep"] == 96
+    assert told["episode_count"] >= 96 // 7 - 4
+    assert all(7 < length <= 12 for length in lengths)
+    if manager == "base":
+        assert (len(built[7]), len(built[12])) == (4 + 1, 2)  # one more to look at the spaces
+
+
+def test_numbers_of_env_setting_are_checked_like_the_configs(tmp_path: Path) -> None:
+    cfg = {"limit": 7, "built": []}
+    with pytest.raises(ConfigError, match=r"env\.n_evaluator_episode=5 is not a multiple of env\.evaluator_env_num=3"):
+        run(env_setting=(cartpole, [cfg] * 4, [cfg] * 3))
+    with pytest.raises(ConfigError, match=r"policy\.collect\.n_sample=8 is not a multiple of env\.collector_env_num=3"):
+        run(env_setting=(cartpole, [cfg] * 3, [cfg] * 5))
+    assert not cfg["built"]
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        return {"logit": self.body(obs / 2)}
+
+
+def test_a_given_model_is_trained() -> None:
+    model = Scaled()
+    before = parameter_hash(model)
+    policy = run(model=model, max_env_step=120)
+    assert policy.model is model
+    assert parameter_hash(model) != before
+
+
+def test_overrides_and_seed_reach_the_components(tmp_path: Path) -> None:
+    policy = run("policy.learn.batch_size=16", "policy.model.dueling=False", "policy.learn.update_per_collect=2", seed=9)
+    told = result(tmp_path / "run")
+    assert not hasattr(policy.model.head, "V")
+    # 16 + 8 samples are there after the third collect
+    assert (told["seed"], told["train_iter"]) == (9, 2 * (STEPS // 8 - 2))
+
+
+# -- resuming ---------------------------------------------------------------------------------------------------------
+
+RESUME = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run={}/ckpt/ckpt_last.pth.tar"]
+
+
+def resume_from(folder: str) -> list[str]:
+    return [item.format(folder) for item in RESUME]
+
+
+def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None:
+    run()
+    saved = last_checkpoint(tmp_path / "run")
+    with Experiment(pair(), 0, None, None, 10**10, 400, [*SHORT, *resume_from("run")]) as experiment:
+        state = experiment.policy.learn_mode.state_dict()
+        for part in ("learner", "collector", "evaluator"):
+            assert getattr(experiment, part).state_dict() == saved[part]
+        assert experiment.learner.train_iter == 160
+        assert experiment.collector.envstep == STEPS
+        for network in ("model", "target_model"):
+            assert parameter_hash(state[network]) == parameter_hash(saved["policy"][network])
+        assert parameter_hash(saved["policy"]["model"]) != parameter_hash(saved["policy"]["target_model"])
+        assert state["iterations"] == saved["policy"]["iterations"] == 160
+        moments, kept = state["optimizer"]["state"][0], saved["policy"]["optimizer"]["state"][0]
+        assert moments.keys() == kept.keys()
+        assert all(torch.equal(moments[key], kept[key]) for key in kept)
+        now, then = random_state(), saved["random_states"][0]
+        assert torch.equal(now["torch"], then["torch"])
+        assert now["python"] == then["python"]
+        assert not experiment.evaluator.should_eval(experiment.learner.train_iter)  # it was judged at its end
+
+
+def test_a_resumed_run_counts_on_and_writes_elsewhere(tmp_path: Path) -> None:
+    run()
+    run(*resume_from("run"), max_env_step=STEPS + 160)
+    (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
+    told = result(folder)
+    assert told["envstep"] == STEPS + 160
+    assert told["train_iter"] > 160
+    assert told["eval_return_best"] >= result(tmp_path / "run")["eval_return_best"]
+    assert min(line["train_iter"] for line in metrics(folder)) > 160
+
+
+def test_resuming_twice_gives_the_same_run(tmp_path: Path) -> None:
+    run()
+    first, second = (parameter_hash(run(*resume_from("run"), max_env_step=STEPS + 120).model) for _ in range(2))
+    assert first == second
+
+
+def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> None:
+    policy = run()
+    overrides = [*SHORT, resume_from("run")[1]]
+    with Experiment(pair(), 1, None, None, 10**10, 400, overrides) as experiment:
+        assert parameter_hash(experiment.policy.model) == parameter_hash(policy.model)
+        assert parameter_hash(experiment.policy._target_model) == parameter_hash(policy.model)
+        assert (experiment.learner.train_iter, experiment.collector.envstep) == (0, 0)
+        assert not experiment.policy._optimizer.state_dict()["state"]
+
+
+def test_a_checkpoint_of_another_network_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    run(max_env_step=16)
+    with pytest.raises(CheckpointError, match=r"does not fit the config's policy and model: .*size mismatch") as error:
+        run("policy.model.encoder_hidden_size_list=[16,8]", *resume_from("run"))
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+# -- trouble ----------------------------------------------------------------------------------------------------------
+
+
+class Fills(gymnasium.Wrapper):
+    """At a certain step the disk is full for one checkpoint file."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.cfg = cfg
+
+    def step(self, action: Any) -> Any:
+        self.cfg["left"] -= 1
+        if self.cfg["left"] == 0:
+            self.cfg["before"] = Path("run/ckpt", self.cfg["file"]).read_bytes() if self.cfg["exists"] else b""
+            os.symlink("/dev/full", f"run/ckpt/{self.cfg['file']}.tmp")
+        return super().step(action)
+
+
+def test_a_full_disk_at_the_end_is_said_and_the_exit_status_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = {"left": 30, "file": "ckpt_last.pth.tar", "exists": False}
+    with pytest.raises(SystemExit) as end:
+        run("policy.learn.learner.hook.save_ckpt_after_iter=100", env_setting=(Fills, [cfg] * 8, [{"left": -1}] * 5))
+    assert end.value.code == 1
+    shown = capsys.readouterr().err
+    assert "ckpt_last.pth.tar': No space left on device" in shown
+    assert "THE LAST CHECKPOINT WAS NOT SAVED" in shown
+    assert "Traceback" not in shown
+    names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}
+    assert names == {"ckpt_best.pth.tar", "iteration_100.pth.tar"}
+    assert load_checkpoint("run/ckpt/iteration_100.pth.tar")["learner"]["train_iter"] == 100
+    assert result(tmp_path / "run")["envstep"] == STEPS
+
+
+class Improves(gymnasium.Wrapper):
+    """Rewards grow with every episode, so that each evaluation is the best so far."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        super().__init__(gymnasium.make("CartPole-v1", max_episode_steps=4))
+        self.episodes = 0
+
+    def reset(self, **options: Any) -> Any:
+        self.episodes += 1
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        obs, _, *ends = super().step(action)
+        return obs, float(self.episodes), *ends
+
+
+def test_a_full_disk_on_the_way_does_not_end_the_run_and_keeps_the_previous_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(cfg: dict[str, Any]) -> gymnasium.Env:
+        return Fills(cfg) if "left" in cfg else Improves(cfg)
+
+    cfg = {"left": 30, "file": "ckpt_best.pth.tar", "exists": True}
+    run("policy.eval.evaluator.eval_freq=1000", env_setting=(build, [cfg] * 8, [{}] * 5))  # judged at begin and end
+    shown = capsys.readouterr().err
+    assert "ckpt_best.pth.tar': No space left on device; the previous file, if any, is unchanged. Training goes" in shown
+    assert Path("run/ckpt/ckpt_best.pth.tar").read_bytes() == cfg["before"]
+    assert load_checkpoint("run/ckpt/ckpt_best.pth.tar")["learner"]["train_iter"] == 0
+    assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == STEPS
+
+
+class Interrupts(gymnasium.Wrapper):
+    """Ctrl-C at a certain step."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.cfg = cfg
+
+    def step(self, action: Any) -> Any:
+        self.cfg["left"] -= 1
+        if self.cfg["left"] == 0:
+            os.kill(os.getpid(), self.cfg["signal"])
+        return super().step(action)
+
+
+@pytest.mark.parametrize("where", ["collect", "first evaluation"])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_saves_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, signum: signal.Signals
+) -> None:
+    cfgs = {"left": 100 if where == "collect" else 20, "signal": signum}
+    never = {"left": -1, "signal": signum}
+    collect, judge = (cfgs, never) if where == "collect" else (never, cfgs)
+    handler = signal.getsignal(signum)
+    with pytest.raises(SystemExit) as end:
+        run(env_setting=(Interrupts, [collect] * 8, [judge] * 5))
+    assert end.value.code == 128 + signum
+    assert signal.getsignal(signum) is handler
+    told = result(tmp_path / "run")
+    assert told["stop_reason"] == "interrupted"
+    assert told["envstep"] == (104 if where == "collect" else 8)  # the collect is finished
+    assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == told["envstep"]
+    assert "checkpoint run/ckpt/ckpt_last.pth.tar" in capsys.readouterr().err
+    run(*resume_from("run"), max_env_step=160)  # and it can be resumed
+
+
+def test_a_failing_environment_ends_the_run_with_its_own_error(tmp_path: Path) -> None:
+    class Fails(gymnasium.Wrapper):
+        def __init__(self, cfg: dict) -> None:
+            super().__init__(gymnasium.make("CartPole-v1"))
+
+        def step(self, action: Any) -> Any:
+            raise ArithmeticError("the pole is on fire")
+
+    with pytest.raises(ArithmeticError, match="the pole is on fire"):
+        run(env_setting=(Fails, [{}] * 8, [{}] * 5))
+    assert not (tmp_path / "run" / "result.json").exists()  # it did not end as a run should
+
+
+def test_a_run_leaves_nothing_open(tmp_path: Path) -> None:
+    run(max_env_step=16)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        run(max_env_step=16)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_loss_of_a_subclass_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ding_lite.utils import POLICY_REGISTRY
+
+    calls: list[int] = []
+
+    class Counting(DQNPolicy):
+        def _loss(self, batch: dict[str, Tensor]) -> Any:
+            calls.append(len(batch["reward"]))
+            return super()._loss(batch)
+
+    monkeypatch.setitem(POLICY_REGISTRY, "counting_dqn", Counting)
+    main, create = copy.deepcopy(pair())
+    create["policy"]["type"] = "counting_dqn"
+    policy = run(input_cfg=(main, create), max_env_step=160)
+    assert isinstance(policy.model, DQN)
+    assert set(calls) == {64}

@@ -1,0 +1,66 @@
+"""Policies and batches for the tests of policies."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.config import compile_config
+from ding_lite.policy import DQNPolicy
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+OBS, ACTIONS = 5, 3
+IMAGE = [4, 36, 36]
+
+
+def make_policy(*overrides: str, model: nn.Module | None = None, kind: str = "dqn", image: bool = False) -> DQNPolicy:
+    """Build a small policy; overrides without their `policy.`."""
+    network = dict(encoder_hidden_size_list=[4, 6, 6, 16] if image else [16, 8], obs_shape=IMAGE if image else OBS)
+    main = dict(policy=dict(nstep=2, model={} if model else {**network, "action_shape": ACTIONS}))
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
+    keys = [f"policy.{item}" for item in overrides]
+    cfg = compile_config((main, create), model_given=model is not None, overrides=keys)
+    return POLICY_REGISTRY.find(kind)(cfg.policy, model)
+
+
+def make_batch(
+    size: int, seed: int = 0, weighed: bool = False, image: bool = False, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    """Return what a replay buffer would."""
+    gen = torch.Generator().manual_seed(seed)
+
+    def observation() -> Tensor:
+        if image:
+            return torch.randint(256, (size, *IMAGE), dtype=torch.uint8, generator=gen)
+        return torch.randn(size, OBS, generator=gen).to(dtype)
+
+    batch = {
+        "obs": observation(),
+        "next_obs": observation(),
+        "action": torch.randint(ACTIONS, (size,), generator=gen),
+        "reward": torch.randn(size, generator=gen).to(dtype) * 3,
+        "done": torch.rand(size, generator=gen) < 0.3,
+        "value_gamma": torch.where(torch.rand(size, generator=gen) < 0.2, 0.99, 0.99**2).to(dtype),
+        "index": torch.arange(size),
+    }
+    if weighed:
+        batch["weight"] = torch.rand(size, generator=gen).to(dtype)
+    return batch
+
+
+def parameter_hash(module: nn.Module | dict[str, Any]) -> str:
+    """Return a hash of every bit of a module's parameters and buffers."""
+    state = module.state_dict() if isinstance(module, nn.Module) else module
+    digest = hashlib.sha256()
+    for name, value in sorted(state.items()):
+        digest.update(name.encode())
+        digest.update(value.detach().contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def same(left: Sequence[Tensor], right: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))

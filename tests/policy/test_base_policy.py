@@ -1,0 +1,136 @@
+"""What every policy is given by its base: merged defaults, modes, state, and being extended by one method."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.policy import DQNPolicy, Policy
+from ding_lite.utils.registry import ConfigError
+from tests.policy.helpers import OBS, make_batch, make_policy, same
+
+
+class Halfway(DQNPolicy):
+    config = dict(learn=dict(batch_size=7), extra=dict(deep=1))
+
+
+class Further(Halfway):
+    config = dict(extra=dict(other=2))
+
+
+def test_defaults_of_a_class_and_its_bases_are_merged_and_not_shared() -> None:
+    cfg = Further.default_config()
+    assert (cfg.learn.batch_size, cfg.learn.target_theta, cfg.extra) == (7, None, {"deep": 1, "other": 2})
+    assert (cfg.nstep, Policy.default_config().nstep) == (3, 1)  # DQN's default over the base's
+    cfg.learn.batch_size = 1
+    cfg.extra.deep = 5
+    assert Further.default_config().learn.batch_size == 7
+    assert Halfway.config == dict(learn=dict(batch_size=7), extra=dict(deep=1))
+    assert "extra" not in DQNPolicy.default_config()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("precision=fp8", "policy.precision must be 'float32' or 'bf16', got 'fp8'"),
+        ("learn.grad_clip_type=norm", "must be 'clip_norm', 'clip_value' or None, got 'norm'"),
+        ("priority_IS_weight=True", "set policy.priority=True too"),
+        ("learn.resume_training=True", "needs policy.learn.learner.hook.load_ckpt_before_run"),
+    ],
+)
+def test_contradictions_are_config_errors(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace(".", r"\.")):
+        make_policy(override)
+
+
+def test_workers_see_the_three_modes() -> None:
+    policy = make_policy()
+    modes = {name: set(vars(getattr(policy, f"{name}_mode"))) for name in ("learn", "collect", "eval")}
+    assert modes["learn"] == {"forward", "monitor_vars", "state_dict", "load_state_dict"}
+    assert modes["collect"] >= {"forward", "process_transition", "get_train_sample", "get_collect_kwargs", "reset"}
+    assert modes["eval"] == {"forward", "reset"}
+
+
+def test_fields_that_are_not_enabled_are_not_built() -> None:
+    policy = make_policy()
+    player = DQNPolicy(policy._cfg, enable_field=("eval",))
+    assert not hasattr(player, "_target_model")
+    assert player.eval_mode.forward(np.zeros((3, OBS), np.float32))["action"].shape == (3,)
+
+
+def trained(seed: int = 0) -> DQNPolicy:
+    torch.manual_seed(seed)
+    policy = make_policy("learn.target_update_freq=2")
+    for step in range(3):
+        policy._forward_learn(make_batch(8, seed + step))
+    return policy
+
+
+def everything(policy: DQNPolicy) -> list[Tensor]:
+    moments = policy._optimizer.state_dict()["state"][0]
+    networks = [*policy.model.parameters(), *policy._target_model.parameters()]
+    return [*(p.detach().clone() for p in networks), *(moments[key].clone() for key in ("step", "exp_avg", "exp_avg_sq"))]
+
+
+def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
+    policy, other = trained(0), trained(10)
+    assert not same(everything(policy), everything(other))
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))  # as from a file
+    for step in range(3):  # with the target's copy in it, after the fourth iteration
+        assert same(everything(policy), everything(other))
+        for one in (policy, other):
+            one._forward_learn(make_batch(8, 20 + step))
+
+
+def test_the_model_alone_becomes_online_and_target_network_of_a_new_training() -> None:
+    policy, other = trained(0), trained(10)
+    other.learn_mode.load_state_dict({"model": policy.learn_mode.state_dict()["model"]})
+    for network in (other.model, other._target_model):
+        assert same(list(network.parameters()), list(policy.model.parameters()))
+
+
+def test_loading_keeps_the_flat_tensor() -> None:
+    policy = trained(0)
+    policy.learn_mode.load_state_dict(trained(10).learn_mode.state_dict())
+    before = [p.clone() for p in policy.model.parameters()]
+    policy._forward_learn(make_batch(8))  # a detached parameter would be refused, or not move
+    assert not any(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
+
+
+def test_a_given_model_is_the_one_that_is_trained() -> None:
+    class Linear(nn.Linear):
+        def forward(self, obs: Tensor) -> dict[str, Tensor]:
+            return {"logit": super().forward(obs)}
+
+    model = Linear(OBS, 3)
+    before = model.weight.detach().clone()
+    policy = make_policy(model=model)
+    policy._forward_learn(make_batch(8))
+    assert policy.model is model
+    assert not torch.equal(model.weight, before)
+
+
+class Keeping(DQNPolicy):
+    def _process_transition(self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace) -> dict:
+        row = super()._process_transition(obs, policy_output, timestep)
+        return row | {"logit": policy_output["logit"]}
+
+
+def test_a_transition_may_keep_more() -> None:
+    timestep = SimpleNamespace(reward=1, done=2, traj_flag=3, info={})
+    output = {"action": 4, "logit": 5}
+    row = DQNPolicy._process_transition(None, 0, output, timestep)  # type: ignore[arg-type]
+    assert row == {"obs": 0, "action": 4, "reward": 1, "done": 2, "traj_flag": 3}
+    assert Keeping._process_transition.__get__(object.__new__(Keeping))(0, output, timestep) == row | {"logit": 5}
+
+
+def test_evaluating_and_collecting_record_no_gradient() -> None:
+    policy, obs = make_policy(), np.zeros((3, OBS), np.float32)
+    for output in (policy.collect_mode.forward(obs, eps=0.3), policy.eval_mode.forward(obs)):
+        assert not any(value.requires_grad for value in output.values())

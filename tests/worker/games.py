@@ -1,0 +1,58 @@
+"""A game whose every number is known beforehand, and vector environments of it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import gymnasium
+import numpy as np
+from easydict import EasyDict
+from gymnasium.spaces import Box, Discrete
+
+from ding_lite.envs.vector_env import ENV_DEFAULTS, EpisodeMonitor, create_vector_env
+
+REWARD = 3.0
+
+
+class CountingGame(gymnasium.Env):
+    """Observations `(seed of the episode, steps so far)`; each step is worth 3; it ends after `length` steps.
+
+    Args:
+        length: steps of an episode.
+        end: 'terminated' or 'truncated'.
+        lives_at: steps after which a life is lost.
+        log: takes `(seed, step, action)` of each step, and `('reset', seed)`.
+    """
+
+    observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = Discrete(3)
+
+    def __init__(
+        self, length: int, end: str = "terminated", lives_at: tuple[int, ...] = (), log: list | None = None
+    ) -> None:
+        self.length, self.end, self.lives_at, self.log = length, end, lives_at, [] if log is None else log
+        self.seed = 0
+
+    def _observe(self) -> tuple[np.ndarray, dict[str, Any]]:
+        lives = 1 + sum(self.step_count < at for at in self.lives_at)
+        return np.array([self.seed, self.step_count], np.float64), {"lives": lives}
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.seed = seed if seed is not None else self.seed + 1
+        self.step_count = 0
+        self.log.append(("reset", self.seed))
+        return self._observe()
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.log.append((self.seed, self.step_count, int(action)))
+        self.step_count += 1
+        obs, info = self._observe()
+        over = self.step_count >= self.length
+        return obs, REWARD, over and self.end == "terminated", over and self.end == "truncated", info
+
+
+def game_env(*games: CountingGame, training: bool = True, **options: Any) -> EpisodeMonitor:
+    """Return the vector environment of these games, with options of `cfg.env`."""
+    cfg = EasyDict(copy.deepcopy(ENV_DEFAULTS) | options)
+    return create_vector_env(cfg, len(games), 0, training, builders=[lambda _, game=game: game for game in games])

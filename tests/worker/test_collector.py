@@ -1,0 +1,252 @@
+"""What a collect returns: every step that was played, true counts, true ends, and stacks as the policy saw them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.config import compile_config
+from ding_lite.envs import create_vector_env
+from ding_lite.policy import DQNPolicy
+from ding_lite.worker import SampleCollector, UniformReplayBuffer
+from tests.worker.games import REWARD, CountingGame, game_env
+
+
+class Seen:
+    """A policy's `collect_mode` that plays at random and remembers every observation that it was shown."""
+
+    def __init__(self, num_actions: int, seed: int = 0) -> None:
+        self.observations: list[np.ndarray] = []
+        self.kwargs: list[dict] = []
+        self.resets: list[Any] = []
+        rng = np.random.default_rng(seed)
+        base = object.__new__(DQNPolicy)
+
+        def forward(obs: np.ndarray, **kwargs: Any) -> dict[str, torch.Tensor]:
+            self.observations.append(obs.copy())
+            self.kwargs.append(kwargs)
+            return {"action": torch.from_numpy(rng.integers(num_actions, size=len(obs)))}
+
+        self.mode = SimpleNamespace(
+            forward=forward,
+            process_transition=base._process_transition,
+            get_train_sample=lambda block: block,
+            get_collect_kwargs=lambda envstep: {"eps": envstep},
+            reset=lambda env_id=None: self.resets.append(env_id),
+        )
+
+
+def collector_of(*games: CountingGame, n_sample: int, seeds: list[int] | None = None, **options: Any):
+    seen = Seen(3)
+    env = game_env(*games, **options)
+    seeds = seeds or [100 * (n + 1) for n in range(len(games))]
+    interrupt = options.pop("interrupt", lambda: False)
+    return SampleCollector(env, seen.mode, n_sample, seeds, interrupt), seen
+
+
+def copied(block: dict) -> dict:
+    return {key: value.clone() for key, value in block.items()}
+
+
+def test_a_block_keeps_the_contract() -> None:
+    collector, _ = collector_of(CountingGame(4), CountingGame(5), n_sample=12)
+    block, figures = collector.collect()
+    expected = {
+        "obs": ((6, 2, 2), torch.float64),
+        "action": ((6, 2), torch.int64),
+        "reward": ((6, 2), torch.float32),
+        "done": ((6, 2), torch.bool),
+        "traj_flag": ((6, 2), torch.bool),
+        "episode_step": ((6, 2), torch.int32),
+        "last_obs": ((2, 2), torch.float64),
+        "final_obs": ((2, 2), torch.float64),
+        "final_index": ((2,), torch.int64),
+    }
+    assert {key: (tuple(value.shape), value.dtype) for key, value in block.items()} == expected
+    assert block["final_index"].tolist() == [3 * 2 + 0, 4 * 2 + 1]  # t * N + n
+    assert block["final_obs"].tolist() == [[100, 4], [200, 5]]
+    assert block["episode_step"][:, 0].tolist() == [0, 1, 2, 3, 0, 1]
+    assert (figures["env_step"], figures["episode"]) == (12, 2)
+
+
+def test_no_final_observations_where_nothing_ended() -> None:
+    collector, _ = collector_of(CountingGame(40), n_sample=5)
+    block, figures = collector.collect()
+    assert not {"final_obs", "final_index"} & set(block)
+    assert figures["episode"] == 0
+
+
+def test_every_step_played_is_returned_once_and_in_order() -> None:
+    games = [CountingGame(3), CountingGame(7, "truncated")]
+    collector, seen = collector_of(*games, n_sample=10)
+    played: list[list[tuple]] = [[], []]
+    previous_last = None
+    for _ in range(6):
+        block = copied(collector.collect()[0])
+        if previous_last is not None:
+            assert torch.equal(block["obs"][0], previous_last)
+        previous_last = block["last_obs"]
+        for n in range(2):
+            rows = zip(block["obs"][:, n].tolist(), block["action"][:, n].tolist(), strict=True)
+            played[n] += [(int(seed), int(step), action) for (seed, step), action in rows]
+    for game, steps in zip(games, played, strict=True):
+        assert steps == [entry for entry in game.log if entry[0] != "reset"]
+        assert len(steps) == 30
+    assert np.array_equal(np.concatenate(seen.observations).reshape(30, 2, 2)[:, 0, 1], [s[1] for s in played[0]])
+
+
+def test_environments_are_seeded_one_by_one() -> None:
+    games = [CountingGame(5), CountingGame(5)]
+    collector_of(*games, n_sample=2, seeds=[11, 22])
+    assert [game.log[-1] for game in games] == [("reset", 11), ("reset", 22)]
+
+
+def test_returns_are_true_where_rewards_are_clipped() -> None:
+    collector, _ = collector_of(CountingGame(4), CountingGame(6), n_sample=24, clip_rewards=True)
+    block, figures = collector.collect()
+    assert block["reward"].unique().tolist() == [1.0]  # the sign of 3
+    # 12 steps: three episodes of 4 and two of 6
+    assert figures["episode"] == 5
+    assert figures["return"] == pytest.approx(REWARD * (3 * 4 + 2 * 6))
+    assert figures["length"] == pytest.approx(3 * 4 + 2 * 6)
+
+
+def test_ends_are_told_apart() -> None:
+    games = [CountingGame(3, "terminated"), CountingGame(3, "truncated"), CountingGame(5, lives_at=(2, 4))]
+    collector, _ = collector_of(*games, n_sample=15, episodic_life=True)
+    block, figures = collector.collect()
+    done, flag = block["done"].T.tolist(), block["traj_flag"].T.tolist()
+    third, lives = [False, False, True, False, False], [False, True, False, True, True]
+    assert done == [third, [False] * 5, lives]
+    assert flag == [third, third, lives]
+    assert block["final_index"].tolist() == [2 * 3 + 0, 2 * 3 + 1, 4 * 3 + 2]  # no final observation at a lost life
+    assert block["episode_step"][:, 2].tolist() == [0, 1, 2, 3, 4]  # the game goes on
+    assert figures["episode"] == 3
+
+
+@pytest.mark.parametrize("nstep", [1, 3])
+def test_truncation_keeps_the_bootstrap_and_the_true_successor_but_an_end_and_a_lost_life_cut_it(nstep: int) -> None:
+    gamma, length = 0.5, 9
+    games = [CountingGame(length), CountingGame(length, "truncated"), CountingGame(length, lives_at=(4,))]
+    collector, _ = collector_of(*games, n_sample=3 * 21, episodic_life=True)
+    buffer = UniformReplayBuffer(3 * 30, 3, nstep=nstep, gamma=gamma, seed=0)
+    buffer.push(collector.collect()[0])
+    batch = buffer.sample(500)
+    seen = set()
+    for b in range(500):
+        (seed, step), (next_seed, next_step) = batch["obs"][b].tolist(), batch["next_obs"][b].tolist()
+        n = int(seed) // 100 - 1
+        cut = 4 if n == 2 and step < 4 else length
+        steps = min(nstep, cut - int(step))
+        ends_here = int(step) + steps == cut
+        assert batch["reward"][b].item() == pytest.approx(REWARD * sum(gamma**k for k in range(steps)))
+        assert batch["value_gamma"][b].item() == pytest.approx(gamma**steps)
+        assert batch["done"][b].item() == (ends_here and n != 1)
+        if not batch["done"][b]:
+            assert (next_seed, next_step) == (seed, step + steps)  # also at the truncation: not the next episode's
+        seen.add((n, ends_here))
+    assert len(seen) == 6
+
+
+def test_counts_add_up_and_decide_epsilon() -> None:
+    collector, seen = collector_of(CountingGame(4), CountingGame(4), n_sample=6)
+    for _ in range(3):
+        collector.collect()
+    assert (collector.envstep, collector.episode_count) == (18, 4)
+    assert [kwargs["eps"] for kwargs in seen.kwargs] == [0] * 3 + [6] * 3 + [12] * 3
+    assert collector.state_dict() == {"envstep": 18, "episode_count": 4}
+
+
+def test_the_policy_hears_which_episodes_ended() -> None:
+    collector, seen = collector_of(CountingGame(2), CountingGame(3), n_sample=6)
+    collector.collect()
+    assert seen.resets[0] is None
+    assert [ids.tolist() for ids in seen.resets[1:]] == [[0], [1]]
+
+
+def test_random_steps_do_not_ask_the_policys_taste() -> None:
+    collector, _ = collector_of(*[CountingGame(50) for _ in range(4)], n_sample=4)
+    collector._policy.forward = lambda obs, **kwargs: {"action": torch.zeros(len(obs), dtype=torch.int64)}
+    block, _ = collector.collect(600, random=True)
+    counts = np.bincount(block["action"].flatten().numpy(), minlength=3)
+    assert (abs(counts - 200) < 60).all()  # standard deviation 12
+    assert len({tuple(column) for column in block["action"].T.tolist()}) == 4  # drawn for each environment
+    assert (collector.collect()[0]["action"] == 0).all()
+
+
+def test_an_interruption_is_agreed_on_after_a_whole_collect() -> None:
+    asked: list[bool] = []
+    env = game_env(CountingGame(9))
+    collector = SampleCollector(env, Seen(3).mode, 4, [1], lambda: bool(asked))
+    assert not (collector.collect()[0] is None or collector.interrupted)
+    asked.append(True)
+    block, figures = collector.collect()
+    assert collector.interrupted
+    assert (len(block["reward"]), figures["env_step"]) == (4, 4)
+
+
+# -- frame stacks on the real games -----------------------------------------------------------------------------------
+
+GAMES = {"BreakoutNoFrameskip-v4": 4, "PongNoFrameskip-v4": 6}  # minimal actions
+
+
+def play(env_id: str, n_step: int, collects: int, limit: int | None, capacity: int):
+    """Collect into a replay buffer; return it and everything that the policy saw and was told."""
+    main = dict(env=dict(env_id=env_id, max_episode_steps=limit))
+    create = dict(env=dict(type="atari", import_names=["dizoo.atari.envs.atari_env"]), policy=dict(type="dqn"))
+    cfg = compile_config((main, create))
+    seen = Seen(GAMES[env_id], seed=1)
+    env = create_vector_env(cfg.env, 2, 0, True)
+    collector = SampleCollector(env, seen.mode, 2 * n_step, [3, 4])
+    buffer = UniformReplayBuffer(2 * capacity, 2, nstep=1, frame_stack=env.frame_stack, seed=0)
+    rows: dict[str, list] = {"done": [], "traj_flag": []}
+    finals: dict[tuple[int, int], np.ndarray] = {}
+    for collect in range(collects):
+        block, _ = collector.collect()
+        for key, values in rows.items():
+            values.extend(block[key].clone().numpy())
+        for index, final in zip(block.get("final_index", []), block.get("final_obs", []), strict=True):
+            finals[collect * n_step + int(index) // 2, int(index) % 2] = final.numpy().copy()
+        buffer.push(block)
+    last = block["last_obs"].numpy().copy()
+    env.close()
+    return buffer, [*seen.observations, last], rows, finals
+
+
+@pytest.mark.parametrize(
+    ("env_id", "n_step", "collects", "limit", "capacity", "kinds"),
+    [
+        # a random game of Breakout lasts some 200 steps and 5 lives, one of Pong some 900
+        ("BreakoutNoFrameskip-v4", 33, 14, None, 330, {"life", "game over"}),
+        ("BreakoutNoFrameskip-v4", 25, 9, 30, 150, {"life", "truncated"}),
+        ("PongNoFrameskip-v4", 100, 12, None, 450, {"game over"}),
+        ("PongNoFrameskip-v4", 16, 8, 20, 100, {"truncated"}),
+    ],
+)
+def test_rebuilt_stacks_are_what_the_policy_saw(
+    env_id: str, n_step: int, collects: int, limit: int | None, capacity: int, kinds: set[str]
+) -> None:
+    buffer, seen, rows, finals = play(env_id, n_step, collects, limit, capacity)
+    total, found, starts = n_step * collects, set(), 0
+    for _ in range(4 * capacity // 100):
+        batch = buffer.sample(100)
+        for b, index in enumerate(batch["index"].tolist()):
+            row, n = divmod(index, 2)
+            time = max(range(row, total, capacity))  # the newest step that was written to this row
+            np.testing.assert_array_equal(batch["obs"][b], seen[time][n])
+            starts += not seen[time][n][0].any()
+            done, cut = rows["done"][time][n], rows["traj_flag"][time][n]
+            assert batch["done"][b].item() == done
+            if (time, n) in finals:
+                found.add("game over" if done else "truncated")
+            elif done:
+                found.add("life")
+            if not done:
+                following = finals[time, n] if cut else seen[time + 1][n]
+                np.testing.assert_array_equal(batch["next_obs"][b], following)
+    assert found == kinds
+    assert starts  # stacks with zeros, after an episode's start

@@ -1,0 +1,106 @@
+"""Evaluation counts episodes fairly, judges true returns, and is the same in every run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.envs import derive_seeds
+from ding_lite.worker import Evaluator
+from tests.worker.games import REWARD, CountingGame, game_env
+
+
+def zeros() -> SimpleNamespace:
+    """Return an `eval_mode` that always plays action 0."""
+    return SimpleNamespace(
+        forward=lambda obs: {"action": torch.zeros(len(obs), dtype=torch.int64)}, reset=lambda env_id=None: None
+    )
+
+
+def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
+    interrupt = options.pop("interrupt", lambda: False)
+    env = game_env(*games, training=False, **options)
+    seeds_at = lambda count: derive_seeds(0, "evaluate", count, n=len(games))  # noqa: E731
+    return Evaluator(env, zeros(), n_episode, 10, stop_value, seeds_at, interrupt)
+
+
+def test_each_environment_plays_its_share_however_long_its_episodes_are() -> None:
+    # The first eight episodes to end would be 7 of length 1 and 1 of length 8.
+    evaluator = evaluator_of(CountingGame(1), CountingGame(8), n_episode=8)
+    _, info = evaluator.eval(0)
+    assert sorted(info["returns"]) == [REWARD * 1] * 4 + [REWARD * 8] * 4
+    assert info["return_mean"] == pytest.approx(REWARD * 4.5)
+    assert info["return_std"] == pytest.approx(REWARD * 3.5)
+    assert (info["return_min"], info["return_max"]) == (REWARD * 1, REWARD * 8)
+    assert info["length_mean"] == pytest.approx(4.5)
+
+
+def test_returns_are_true_and_lives_do_not_end_an_episode() -> None:
+    evaluator = evaluator_of(CountingGame(6, lives_at=(2, 4)), n_episode=1, clip_rewards=True, episodic_life=True)
+    assert evaluator.eval(0)[1]["returns"] == [6 * REWARD]
+
+
+def test_seeds_are_new_at_every_evaluation_and_the_same_in_every_run() -> None:
+    def seeds_of_two_evaluations() -> list[int]:
+        games = [CountingGame(3), CountingGame(3)]
+        evaluator = evaluator_of(*games, n_episode=2)
+        before = [len(game.log) for game in games]
+        seeds = []
+        for train_iter in (0, 10):
+            evaluator.eval(train_iter)
+            for game, old in zip(games, before, strict=True):
+                seeds.append(next(entry[1] for entry in game.log[old:] if entry[0] == "reset"))
+            before = [len(game.log) for game in games]
+        return seeds
+
+    first = seeds_of_two_evaluations()
+    assert len(set(first)) == 4
+    assert first == seeds_of_two_evaluations()
+    assert first[:2] == derive_seeds(0, "evaluate", 0, n=2)
+
+
+def test_it_is_due_at_once_and_then_by_frequency() -> None:
+    evaluator = evaluator_of(CountingGame(2), n_episode=1)
+    assert evaluator.should_eval(0)
+    evaluator.eval(0)
+    assert [evaluator.should_eval(i) for i in (0, 9, 10, 25)] == [False, False, True, True]
+    evaluator.eval(25)
+    assert [evaluator.should_eval(i) for i in (30, 34, 35)] == [False, False, True]
+
+
+@pytest.mark.parametrize(("stop_value", "stop"), [(None, False), (REWARD * 4, True), (REWARD * 4 + 0.1, False)])
+def test_the_stop_value_is_reached_by_the_mean(stop_value: float | None, stop: bool) -> None:
+    evaluator = evaluator_of(CountingGame(3), CountingGame(5), n_episode=2, stop_value=stop_value)
+    assert evaluator.eval(0)[0] is stop
+
+
+def test_the_best_so_far_is_marked() -> None:
+    game = CountingGame(4)
+    evaluator = evaluator_of(game, n_episode=1)
+    marks = []
+    for length in (4, 3, 5, 5, 6):
+        game.length = length
+        marks.append(evaluator.eval(0)[1]["best"])
+    assert marks == [True, False, True, False, True]
+    assert evaluator.best_return == 6 * REWARD
+
+
+def test_an_interrupted_evaluation_is_no_verdict() -> None:
+    steps = iter(range(100))
+    evaluator = evaluator_of(CountingGame(10), n_episode=2, stop_value=-99, interrupt=lambda: next(steps) >= 15)
+    assert evaluator.eval(7) == (False, {})
+    assert evaluator.best_return == -np.inf
+
+
+def test_a_restored_evaluator_goes_on() -> None:
+    evaluator = evaluator_of(CountingGame(2), n_episode=1)
+    evaluator.eval(0)
+    evaluator.eval(10)
+    other = evaluator_of(CountingGame(2), n_episode=1)
+    other.load_state_dict(evaluator.state_dict())
+    assert (other.eval_count, other.last_iter, other.best_return) == (2, 10, 2 * REWARD)
+    assert not other.should_eval(19)
