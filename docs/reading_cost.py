@@ -34,6 +34,7 @@ The last column counts only the functions that ran. The project's goal for the f
 """
 # What a run touches too, but a reader who wants to know how it learns may skip. Whatever is not here is the path.
 BESIDE = {
+    "ding_lite/utils/allocator.py": "memory of the C library",
     "ding_lite/utils/checkpoint.py": "checkpoint files",
     "ding_lite/utils/experiment.py": "the experiment's directory",
     "ding_lite/utils/interrupt.py": "Ctrl-C",

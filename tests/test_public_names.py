@@ -16,6 +16,7 @@ PUBLIC = {
         "check_env",
         "create_vector_env",
         "derive_seeds",
+        "make_gymnasium",
     ],
     "ding_lite.model": [
         "DQN",

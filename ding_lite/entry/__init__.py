@@ -1,4 +1,4 @@
-"""Pipelines and the command line. A module is imported when its name is used: the command line has to answer at once."""
+"""Pipelines and the command line. Names are resolved on first use, so that the command line answers at once."""
 
 from __future__ import annotations
 

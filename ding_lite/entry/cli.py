@@ -48,8 +48,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         if args.mode == "serial":
             serial_pipeline(args.config, seed=args.seed, overrides=overrides, **limits)
         else:
-            config = args.config or os.path.join(os.path.dirname(os.path.dirname(args.ckpt)), "total_config.py")
+            config = args.config or _config_beside(args.ckpt)
             evaluate_checkpoint(config, args.ckpt, seed=args.seed, n_episode=args.episodes, overrides=overrides)
+
+
+def _config_beside(checkpoint: str) -> str:
+    """Return the config of the experiment that a checkpoint lies in."""
+    if not os.path.isfile(checkpoint):
+        raise ConfigError(f"The checkpoint '{checkpoint}' does not exist.")
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(checkpoint))), "total_config.py")
+    if not os.path.isfile(path):
+        raise ConfigError(f"'{checkpoint}' does not lie in the ckpt folder of an experiment: name its config with -c.")
+    return path
 
 
 def _split_limits(items: Sequence[str]) -> tuple[dict[str, int], list[str]]:

@@ -1,5 +1,21 @@
 """Vector environments in SAME_STEP mode, built from a config."""
 
-from ding_lite.envs.vector_env import ENV_DEFAULTS, EnvSpec, EpisodeMonitor, check_env, create_vector_env, derive_seeds
+from ding_lite.envs.vector_env import (
+    ENV_DEFAULTS,
+    EnvSpec,
+    EpisodeMonitor,
+    check_env,
+    create_vector_env,
+    derive_seeds,
+    make_gymnasium,
+)
 
-__all__ = ["ENV_DEFAULTS", "EnvSpec", "EpisodeMonitor", "check_env", "create_vector_env", "derive_seeds"]
+__all__ = [
+    "ENV_DEFAULTS",
+    "EnvSpec",
+    "EpisodeMonitor",
+    "check_env",
+    "create_vector_env",
+    "derive_seeds",
+    "make_gymnasium",
+]

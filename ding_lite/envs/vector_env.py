@@ -19,6 +19,7 @@ This module never imports torch: worker processes import it.
 from __future__ import annotations
 
 import os
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -232,7 +233,7 @@ def _find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
     if builders:
         builder = builders[0]
     elif cfg_env.type == "gymnasium":
-        builder = partial(_make_gymnasium, _find_id(cfg_env.env_id))
+        builder = partial(make_gymnasium, spec=_find_id(cfg_env.env_id))
     else:
         builder = ENV_REGISTRY.find(cfg_env.type)
     if manager == "native" and not hasattr(builder, "make_native"):
@@ -253,12 +254,19 @@ def _find_id(env_id: str | None) -> Any:
         raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
 
 
-def _make_gymnasium(spec: Any, cfg_env: EasyDict) -> gymnasium.Env:
-    """Make the environment of a gymnasium spec, which, unlike an id, is known in worker processes too."""
+def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
+    """Make the environment that `cfg.env` names; a gymnasium spec, unlike an id, is known in worker processes too.
+
+    Raises:
+        ConfigError: gymnasium does not know the id, or cannot make it with `env.kwargs`.
+    """
+    spec = spec or _find_id(cfg_env.env_id)
     try:
-        return gymnasium.make(
-            spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that an id has a successor is the user's choice
+            return gymnasium.make(
+                spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
+            )
     except (gymnasium.error.Error, TypeError) as error:
         raise ConfigError(
             f"env.env_id '{spec.id}' cannot be made with env.kwargs {dict(cfg_env.kwargs)}: {error}"

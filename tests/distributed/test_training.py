@@ -23,7 +23,7 @@ from ding_lite.entry import serial_pipeline
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank, load_checkpoint
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
-from tests.distributed.launcher import ROOT, clean_environment, finish, free_port, launch, start
+from tests.distributed.launcher import ROOT, finish, free_port, launch, start
 from tests.policy.helpers import parameter_hash
 
 ME = ["-m", "tests.distributed.test_training"]
@@ -233,7 +233,17 @@ def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> 
 def test_ctrl_c_ends_the_job_cleanly_with_a_checkpoint(tmp_path: Path, launcher: Literal["run", "launch"]) -> None:
     options = ["--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
     command = [sys.executable, "-m", f"torch.distributed.{launcher}", *options]
-    words = ["-m", "ding_lite", "-m", "serial", "-c", str(CARTPOLE), *QUICK, "policy.multi_gpu=True", "env.stop_value=None"]
+    words = [
+        "-m",
+        "ding_lite",
+        "-m",
+        "serial",
+        "-c",
+        str(CARTPOLE),
+        *QUICK,
+        "policy.multi_gpu=True",
+        "env.stop_value=None",
+    ]
     process = start([*command, *words], cwd=tmp_path)
     try:
         wait_for(tmp_path / "run" / "metrics.jsonl", "train/total_loss")
@@ -291,7 +301,9 @@ def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
     """The main job, shortened: games of 60 steps, some hundred random steps, then learning."""
     overrides = ["exp_name=run", "env.max_episode_steps=60", "policy.random_collect_size=200", "max_env_step=800"]
     hook = "policy.learn.learner.hook.log_show_after_iter=5"
-    done = launch(["-m", "ding_lite", "-c", PONG, "-s", "0", *overrides, hook], timeout=120, launcher="launch", cwd=tmp_path)
+    done = launch(
+        ["-m", "ding_lite", "-c", PONG, "-s", "0", *overrides, hook], timeout=120, launcher="launch", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "run" / "result.json").read_text())
     # 3 random collects of 2 x 96 steps, then two more with ten iterations each
@@ -317,7 +329,7 @@ def test_the_main_job_as_a_user_types_it_starts_and_can_be_stopped(tmp_path: Pat
         done = finish(process, timeout=60)
     assert done.returncode != 0
     assert "checkpoint pong_dqn_ddp_seed0/ckpt/ckpt_last.pth.tar" in done.stderr
-    assert not torch.cuda.is_available() == (done.stderr.count("training on the CPU") != 1)
+    assert torch.cuda.is_available() or done.stderr.count("training on the CPU") == 1
 
 
 def main(argv: list[str]) -> None:

@@ -200,7 +200,9 @@ def test_a_given_model_is_trained() -> None:
 
 
 def test_overrides_and_seed_reach_the_components(tmp_path: Path) -> None:
-    policy = run("policy.learn.batch_size=16", "policy.model.dueling=False", "policy.learn.update_per_collect=2", seed=9)
+    policy = run(
+        "policy.learn.batch_size=16", "policy.model.dueling=False", "policy.learn.update_per_collect=2", seed=9
+    )
     told = result(tmp_path / "run")
     assert not hasattr(policy.model.head, "V")
     # 16 + 8 samples are there after the third collect
@@ -209,7 +211,10 @@ def test_overrides_and_seed_reach_the_components(tmp_path: Path) -> None:
 
 # -- resuming ---------------------------------------------------------------------------------------------------------
 
-RESUME = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run={}/ckpt/ckpt_last.pth.tar"]
+RESUME = [
+    "policy.learn.resume_training=True",
+    "policy.learn.learner.hook.load_ckpt_before_run={}/ckpt/ckpt_last.pth.tar",
+]
 
 
 def resume_from(folder: str) -> list[str]:
@@ -333,7 +338,9 @@ def test_a_full_disk_on_the_way_does_not_end_the_run_and_keeps_the_previous_chec
     cfg = {"left": 30, "file": "ckpt_best.pth.tar", "exists": True}
     run("policy.eval.evaluator.eval_freq=1000", env_setting=(build, [cfg] * 8, [{}] * 5))  # judged at begin and end
     shown = capsys.readouterr().err
-    assert "ckpt_best.pth.tar': No space left on device; the previous file, if any, is unchanged. Training goes" in shown
+    assert (
+        "ckpt_best.pth.tar': No space left on device; the previous file, if any, is unchanged. Training goes" in shown
+    )
     assert Path("run/ckpt/ckpt_best.pth.tar").read_bytes() == cfg["before"]
     assert load_checkpoint("run/ckpt/ckpt_best.pth.tar")["learner"]["train_iter"] == 0
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == STEPS

@@ -75,7 +75,10 @@ def trained(seed: int = 0) -> DQNPolicy:
 def everything(policy: DQNPolicy) -> list[Tensor]:
     moments = policy._optimizer.state_dict()["state"][0]
     networks = [*policy.model.parameters(), *policy._target_model.parameters()]
-    return [*(p.detach().clone() for p in networks), *(moments[key].clone() for key in ("step", "exp_avg", "exp_avg_sq"))]
+    return [
+        *(p.detach().clone() for p in networks),
+        *(moments[key].clone() for key in ("step", "exp_avg", "exp_avg_sq")),
+    ]
 
 
 def test_a_restored_policy_goes_on_as_the_saved_one() -> None:

@@ -320,7 +320,9 @@ def test_two_processes_take_the_step_of_one_with_the_whole_batch(name: str, two_
     for result in two_ranks:
         assert result[name].keys() == expected.keys()
         for key, value in expected.items():
-            torch.testing.assert_close(result[name][key], value, rtol=tolerance, atol=tolerance, msg=lambda m, k=key: k + m)
+            torch.testing.assert_close(
+                result[name][key], value, rtol=tolerance, atol=tolerance, msg=lambda m, k=key: k + m
+            )
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -123,7 +123,9 @@ def check_all(buffer: UniformReplayBuffer, history: History, nstep: int, num_row
 def test_samples_equal_a_naive_record_through_starts_ends_and_wrap_around(kind, nstep, stack):
     num_envs, num_rows = 3, 20
     history = History(num_envs, stack)
-    buffer = kind(num_rows * num_envs, num_envs, nstep=nstep, gamma=GAMMA, frame_stack=stack if stack > 1 else 0, seed=1)
+    buffer = kind(
+        num_rows * num_envs, num_envs, nstep=nstep, gamma=GAMMA, frame_stack=stack if stack > 1 else 0, seed=1
+    )
     for n_step in (5, 7, 1, 6, 9, 13, 20, 4, 3, 17):  # ends before, at and after the ring's end
         buffer.push(history.play(n_step))
         seen = check_all(buffer, history, nstep, num_rows)

@@ -27,7 +27,7 @@ cartpole_dqn_config = EasyDict(
             learning_rate=0.001,
         ),
         collect=dict(n_sample=8),
-        eval=dict(evaluator=dict(eval_freq=40)),
+        eval=dict(evaluator=dict(eval_freq=100)),
         other=dict(
             eps=dict(type="exp", start=0.95, end=0.1, decay=10000),
             replay_buffer=dict(replay_buffer_size=20000),

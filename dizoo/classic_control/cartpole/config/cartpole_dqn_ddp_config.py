@@ -1,0 +1,23 @@
+"""DQN on CartPole-v0 on several processes, which share the batch and the samples of a collect.
+
+`python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`
+"""
+
+import copy
+
+from dizoo.classic_control.cartpole.config.cartpole_dqn_config import cartpole_dqn_config, cartpole_dqn_create_config
+
+cartpole_dqn_ddp_config = copy.deepcopy(cartpole_dqn_config)
+cartpole_dqn_ddp_config.exp_name = "cartpole_dqn_ddp_seed0"
+cartpole_dqn_ddp_config.policy.multi_gpu = True
+cartpole_dqn_ddp_config.policy.learn.update_per_collect = 10
+cartpole_dqn_ddp_config.policy.collect.n_sample = 16  # of all processes together, see to_ddp_config below
+main_config = cartpole_dqn_ddp_config
+create_config = cartpole_dqn_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+    from ding_lite.utils import DDPContext, to_ddp_config
+
+    with DDPContext():
+        serial_pipeline((to_ddp_config(main_config), create_config), seed=0)
