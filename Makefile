@@ -42,6 +42,7 @@ typecheck: install  ## types of the package and its tests
 
 docs: install  ## generate the config reference and the reading-cost count
 	$(BIN)/python docs/make_config_reference.py
+	$(BIN)/python docs/reading_cost.py --write
 
 bench: install  ## benchmarks beside what peers are installed, see docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.compare

@@ -35,12 +35,20 @@ The last column counts only the functions that ran. The project's goal for the f
 # What a run touches too, but a reader who wants to know how it learns may skip. Whatever is not here is the path.
 BESIDE = {
     "ding_lite/utils/allocator.py": "memory of the C library",
+    "ding_lite/config/compat.py": "DI-engine's older keys",
+    "ding_lite/config/schema.py": "type checks of config keys",
+    "ding_lite/entry/record.py": "summary, figures, checkpoints, result",
     "ding_lite/utils/checkpoint.py": "checkpoint files",
     "ding_lite/utils/experiment.py": "the experiment's directory",
     "ding_lite/utils/interrupt.py": "Ctrl-C",
+    "ding_lite/utils/launch.py": "joining and leaving the process group",
     "ding_lite/utils/logger.py": "log, metrics, TensorBoard",
     "ding_lite/utils/progress.py": "progress bar",
+    "ding_lite/utils/registry.py": "names to classes",
     "ding_lite/utils/seed.py": "random states",
+    "ding_lite/utils/tree.py": "a map over nested dicts",
+    "ding_lite/worker/evaluator.py": "evaluation",
+    "dizoo/atari/envs/atari_env.py": "the game; another environment has another file, or none",
 }
 # Small sizes; episodes are cut after 40 steps, so that ends of episodes, evaluation and learning are all seen.
 OVERRIDES = (

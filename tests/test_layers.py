@@ -13,13 +13,12 @@ ROOT = Path(__file__).parents[1]
 ALLOWED = {
     "utils": set(),
     "rl_utils": set(),
-    "torch_utils": {"utils"},
     "envs": {"utils"},
     "config": {"utils", "envs"},
-    "model": {"torch_utils", "utils"},
-    "policy": {"model", "rl_utils", "torch_utils", "utils"},
-    "worker": {"envs", "torch_utils", "utils"},
-    "entry": {"config", "envs", "model", "policy", "rl_utils", "torch_utils", "utils", "worker"},
+    "model": {"utils"},
+    "policy": {"model", "rl_utils", "utils"},
+    "worker": {"envs", "utils"},
+    "entry": {"config", "envs", "model", "policy", "rl_utils", "utils", "worker"},
 }
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 
@@ -58,7 +57,9 @@ def test_the_walk_sees_relative_imports_and_those_inside_functions(tmp_path, mon
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
     path = tmp_path / "ding_lite" / "worker" / "new.py"
     path.parent.mkdir(parents=True)
-    path.write_text("from ..policy import Policy\ndef f():\n    from ding_lite import entry\n    from . import learner\n")
+    path.write_text(
+        "from ..policy import Policy\ndef f():\n    from ding_lite import entry\n    from . import learner\n"
+    )
     assert {"ding_lite.policy", "ding_lite.worker.learner", "ding_lite.entry"} <= imported(path)
 
 

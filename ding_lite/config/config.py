@@ -57,8 +57,8 @@ def read_config(path: str | Path) -> tuple[dict, dict]:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"Config file '{path}' does not exist: give the path of a python file.")
-    # A module of its own, kept in sys.modules, so that classes defined in the file can be pickled. No import: a cached
-    # .pyc could be older than a file edited twice within a second.
+    # A module of its own, not left in sys.modules: environment workers, which cannot import it, then get its classes by
+    # value. No import: a cached .pyc could be older than a file edited twice within a second.
     module = sys.modules[f"_ding_lite_config_{path.stem}"] = types.ModuleType(f"_ding_lite_config_{path.stem}")
     module.__file__ = str(path)
     try:
@@ -68,6 +68,8 @@ def read_config(path: str | Path) -> tuple[dict, dict]:
         line = frames[-1] if frames else getattr(error, "lineno", None) or 1
         reason = error.msg if isinstance(error, SyntaxError) else str(error).partition("\n")[0]
         raise ConfigError(f"Config file '{path}', line {line}: {type(error).__name__}: {reason}.") from error
+    finally:
+        del sys.modules[module.__name__]
     for name in ("main_config", "create_config"):
         if not isinstance(getattr(module, name, None), dict):
             hint = closest(name, [key for key, value in vars(module).items() if isinstance(value, dict)])

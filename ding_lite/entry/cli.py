@@ -25,7 +25,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "ding_lite", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
-    parser.add_argument("-m", "--mode", choices=("serial", "eval"), default="serial", help="train, or evaluate a checkpoint")
+    parser.add_argument(
+        "-m", "--mode", choices=("serial", "eval"), default="serial", help="train, or evaluate a checkpoint"
+    )
     parser.add_argument("-c", "--config", help="python file with main_config and create_config")
     parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
     parser.add_argument("--ckpt", help="checkpoint to evaluate; its experiment's config is used unless -c names one")
@@ -41,12 +43,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     # torch is loaded only now, so that --help and mistakes above answer at once.
     from ding_lite.entry.eval_entry import evaluate_checkpoint
     from ding_lite.entry.serial_entry import serial_pipeline
-    from ding_lite.utils.distributed import DDPContext
+    from ding_lite.utils.launch import DDPContext
 
     with DDPContext():
         limits, overrides = _split_limits(args.overrides)
         if args.mode == "serial":
-            serial_pipeline(args.config, seed=args.seed, overrides=overrides, **limits)
+            serial_pipeline(args.config, args.seed, overrides=overrides, **limits)  # type: ignore[arg-type]
         else:
             config = args.config or _config_beside(args.ckpt)
             evaluate_checkpoint(config, args.ckpt, seed=args.seed, n_episode=args.episodes, overrides=overrides)
@@ -63,7 +65,7 @@ def _config_beside(checkpoint: str) -> str:
 
 
 def _split_limits(items: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Take `max_env_step=...` and `max_train_iter=...`, which are the pipeline's, out of the overrides of the config."""
+    """Separate `max_env_step=...` and `max_train_iter=...`, the pipeline's own, from overrides of the config."""
     limits: dict[str, int] = {}
     overrides = []
     for item in items:
@@ -83,4 +85,4 @@ def _split_limits(items: Sequence[str]) -> tuple[dict[str, int], list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,10 +1,8 @@
-"""From a config pair to the parts of a run, and what a run does beside its loop: stop, record, save, resume."""
+"""From a config pair to the parts of a run, and what its loop calls: evaluate, collect, learn."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections import Counter
+import signal
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -13,24 +11,18 @@ import torch
 from torch import nn
 
 from ding_lite.config import check_shapes, compile_config, save_config
+from ding_lite.entry.record import RunRecord
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
-from ding_lite.utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from ding_lite.utils.distributed import (
-    all_gather_object,
-    get_backend,
-    get_local_world_size,
-    get_rank,
-    get_world_size,
-)
-from ding_lite.utils.experiment import create_exp_dir
+from ding_lite.utils.checkpoint import CheckpointError, load_checkpoint
 from ding_lite.utils.interrupt import InterruptGuard
-from ding_lite.utils.logger import ExperimentLogger
-from ding_lite.utils.progress import Progress
+from ding_lite.utils.launch import get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
-from ding_lite.utils.seed import random_state, set_random_state, set_seed
+from ding_lite.utils.seed import set_random_state, set_seed
 from ding_lite.worker import Evaluator, Learner, SampleCollector, UniformReplayBuffer
+
+STATEFUL = ("learner", "collector", "evaluator")  # parts whose state a checkpoint holds, beside the policy's
 
 
 class Experiment(AbstractContextManager):
@@ -38,7 +30,6 @@ class Experiment(AbstractContextManager):
 
     Attributes:
         cfg: the compiled config.
-        exp_dir: where results go, the same on every rank.
         policy, collector, evaluator, learner: the parts.
         stop_reason: why the run ended; empty while it runs.
     """
@@ -58,18 +49,16 @@ class Experiment(AbstractContextManager):
         spec = check_env(cfg.env, builders[0])
         check_shapes(cfg, spec, model is not None)
         self._max_train_iter, self._max_env_step, self.stop_reason = max_train_iter, max_env_step, ""
-        self._start, self._eval_info, self._return_mean = time.time(), {}, None
-        self._collected: Counter[str] = Counter()  # sums since they were last logged
         rank, local_ranks = get_rank(), get_local_world_size()
         keep_freed_memory()
+        torch.set_num_threads(cfg.policy.num_threads or torch.get_num_threads())
         set_seed(derive_seeds(cfg.seed, rank, "policy", n=1)[0])
         with ExitStack() as stack:
             self.policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, model)
             hook, resume = cfg.policy.learn.learner.hook, cfg.policy.learn.resume_training
             path = hook.load_ckpt_before_run
             state = load_policy(self.policy, path, with_optimizer=resume) if path else None
-            self.exp_dir = create_exp_dir(cfg.exp_name)
-            self._logger = stack.enter_context(ExperimentLogger(self.exp_dir, rank))
+            self._record = stack.enter_context(RunRecord(cfg, max_env_step))
             self._guard = stack.enter_context(InterruptGuard(rank))
             collector_env = create_vector_env(
                 cfg.env, cfg.env.collector_env_num, cfg.seed, True, local_ranks, builders=builders[0]
@@ -77,8 +66,9 @@ class Experiment(AbstractContextManager):
             stack.callback(collector_env.close)
             evaluator_env = None
             if rank == 0:
-                limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
-                save_config(cfg, os.path.join(self.exp_dir, "total_config.py"), **limits)
+                save_config(
+                    cfg, self._record.path("total_config.py"), max_train_iter=max_train_iter, max_env_step=max_env_step
+                )
                 evaluator_env = create_vector_env(
                     cfg.env, cfg.env.evaluator_env_num, cfg.seed, False, local_ranks, builders=builders[1]
                 )
@@ -87,10 +77,7 @@ class Experiment(AbstractContextManager):
             self._frame_stack = spec.frame_stack
             if state and resume:
                 self._resume(state)
-            self._progress = stack.enter_context(
-                Progress(max_env_step if max_env_step < 1e10 else None, rank == 0, self._logger.info, self.collector.envstep)
-            )
-            self._introduce(spec)
+            self._record.begin(self.policy, spec, self.collector.envstep)
             self._stack = stack.pop_all()
 
     def _build_workers(self, collector_env: Any, evaluator_env: Any) -> None:
@@ -98,7 +85,11 @@ class Experiment(AbstractContextManager):
         n_env = cfg.env.collector_env_num
         seeds = derive_seeds(cfg.seed, rank, "collect", n=n_env)
         self.collector = SampleCollector(
-            collector_env, policy.collect_mode, cfg.policy.collect.n_sample or n_env, seeds, lambda: self._guard.requested
+            collector_env,
+            policy.collect_mode,
+            cfg.policy.collect.n_sample or n_env,
+            seeds,
+            lambda: self._guard.requested,
         )
         self.evaluator = Evaluator(
             evaluator_env,
@@ -110,11 +101,11 @@ class Experiment(AbstractContextManager):
             lambda: self._guard.requested,
         )
         hook = cfg.policy.learn.learner.hook
-        self.learner = Learner(policy.learn_mode, hook.log_show_after_iter, self._record_training)
+        self.learner = Learner(policy.learn_mode, hook.log_show_after_iter, self._on_log)
         self._saved_iter = 0
 
     def create_replay_buffer(self) -> UniformReplayBuffer:
-        """Return this rank's replay buffer, filled with `policy.random_collect_size` steps (random ones in a new run)."""
+        """Return this rank's replay buffer with `policy.random_collect_size` steps in it, random ones in a new run."""
         cfg = self.cfg
         options = {key: value for key, value in cfg.policy.other.replay_buffer.items() if key != "type"}
         replay = BUFFER_REGISTRY.find(cfg.policy.other.replay_buffer.type)(
@@ -130,7 +121,7 @@ class Experiment(AbstractContextManager):
         while collected < cfg.policy.random_collect_size and not self.collector.interrupted:
             samples, figures = self.collector.collect(random=is_new)
             replay.push(samples)
-            collected += figures["env_step"] // get_world_size()
+            collected += int(figures["env_step"]) // get_world_size()
         return replay
 
     # What the loop calls.
@@ -151,15 +142,9 @@ class Experiment(AbstractContextManager):
             return False
         stop_flag, info = self.evaluator.eval(self.learner.train_iter)
         if info:
-            self._eval_info = info
-            figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
-            self._logger.scalars(figures, self.collector.envstep, self.learner.train_iter)
-            self._logger.info(
-                f"evaluation at env step {self.collector.envstep}, iteration {self.learner.train_iter}: return "
-                f"{info['return_mean']:.2f} +- {info['return_std']:.2f} over {len(info['returns'])} episodes"
-            )
+            self._record.evaluation(info, self.collector.envstep, self.learner.train_iter)
             if info["best"]:
-                self.save("ckpt_best")
+                self._record.save("ckpt_best", self._state_dict())
         if stop_flag:
             self.stop_reason = "stop_value"
         return stop_flag
@@ -167,10 +152,7 @@ class Experiment(AbstractContextManager):
     def collect(self) -> dict[str, Any]:
         """Play and return this rank's samples."""
         samples, figures = self.collector.collect()
-        self._collected.update(figures)
-        if figures["episode"]:
-            self._return_mean = figures["return"] / figures["episode"]
-        self._progress.update(self.collector.envstep, self.learner.train_iter, self._return_mean)
+        self._record.collect(figures, self.collector.envstep, self.learner.train_iter)
         return samples
 
     def learn(self, replay: UniformReplayBuffer) -> None:
@@ -179,75 +161,24 @@ class Experiment(AbstractContextManager):
         if replay.count() >= learn.batch_size:
             self.learner.train(replay.batches(learn.batch_size, learn.update_per_collect), replay.update)
         if self.learner.train_iter - self._saved_iter >= learn.learner.hook.save_ckpt_after_iter:
-            self.save(f"iteration_{self.learner.train_iter}")
+            self._record.save(f"iteration_{self.learner.train_iter}", self._state_dict())
             self._saved_iter = self.learner.train_iter
 
-    def _record_training(self, values: dict[str, float]) -> None:
-        """Log the losses, and what was collected since the last time."""
-        values = {f"train/{key}": value for key, value in values.items()}
-        sums = self._collected
-        if sums["duration"]:
-            values["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
-        if sums["episode"]:
-            values["collect/return_mean"] = sums["return"] / sums["episode"]
-            values["collect/length_mean"] = sums["length"] / sums["episode"]
-            values["collect/episode_count"] = self.collector.episode_count
-        self._logger.scalars(values, self.collector.envstep, self.learner.train_iter)
-        sums.clear()
+    def _on_log(self, values: dict[str, float]) -> None:
+        self._record.training(values, self.collector.envstep, self.learner.train_iter)
 
     # Beginning and end.
 
-    def save(self, name: str) -> bool:
-        """Write `ckpt/NAME.pth.tar` on rank 0 with the random states of all ranks; a collective call."""
-        random_states = all_gather_object(random_state())
-        if get_rank() != 0:
-            return True
-        state = {
-            "policy": self.policy.learn_mode.state_dict(),
-            "learner": self.learner.state_dict(),
-            "collector": self.collector.state_dict(),
-            "evaluator": self.evaluator.state_dict(),
-            "random_states": random_states,
-        }
-        try:
-            save_checkpoint(self._checkpoint_path(name), state)
-        except CheckpointError as error:
-            self._logger.warning(f"{error} Training goes on.")
-            return False
-        return True
-
-    def _checkpoint_path(self, name: str) -> str:
-        return os.path.join(self.exp_dir, "ckpt", f"{name}.pth.tar")
+    def _state_dict(self) -> dict[str, Any]:
+        parts = {part: getattr(self, part).state_dict() for part in STATEFUL}
+        return {"policy": self.policy.learn_mode.state_dict()} | parts
 
     def _resume(self, state: dict[str, Any]) -> None:
-        for part in ("learner", "collector", "evaluator"):
+        for part in STATEFUL:
             getattr(self, part).load_state_dict(state[part])
         self._saved_iter = self.learner.train_iter
         if get_rank() < len(state["random_states"]):
             set_random_state(state["random_states"][get_rank()])
-
-    def _introduce(self, spec: Any) -> None:
-        """Say what runs where, in global and per-rank figures."""
-        cfg, world, say = self.cfg, get_world_size(), self._logger.info
-        for note in cfg.get("notes", []):
-            say(f"note: {note}")
-        if cfg.policy.cuda and not torch.cuda.is_available():
-            say("policy.cuda=True, but no GPU is available: training on the CPU.")
-        batch, n_env = cfg.policy.learn.batch_size, cfg.env.collector_env_num
-        n_sample = cfg.policy.collect.n_sample or n_env
-        parameters = sum(parameter.numel() for parameter in self.policy.model.parameters())
-        lines = {
-            "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
-            "device": f"{self.policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
-            "ranks": f"{world} ({get_backend()})",
-            "batch": f"{batch} a rank, {batch * world} global, {cfg.policy.learn.update_per_collect} iterations a collect",
-            "collect": f"{n_sample} env steps a rank, {n_sample * world} global",
-            "environments": f"{n_env} a rank ({cfg.env.manager.type}), {n_env * world} global; {cfg.env.evaluator_env_num} evaluate",
-            "observation": f"{spec.observation_space}",
-            "parameters": f"{parameters:,}",
-            "results": self.exp_dir,
-        }
-        say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self._stack:
@@ -256,29 +187,14 @@ class Experiment(AbstractContextManager):
             if self.stop_reason != "interrupted" and self.evaluator.last_iter != self.learner.train_iter:
                 self.evaluator.last_iter = -1  # due, whatever the frequency
                 self.evaluate()
-            saved = self.save("ckpt_last")
-            result = {
-                "stop_reason": self.stop_reason,
-                "envstep": self.collector.envstep,
-                "train_iter": self.learner.train_iter,
-                "episode_count": self.collector.episode_count,
-                "eval_return_mean": self._eval_info.get("return_mean"),
-                "eval_return_best": self.evaluator.best_return,
-                "seconds": round(time.time() - self._start, 3),
-                "world_size": get_world_size(),
-                "seed": self.cfg.seed,
-            }
-            self._logger.write_result(result)
-            self._progress.close()
-            self._logger.info(
-                f"ended ({self.stop_reason}) at env step {self.collector.envstep}, iteration {self.learner.train_iter}; "
-                f"best evaluation return {self.evaluator.best_return:.2f}; "
-                + (f"checkpoint {self._checkpoint_path('ckpt_last')}" if saved else "THE LAST CHECKPOINT WAS NOT SAVED")
-            )
+            saved = self._record.save("ckpt_last", self._state_dict())
+            counts = {"envstep": self.collector.envstep, "train_iter": self.learner.train_iter}
+            counts["episode_count"] = self.collector.episode_count
+            self._record.end(self.stop_reason, counts, self.evaluator.best_return, saved)
         if not saved:
             raise SystemExit(1)
         if self.stop_reason == "interrupted":
-            raise SystemExit(128 + (self._guard.signum or 2))
+            raise SystemExit(128 + (self._guard.signum or signal.SIGINT))
 
 
 def load_policy(policy: Policy, path: str, with_optimizer: bool) -> dict[str, Any]:

@@ -26,8 +26,8 @@ def serial_pipeline(
     Args:
         input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.
         seed: seed of everything random, used instead of the config's own.
-        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)` to build environments as `env_fn(cfg)`, one for each of the
-            cfgs, instead of those that `cfg.env` names.
+        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)` to build environments as `env_fn(cfg)`, one for each of
+            the cfgs, instead of those that `cfg.env` names.
         model: a model to train instead of the one that `cfg.policy.model` describes.
         max_train_iter: learner iterations.
         max_env_step: env steps of all ranks together.

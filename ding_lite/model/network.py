@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+from torch.nn.grad import conv2d_input
 
 from ding_lite.utils.registry import ConfigError
 
@@ -86,7 +87,7 @@ class _DenseByConvolution(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         grad_x = None
         if ctx.needs_input_grad[0]:
-            grad_x = torch.nn.grad.conv2d_input(x.shape, weight, grad[:, :, None, None])
+            grad_x = conv2d_input(x.shape, weight, grad[:, :, None, None])
         grad_weight = grad.t() @ _pixels_first(x)
         size_out, channels, height, width = weight.shape
         return grad_x, grad_weight.view(size_out, height, width, channels).permute(0, 3, 1, 2), grad.sum(0)
@@ -130,6 +131,7 @@ class ConvEncoder(nn.ModuleList):
 
     def forward(self, x: Tensor) -> Tensor:
         first, *rest = self
+        assert isinstance(first, nn.Conv2d)
         if x.dtype == torch.uint8:
             # 0 to 255 are exact in bfloat16 too. Scaling the weight is the same as scaling the image, and less work.
             weight = first.weight * (1 / 255)
@@ -167,7 +169,10 @@ class DiscreteHead(MLP):
 
 
 class DuelingHead(nn.Module):
-    """Action values from a state value and advantages: Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9)."""
+    """Action values from a state value and advantages.
+
+    Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9).
+    """
 
     def __init__(
         self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False

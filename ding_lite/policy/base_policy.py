@@ -16,7 +16,8 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.utils.distributed import FlatParameters, broadcast_module, get_local_rank, get_world_size
+from ding_lite.utils.distributed import FlatParameters, broadcast_module
+from ding_lite.utils.launch import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
 
@@ -33,6 +34,7 @@ class Policy:
         cuda=False,  # (bool) train on a GPU where there is one, else on the CPU with a note
         multi_gpu=False,  # (bool) average gradients over all ranks; needed under a launcher, on CPUs too
         bp_update_sync=True,  # (bool) average after backward in one collective; False overlaps buckets with backward
+        num_threads=None,  # (int, None) torch's threads in each rank; None: torch's choice. Small networks want 1
         precision="float32",  # (str) 'float32', or 'bf16' for forward and backward passes under autocast
         priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
         priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
@@ -68,6 +70,7 @@ class Policy:
     )
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose
     config_types: ClassVar[dict[str, tuple[type, ...]]] = {
+        "num_threads": (int, type(None)),
         "learn.grad_clip_type": (str, type(None)),
         "collect.n_sample": (int, type(None)),
     }
@@ -90,7 +93,9 @@ class Policy:
             got = policy.learn.grad_clip_type
             raise ConfigError(f"policy.learn.grad_clip_type must be 'clip_norm', 'clip_value' or None, got '{got}'.")
         if policy.priority_IS_weight and not policy.priority:
-            raise ConfigError("policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too.")
+            raise ConfigError(
+                "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
+            )
         if policy.learn.resume_training and not policy.learn.learner.hook.load_ckpt_before_run:
             raise ConfigError(
                 "policy.learn.resume_training=True needs policy.learn.learner.hook.load_ckpt_before_run, a checkpoint."
@@ -115,9 +120,11 @@ class Policy:
             )
         self._cfg = cfg
         use_cuda = cfg.cuda and torch.cuda.is_available()
-        self._device = torch.device("cuda", get_local_rank() % torch.cuda.device_count()) if use_cuda else torch.device("cpu")
+        self._device = (
+            torch.device("cuda", get_local_rank() % torch.cuda.device_count()) if use_cuda else torch.device("cpu")
+        )
         self._model = (model if model is not None else self._create_model()).to(self._device)
-        self._model.to(memory_format=torch.channels_last)
+        self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         for network in [value for value in vars(self).values() if isinstance(value, nn.Module)]:
@@ -169,9 +176,11 @@ class Policy:
         raise NotImplementedError
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Take one step on a batch, a dict of `[B, ...]` tensors on the policy's device; return tensors, whose means may be logged, and
-        `priority` `[B]` where there is one.
-"""
+        """Take one optimizer step on a batch, a dict of `[B, ...]` tensors on the policy's device.
+
+        Returns:
+            Tensors, whose means may be logged, and `priority` `[B]` where there is one.
+        """
         raise NotImplementedError
 
     def _monitor_vars_learn(self) -> list[str]:
@@ -184,7 +193,8 @@ class Policy:
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         self._model.load_state_dict(state["model"])
         if "optimizer" in state:
-            self._optimizer.load_state_dict(state["optimizer"])
+            groups = self._optimizer.state_dict()["param_groups"]  # the config says them
+            self._optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
 
     def _init_optimizer(self) -> None:
         """Give the model flat parameters and Adam over them: one tensor to average, clip and step."""
@@ -200,7 +210,7 @@ class Policy:
         loss.backward()
         if self._cfg.multi_gpu:
             self._flat.average_grad()
-        gradient = self._flat.parameter.grad
+        gradient = self._flat.gradient
         norm = torch.linalg.vector_norm(gradient)
         if self._cfg.learn.grad_clip_type == "clip_norm":
             gradient.mul_((self._cfg.learn.grad_clip_value / (norm + 1e-6)).clamp(max=1.0))
@@ -227,10 +237,14 @@ class Policy:
         """Return what `_forward_collect` depends on beside the observation, as of this global env step."""
         return {}
 
-    def _process_transition(self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace) -> dict[str, Any]:
+    def _process_transition(
+        self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
+    ) -> dict[str, Any]:
         """Return the row `[N, ...]` of the rollout block that one step makes; override it to keep more of the output.
 
         Args:
+            obs: what the policy saw, `[N, ...]`.
+            policy_output: what `_forward_collect` returned for it.
             timestep: reward, done (terminated), traj_flag (cut here: terminated or truncated) `[N]`, and the vector
                 environment's info.
         """

@@ -1,5 +1,6 @@
-"""Deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236), with double Q-learning, n-step returns, duelling and noisy
-networks, and prioritised replay, each a switch.
+"""Deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236).
+
+Double Q-learning, n-step returns, duelling and noisy networks and prioritised replay are a switch each.
 
 Logged: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `grad_norm`, the norm of the averaged
 gradient before clipping. Unlike the paper: Adam for RMSProp, a squared loss for the clipped error, n steps for one.
@@ -35,11 +36,11 @@ class DQNPolicy(Policy):
         noisy_net=False,  # (bool) explore by noisy layers in the head instead of epsilon
         learn=dict(
             update_per_collect=3,  # (int) learner iterations after each collect
-            target_update_freq=None,  # (int, None) learner iterations between two copies to the target; 100 if both unset
+            target_update_freq=None,  # (int, None) learner iterations between copies to the target; 100 if both unset
             target_theta=None,  # (float, None) or the share of the online network mixed in at every iteration
         ),
         collect=dict(
-            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num; None: one each
+            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num; None: that
         ),
         other=dict(
             eps=dict(
@@ -96,7 +97,7 @@ class DQNPolicy(Policy):
         return [*super()._monitor_vars_learn(), "q_value"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar loss and detached tensors: to log their means, and `priority` `[B]`. Pure in model and batch.
+        """Return the loss and detached tensors: to log their means, and `priority` `[B]`. Pure in model and batch.
 
         Args:
             batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
@@ -108,7 +109,13 @@ class DQNPolicy(Policy):
                 target_q_BA = self._target_model(batch["next_obs"])["logit"].float()
                 chooser_BA = self._model(batch["next_obs"])["logit"] if self._cfg.double else target_q_BA
         data = q_nstep_td_data(
-            q_BA, target_q_BA, batch["action"], chooser_BA.argmax(-1), batch["reward"], batch["done"], batch.get("weight")
+            q_BA,
+            target_q_BA,
+            batch["action"],
+            chooser_BA.argmax(-1),
+            batch["reward"],
+            batch["done"],
+            batch.get("weight"),
         )
         gamma, nstep = self._cfg.discount_factor, self._cfg.nstep
         loss, td_error_B = q_nstep_td_error(data, gamma, nstep, cum_reward=True, value_gamma=batch["value_gamma"])
@@ -148,7 +155,7 @@ class DQNPolicy(Policy):
         return {"eps": 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)}
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0) -> dict[str, Tensor]:
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
         with self._autocast():
             logit_NA = self._model(self._to_device(obs))["logit"]
         return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, eps)}

@@ -32,6 +32,7 @@ def epsilon_greedy(logit_NA: Tensor, epsilon: float) -> Tensor:
 
     Args:
         logit_NA: action values `[N, A]`.
+        epsilon: probability, in [0, 1].
 
     Returns:
         Actions `[N]`, int64.

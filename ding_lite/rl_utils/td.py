@@ -52,11 +52,14 @@ def q_nstep_td_error(
     """n-step Q-learning loss.
 
     target = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'(s_{t+n}, a_{t+n}); double Q-learning (van Hasselt et al.
-    2016, arXiv:1509.06461) when a_{t+n} is the online argmax and Q' the target network. The loss is the weighted mean of
-    `criterion(Q(s_t, a_t), target, reduction='none')`.
+    2016, arXiv:1509.06461) when a_{t+n} is the online argmax and Q' the target network. The loss is the weighted mean
+    of `criterion(Q(s_t, a_t), target, reduction='none')`.
 
     Args:
+        data: see `q_nstep_td_data`.
         gamma: discount per environment step.
+        cum_reward: whether `reward` is summed over the n steps already.
+        criterion: called as `torch.nn.functional.mse_loss` is.
         nstep: T, used where `value_gamma` is None.
         value_gamma: `[B]` discount of the bootstrap where the n steps may have been cut short: gamma^(steps taken).
 
@@ -78,8 +81,6 @@ def q_nstep_td_error(
         next_q_B = next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1)
         discount_B = gamma**nstep if value_gamma is None else value_gamma
         target_B = return_B + discount_B * next_q_B.masked_fill(done.bool(), 0.0)
-    if weight is None:
-        loss = criterion(q_B, target_B)
-    else:
-        loss = (criterion(q_B, target_B, reduction="none") * weight).mean()
+    loss_B = criterion(q_B, target_B, reduction="none")
+    loss = loss_B.mean() if weight is None else (loss_B * weight).mean()
     return loss, target_B - q_B.detach()

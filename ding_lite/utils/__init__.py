@@ -20,27 +20,24 @@ _EXPORTS = {
         "closest",
     ),
     "distributed": (
-        "DDPContext",
         "FlatParameters",
         "all_gather_object",
         "allreduce_data",
         "broadcast_module",
         "broadcast_object_list",
-        "get_local_rank",
-        "get_rank",
-        "get_world_size",
         "to_ddp_config",
     ),
     "checkpoint": ("CheckpointError", "load_checkpoint", "save_checkpoint"),
     "experiment": ("create_exp_dir",),
     "interrupt": ("InterruptGuard",),
+    "launch": ("DDPContext", "get_local_rank", "get_rank", "get_world_size"),
     "logger": ("ExperimentLogger",),
     "progress": ("Progress",),
     "tree": ("tree_map",),
     "seed": ("random_state", "set_random_state", "set_seed"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,8 @@ import itertools
 import os
 import time
 
-from ding_lite.utils.distributed import broadcast_object_list, get_rank
+from ding_lite.utils.distributed import broadcast_object_list
+from ding_lite.utils.launch import get_rank
 from ding_lite.utils.registry import ConfigError
 
 

@@ -42,7 +42,9 @@ class Registry(dict[str, type]):
         def add(cls: C) -> C:
             taken = super(Registry, self).get(name)
             if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise ConfigError(f"{self.kind} '{name}' is registered already, by {taken.__module__}.{taken.__name__}.")
+                raise ConfigError(
+                    f"{self.kind} '{name}' is registered already, by {taken.__module__}.{taken.__name__}."
+                )
             self[name] = cls
             return cls
 

@@ -52,7 +52,7 @@ class SampleCollector:
 
     def reset(self, seeds: list[int] | None = None) -> None:
         """Start new episodes everywhere."""
-        self._obs, _ = self._env.reset(seed=seeds)
+        self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # a list is gymnasium's own use
         self._episode_step_N = np.zeros(self._num_envs, np.int32)
         self._policy.reset()
 
@@ -60,10 +60,12 @@ class SampleCollector:
         """Play `n_sample` steps, at random or by the policy as of the global env step.
 
         Returns:
-            The rollout block, and sums over all ranks for this collect: `env_step`; `episode`s that ended, their `return` and
-            `length`; `duration` in seconds, the mean over ranks.
+            The rollout block, and sums over all ranks for this collect: `env_step`; `episode`s that ended, their
+            `return` and `length`; `duration` in seconds, the mean over ranks.
         """
-        start, episodes, finals = time.perf_counter(), [], []
+        start = time.perf_counter()
+        episodes: list[tuple[float, int]] = []
+        finals: list[tuple[np.ndarray, Any]] = []
         n_step = n_sample // self._num_envs if n_sample else self._n_step
         kwargs = self._policy.get_collect_kwargs(self.envstep)
         block = self._block_of(n_step)

@@ -42,9 +42,9 @@ class Evaluator:
         """Evaluate at this learner iteration; a collective call.
 
         Returns:
-            stop_flag, whether the mean return reached `stop_value`, and episode_info: `return_mean, return_std, return_min,
-            return_max, length_mean`, `returns` (one per episode) and `best`, whether none before was better. episode_info is
-            empty if the evaluation was interrupted.
+            stop_flag, whether the mean return reached `stop_value`, and episode_info: `return_mean, return_std,
+            return_min, return_max, length_mean`, `returns` (one per episode) and `best`, whether none before was as
+            good. episode_info is empty if the evaluation was interrupted.
         """
         message: list[Any] = [self._play() if self._env is not None else None]
         broadcast_object_list(message)
@@ -65,7 +65,7 @@ class Evaluator:
         due_N = np.full(self._env.num_envs, self._n_episode // self._env.num_envs)
         returns: list[float] = []
         lengths: list[int] = []
-        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))
+        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # see SampleCollector
         self._policy.reset()
         while due_N.any() and not self._interrupt():
             action = self._policy.forward(obs)["action"].cpu().numpy()

@@ -1,4 +1,4 @@
-"""Prioritised replay (Schaul et al. 2016, arXiv:1511.05952), proportional variant, over the same ring as uniform replay."""
+"""Prioritised replay (Schaul et al. 2016, arXiv:1511.05952), proportional, over the same ring as uniform replay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_PRIORITY = 1e-6  # so that no step is lost for good
 
 
 class SumTree:
-    """Sums and minima over the leaves, a binary tree in two arrays: O(log n) to write and to find, for B leaves at once."""
+    """Sums and minima over the leaves, a binary tree in two arrays: O(log n) to write and to find B leaves at once."""
 
     def __init__(self, num_leaves: int) -> None:
         self._depth = max(num_leaves - 1, 1).bit_length()

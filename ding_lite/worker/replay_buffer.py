@@ -1,7 +1,7 @@
 """Columnar replay: one ring `[R, N, ...]` per key, R = capacity // N rows of N environments, in the order of time.
 
-`next_obs` is not stored: it is the next row, or where a trajectory was truncated an entry of a side table. A frame stack is
-stored as its newest frame and rebuilt when sampled, zeros before an episode's first frame, as the policy saw it.
+`next_obs` is not stored: it is the next row, or where a trajectory was truncated an entry of a side table. A frame
+stack is stored as its newest frame and rebuilt when sampled, zeros before an episode's first, as the policy saw it.
 Shapes: B samples, K n-step rewards, S frames of a stack. A place is a row and an environment, flat: `row * N + n`.
 """
 
@@ -52,7 +52,9 @@ class UniformReplayBuffer:
         self._num_envs, self._num_rows = num_envs, replay_buffer_size // num_envs
         self._nstep, self._stack, self._device = nstep, max(frame_stack, 1), torch.device(device)
         if self._num_rows < nstep + self._stack:
-            raise ValueError(f"{replay_buffer_size} env steps of {num_envs} environments are too few rows to sample from")
+            raise ValueError(
+                f"{replay_buffer_size} env steps of {num_envs} environments are too few rows to sample from"
+            )
         self._batch_device = self._device if batch_device is None else batch_device
         self._discount_K = gamma ** torch.arange(nstep + 1, device=self._device, dtype=torch.float32)
         self._step_K = torch.arange(nstep, device=self._device)
@@ -77,7 +79,7 @@ class UniformReplayBuffer:
         if n_step > self._num_rows:
             raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self._num_rows} rows")
         begin, end = self._cursor * self._num_envs, (self._cursor + n_step) * self._num_envs
-        place = slice(begin, end)
+        place: slice | Tensor = slice(begin, end)
         if end > self._num_places:
             place = torch.arange(begin, end, device=self._device) % self._num_places
         columns = {key: value for key, value in block.items() if key not in RESERVED}
@@ -106,8 +108,8 @@ class UniformReplayBuffer:
     def sample(self, batch_size: int) -> dict[str, Any]:
         """Return a dict of `[B, ...]` tensors.
 
-        What was pushed, at n-step places: `reward` is the discounted sum, cut where the trajectory is; `done` says whether
-        it ended there in a terminal state; `next_obs` follows the last summed step (meaningless where done);
+        What was pushed, at n-step places: `reward` is the discounted sum, cut where the trajectory is; `done` says
+        whether it ended there in a terminal state; `next_obs` follows the last summed step (meaningless where done);
         `value_gamma` is the discount of its value, gamma^(steps summed); `index` names the places for `update`.
         """
         return next(self.batches(batch_size, 1))

@@ -66,7 +66,7 @@ def worker(args: argparse.Namespace) -> None:
     """One rank."""
     import torch
 
-    from ding_lite.utils.distributed import DDPContext, get_rank
+    from ding_lite.utils.launch import DDPContext, get_rank
 
     torch.set_num_threads(1)
     with DDPContext():

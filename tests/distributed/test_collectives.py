@@ -21,17 +21,13 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.utils.distributed import (
-    DDPContext,
     FlatParameters,
     allreduce_data,
     broadcast_module,
     broadcast_object_list,
-    get_local_rank,
-    get_local_world_size,
-    get_rank,
-    get_world_size,
     to_ddp_config,
 )
+from ding_lite.utils.launch import DDPContext, get_local_rank, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import finish, free_port, launch, start
 

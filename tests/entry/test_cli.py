@@ -72,7 +72,7 @@ def test_the_installed_command_runs(tmp_path: Path, command: list[str]) -> None:
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert result(tmp_path / "run")["envstep"] == 80
@@ -81,7 +81,7 @@ def test_the_installed_command_runs(tmp_path: Path, command: list[str]) -> None:
 def test_a_mistake_in_a_process_of_its_own_is_one_line_and_status_2(tmp_path: Path) -> None:
     for command in (["-m", "ding_lite", "-c", "missing.py"], [str(write(tmp_path, ATARI, "n_step=3"))]):
         done = subprocess.run(
-            [sys.executable, *command], env=clean_environment(), capture_output=True, text=True, timeout=60
+            [sys.executable, *command], env=clean_environment(), capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 2
         assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -263,7 +263,7 @@ finally:
 
 def test_the_version_is_told_without_waiting_for_torch() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", VERSION], env=clean_environment(), capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", VERSION], env=clean_environment(), capture_output=True, text=True, timeout=120
     )
     assert done.stdout.strip() == ding_lite.__version__
     assert done.stderr.split() == ["False"]

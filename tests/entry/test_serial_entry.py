@@ -102,7 +102,7 @@ def test_a_second_run_leaves_the_first_ones_directory_alone(tmp_path: Path) -> N
 def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> None:
     expected = run("policy.learn.batch_size=32", max_env_step=160, seed=5)
     done = subprocess.run(
-        [sys.executable, "run/total_config.py"], env=clean_environment(), capture_output=True, text=True, timeout=60
+        [sys.executable, "run/total_config.py"], env=clean_environment(), capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     (again,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
@@ -379,6 +379,13 @@ def test_an_interrupted_run_saves_and_says_where(
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == told["envstep"]
     assert "checkpoint run/ckpt/ckpt_last.pth.tar" in capsys.readouterr().err
     run(*resume_from("run"), max_env_step=160)  # and it can be resumed
+
+
+def test_an_interruption_of_the_random_steps_ends_them(tmp_path: Path) -> None:
+    collect = {"left": 20, "signal": signal.SIGINT}
+    with pytest.raises(SystemExit):
+        run("policy.random_collect_size=10000", env_setting=(Interrupts, [collect] * 8, [{"left": -1}] * 5))
+    assert result(tmp_path / "run")["envstep"] == 24  # the third collect of 8 is finished
 
 
 def test_a_failing_environment_ends_the_run_with_its_own_error(tmp_path: Path) -> None:

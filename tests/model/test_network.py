@@ -29,7 +29,7 @@ def test_conv_encoder_equals_the_nature_network_in_values_and_gradients(dtype, m
     x = torch.rand(3, 4, 84, 84, dtype=dtype)
     tolerance = dict(atol=1e-5, rtol=1e-4) if dtype == torch.float32 else dict(atol=1e-12, rtol=1e-10)
     torch.testing.assert_close(encoder(x), reference(x), **tolerance)
-    shared = [p for p in encoder.parameters()][:6]
+    shared = list(encoder.parameters())[:6]
     encoder(x).square().sum().backward()
     gradients = [p.grad.clone() for p in encoder.parameters()]
     for parameter in shared:

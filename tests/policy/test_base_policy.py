@@ -91,6 +91,13 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
             one._forward_learn(make_batch(8, 20 + step))
 
 
+def test_the_learning_rate_is_the_configs_and_not_the_checkpoints() -> None:
+    policy, other = trained(), make_policy("learn.learning_rate=0.25", "learn.weight_decay=0.5")
+    other.learn_mode.load_state_dict(policy.learn_mode.state_dict())
+    (group,) = other._optimizer.param_groups
+    assert (group["lr"], group["weight_decay"]) == (0.25, 0.5)
+
+
 def test_the_model_alone_becomes_online_and_target_network_of_a_new_training() -> None:
     policy, other = trained(0), trained(10)
     other.learn_mode.load_state_dict({"model": policy.learn_mode.state_dict()["model"]})

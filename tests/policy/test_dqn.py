@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
-from ding_lite.utils.distributed import DDPContext, get_rank
+from ding_lite.utils.launch import DDPContext, get_rank
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.distributed.launcher import launch
 from tests.policy.helpers import ACTIONS, OBS, make_batch, make_policy, same
@@ -309,7 +309,7 @@ def rank_main(folder: str) -> None:
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    done = launch(["-m", "tests.policy.test_dqn", str(folder)], timeout=90)
+    done = launch(["-m", "tests.policy.test_dqn", str(folder)], timeout=150)
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
 

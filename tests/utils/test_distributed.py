@@ -14,18 +14,20 @@ from torch import nn
 
 from ding_lite.utils.distributed import (
     ALIGN_BYTES,
-    DDPContext,
     FlatParameters,
-    Launch,
     allreduce_data,
     broadcast_module,
     broadcast_object_list,
+    to_ddp_config,
+)
+from ding_lite.utils.launch import (
+    DDPContext,
+    Launch,
     get_local_rank,
     get_local_world_size,
     get_rank,
     get_world_size,
     read_launch,
-    to_ddp_config,
 )
 from tests.distributed.launcher import LAUNCH_VARIABLES
 

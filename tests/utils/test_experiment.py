@@ -55,7 +55,7 @@ def test_a_directory_that_cannot_be_made_is_a_config_error_with_the_cause(tmp_pa
 
 SCRIPT = """
     import sys
-    from ding_lite.utils.distributed import DDPContext, get_rank
+    from ding_lite.utils.launch import DDPContext, get_rank
     from ding_lite.utils.experiment import create_exp_dir
     from ding_lite.utils.registry import ConfigError
     with DDPContext(timeout=30):

@@ -13,6 +13,7 @@ cartpole_dqn_config = EasyDict(
     ),
     policy=dict(
         cuda=False,
+        num_threads=1,
         model=dict(
             obs_shape=4,
             action_shape=2,

@@ -1,0 +1,133 @@
+"""What a run says and leaves behind: the start-up summary, figures, checkpoints, the result."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import torch
+from easydict import EasyDict
+
+from ding_lite.envs import EnvSpec
+from ding_lite.policy import Policy
+from ding_lite.utils.checkpoint import CheckpointError, save_checkpoint
+from ding_lite.utils.distributed import all_gather_object
+from ding_lite.utils.experiment import create_exp_dir
+from ding_lite.utils.launch import get_backend, get_rank, get_world_size
+from ding_lite.utils.logger import ExperimentLogger
+from ding_lite.utils.progress import Progress
+from ding_lite.utils.seed import random_state
+
+
+class RunRecord(AbstractContextManager):
+    """The experiment directory and the terminal of one run; both are rank 0's, the methods are called on every rank.
+
+    Attributes:
+        exp_dir: a new directory, the same on every rank.
+    """
+
+    def __init__(self, cfg: EasyDict, max_env_step: int) -> None:
+        self._cfg, self._max_env_step = cfg, max_env_step
+        self._start = time.time()
+        self._eval_info: dict[str, Any] = {}
+        self._return_mean: float | None = None
+        self._collected: Counter[str] = Counter()  # sums since they were last logged
+        self.exp_dir = create_exp_dir(cfg.exp_name)
+        self._stack = ExitStack()
+        self._logger = self._stack.enter_context(ExperimentLogger(self.exp_dir, get_rank()))
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def path(self, *parts: str) -> str:
+        """Return a path inside the experiment directory."""
+        return os.path.join(self.exp_dir, *parts)
+
+    def begin(self, policy: Policy, spec: EnvSpec, envstep: int) -> None:
+        """Say what runs where, in global and per-rank figures, and start the progress display at this env step."""
+        total = self._max_env_step if self._max_env_step < 1e10 else None
+        self._progress = self._stack.enter_context(Progress(total, get_rank() == 0, self._logger.info, envstep))
+        cfg, world, say = self._cfg, get_world_size(), self._logger.info
+        for note in cfg.get("notes", []):
+            say(f"note: {note}")
+        if cfg.policy.cuda and not torch.cuda.is_available():
+            say("policy.cuda=True, but no GPU is available: training on the CPU.")
+        batch, n_env = cfg.policy.learn.batch_size, cfg.env.collector_env_num
+        n_sample = cfg.policy.collect.n_sample or n_env
+        parameters = sum(parameter.numel() for parameter in policy.model.parameters())
+        lines = {
+            "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
+            "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
+            "ranks": f"{world} ({get_backend()})",
+            "batch": f"{batch} a rank, {batch * world} global, {cfg.policy.learn.update_per_collect} updates a collect",
+            "collect": f"{n_sample} env steps a rank, {n_sample * world} global",
+            "environments": f"{n_env} a rank ({cfg.env.manager.type}), {n_env * world} global; "
+            f"{cfg.env.evaluator_env_num} evaluate",
+            "observation": f"{spec.observation_space}",
+            "parameters": f"{parameters:,}",
+            "results": self.exp_dir,
+        }
+        say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
+
+    def collect(self, figures: dict[str, float], envstep: int, train_iter: int) -> None:
+        """Add what a collect counted, and show progress."""
+        self._collected.update(figures)
+        if figures["episode"]:
+            self._return_mean = figures["return"] / figures["episode"]
+        self._progress.update(envstep, train_iter, self._return_mean)
+
+    def training(self, losses: dict[str, float], envstep: int, train_iter: int) -> None:
+        """Log the losses, and what was collected since the last time."""
+        values = {f"train/{key}": value for key, value in losses.items()}
+        sums = self._collected
+        if sums["duration"]:
+            values["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
+        if sums["episode"]:
+            values["collect/return_mean"] = sums["return"] / sums["episode"]
+            values["collect/length_mean"] = sums["length"] / sums["episode"]
+        self._logger.scalars(values, envstep, train_iter)
+        sums.clear()
+
+    def evaluation(self, info: dict[str, Any], envstep: int, train_iter: int) -> None:
+        """Log and say what an evaluation found."""
+        self._eval_info = info
+        figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
+        self._logger.scalars(figures, envstep, train_iter)
+        self._logger.info(
+            f"evaluation at env step {envstep}, iteration {train_iter}: return {info['return_mean']:.2f} +- "
+            f"{info['return_std']:.2f} over {len(info['returns'])} episodes"
+        )
+
+    def save(self, name: str, state: dict[str, Any]) -> bool:
+        """Write `ckpt/NAME.pth.tar` with the random states of all ranks, collectively; return whether it worked."""
+        state["random_states"] = all_gather_object(random_state())
+        if get_rank() != 0:
+            return True
+        try:
+            save_checkpoint(self.path("ckpt", f"{name}.pth.tar"), state)
+        except CheckpointError as error:
+            self._logger.warning(f"{error} Training goes on.")
+            return False
+        return True
+
+    def end(self, stop_reason: str, counts: dict[str, int], best_return: float, saved: bool) -> None:
+        """Write result.json and say how the run ended."""
+        result = {
+            "stop_reason": stop_reason,
+            **counts,
+            "eval_return_mean": self._eval_info.get("return_mean"),
+            "eval_return_best": best_return,
+            "seconds": round(time.time() - self._start, 3),
+            "world_size": get_world_size(),
+            "seed": self._cfg.seed,
+        }
+        self._logger.write_result(result)
+        self._progress.close()
+        self._logger.info(
+            f"ended ({stop_reason}) at env step {counts['envstep']}, iteration {counts['train_iter']}; best evaluation "
+            f"return {best_return:.2f}; "
+            + (f"checkpoint {self.path('ckpt', 'ckpt_last.pth.tar')}" if saved else "THE LAST CHECKPOINT WAS NOT SAVED")
+        )

@@ -1,0 +1,195 @@
+"""Joining the process group that a launcher describes, and leaving it, also when something went wrong.
+
+Without a launcher, or with one process, there is no group.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import re
+import sys
+import textwrap
+import threading
+import traceback
+from datetime import timedelta
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+# Its default arguments hold the group that exists when it is imported, as creating an optimizer does. Imported late, it
+# would keep the group alive after destroy_process_group(), and the interpreter's end would abort now and then.
+import torch.distributed.nn.functional
+
+from ding_lite.utils.registry import UserError
+
+EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is ended
+
+
+class Launch(NamedTuple):
+    """What a launcher told this process."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    addr: str
+    port: int
+
+
+def _slurm_environment() -> dict[str, str]:
+    """SLURM's variables under the names that torch's launchers use; what cannot be told is empty."""
+    env = os.environ
+    size = env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS", "1")
+    nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", "")
+    per_node = env.get("SLURM_STEP_TASKS_PER_NODE") or env.get("SLURM_TASKS_PER_NODE", size)
+    first = re.fullmatch(r"([\w.-]+)(?:\[(\w+)[^\]]*\])?(?:,.*)?", nodes)  # node[01-04,07] or node01,node02
+    return {
+        "RANK": env["SLURM_PROCID"],
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": env.get("SLURM_LOCALID", ""),
+        # "2(x3),1": three nodes with two tasks, one with one. The largest, as all ranks must choose the same backend.
+        "LOCAL_WORLD_SIZE": str(max(map(int, re.findall(r"\b\d+", per_node)), default=1)),
+        "MASTER_ADDR": env.get("MASTER_ADDR") or (first[1] + (first[2] or "") if first else ""),
+        "MASTER_PORT": env.get("MASTER_PORT") or str(20000 + int(env.get("SLURM_JOB_ID", 0)) % 20000),
+    }
+
+
+def read_launch() -> Launch | None:
+    """Read what torch's launchers, or else SLURM, put into the environment; None if this is the only process.
+
+    Raises:
+        SystemExit: if the variables are incomplete or contradict each other.
+    """
+    env = dict(os.environ)
+    if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
+        if "SLURM_PROCID" not in env:
+            return None
+        env = _slurm_environment()
+    elif env.get("RANK") and env.get("WORLD_SIZE"):  # started by hand, on one machine
+        env = {"LOCAL_RANK": env["RANK"], "LOCAL_WORLD_SIZE": env["WORLD_SIZE"], **env}
+    if env.get("WORLD_SIZE") == "1" and env.get("RANK") in (None, "0"):
+        return None
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
+    rank, size, local_rank, local_size, port = (
+        int(env[name]) if env.get(name, "").isdecimal() else -1 for name in names
+    )
+    if 0 <= rank < size and 0 <= local_rank < local_size and port >= 0 and env.get("MASTER_ADDR"):
+        return Launch(rank, size, local_rank, local_size, env["MASTER_ADDR"], port)
+    got = ", ".join(f"{name}={env[name]}" if env.get(name) else f"{name} unset" for name in (*names, "MASTER_ADDR"))
+    raise SystemExit(
+        "launch environment: expected RANK < WORLD_SIZE, LOCAL_RANK < LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
+        f"got {got}. Start with torchrun, python -m torch.distributed.launch or srun, or unset them for one process."
+    )
+
+
+def get_rank() -> int:
+    """Return this process's number among all, 0 without a group."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def get_world_size() -> int:
+    """Return the count of processes, 1 without a group."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def get_backend() -> str:
+    """Name of what carries the collectives, 'one process' without a group."""
+    return dist.get_backend() if dist.is_initialized() else "one process"
+
+
+def get_local_rank() -> int:
+    """Return this process's number among those of its machine, 0 without a group."""
+    launch = read_launch() if dist.is_initialized() else None
+    return launch.local_rank if launch else 0
+
+
+def get_local_world_size() -> int:
+    """Return the count of processes on this machine, 1 without a group."""
+    launch = read_launch() if dist.is_initialized() else None
+    return launch.local_world_size if launch else 1
+
+
+class DDPContext:
+    """Joins the process group that the launcher describes, and leaves it at the end of the block.
+
+    CPU tensors travel over gloo, CUDA tensors over nccl if every local rank has a GPU of its own, else over gloo too.
+    A group that exists already is used and left alone. With one process nothing happens at all.
+
+    A `UserError` inside the block ends the process with status 2, and only its message is printed. With several ranks,
+    any other exception ends it too, with status 1: the traceback is printed with the rank in front of every line. That
+    takes no more than `EXIT_GRACE` seconds, even if a collective is pending.
+
+    Args:
+        timeout: seconds that joining the group, or one collective, may take. None: the environment variable
+            DING_LITE_TIMEOUT, else 600.
+
+    Raises:
+        SystemExit: with one line, if the environment is contradictory or the group does not come together.
+    """
+
+    def __init__(self, timeout: float | None = None) -> None:
+        text = os.environ.get("DING_LITE_TIMEOUT", "600") if timeout is None else str(timeout)
+        if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or float(text) == 0:
+            raise SystemExit(f"time-out (DING_LITE_TIMEOUT): expected a number of seconds > 0, got {text!r}.")
+        self.timeout = float(text)
+        self._owner = False
+
+    def __enter__(self) -> DDPContext:
+        launch = None if dist.is_initialized() else read_launch()
+        if launch is None:
+            return self
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if gpus:
+            torch.cuda.set_device(launch.local_rank % gpus)
+        own_gpu = gpus >= launch.local_world_size and dist.is_nccl_available()
+        os.environ.update(MASTER_ADDR=launch.addr, MASTER_PORT=str(launch.port))
+        backend, timeout = "cpu:gloo,cuda:nccl" if own_gpu else "gloo", timedelta(seconds=self.timeout)
+        try:
+            dist.init_process_group(backend, timeout=timeout, world_size=launch.world_size, rank=launch.rank)
+        except (RuntimeError, ValueError) as error:
+            cause = (str(error).splitlines() or [type(error).__name__])[0]
+            why = f"the {launch.world_size} ranks did not meet at {launch.addr}:{launch.port} within {self.timeout:g} s"
+            advice = "See that each was started with the same MASTER_ADDR and MASTER_PORT and that none has died"
+            if "EADDRINUSE" in str(error):
+                why, advice = f"port {launch.port} is in use", "Choose another MASTER_PORT (--master_port)"
+            raise SystemExit(f"[rank {launch.rank}] {why}. {advice}. ({cause})") from None
+        self._owner = True
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not self._owner:
+            if isinstance(error, UserError) and get_world_size() == 1:
+                print(error, file=sys.stderr)
+                raise SystemExit(2) from None
+            return
+        self._owner = False
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            dist.destroy_process_group()
+            return
+        # Leaving may wait for the peers of a pending collective. A C thread, which needs no GIL, is the last resort.
+        self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)
+        faulthandler.dump_traceback_later(EXIT_GRACE, exit=True, file=self._null)
+        status = 2 if isinstance(error, UserError) else 130 if isinstance(error, KeyboardInterrupt) else 1
+        if isinstance(error, SystemExit):
+            status = error.code if isinstance(error.code, int) else 1
+        elif not isinstance(error, KeyboardInterrupt):
+            text = f"{error}\n" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
+            sys.stderr.write(textwrap.indent(text, f"[rank {get_rank()}] "))
+            sys.stderr.flush()
+        atexit.register(_end_process, status)
+        leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
+        leaving.start()
+        leaving.join(EXIT_GRACE / 5)
+        if not isinstance(error, SystemExit):
+            raise SystemExit(status) from None
+
+
+def _end_process(status: int) -> None:
+    """End after everybody else's exit functions, but without freeing C++ objects, which may wait or abort."""
+    atexit.unregister(_end_process)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status)
