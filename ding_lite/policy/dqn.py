@@ -104,10 +104,12 @@ class DQNPolicy(Policy):
                 `value_gamma` `[B]` discount of the bootstrap, `weight` `[B]` if weighed.
         """
         with self._autocast():
-            q_BA = self._model(batch["obs"])["logit"].float()
+            q_BA = self._model(batch["obs"])["logit"]
             with torch.no_grad():
-                target_q_BA = self._target_model(batch["next_obs"])["logit"].float()
+                target_q_BA = self._target_model(batch["next_obs"])["logit"]
                 chooser_BA = self._model(batch["next_obs"])["logit"] if self._cfg.double else target_q_BA
+        if q_BA.dtype == torch.bfloat16:  # targets and losses need more than 8 bits
+            q_BA, target_q_BA = q_BA.float(), target_q_BA.float()
         data = q_nstep_td_data(
             q_BA,
             target_q_BA,

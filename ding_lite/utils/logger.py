@@ -79,16 +79,6 @@ class ExperimentLogger(AbstractContextManager):
             with self._tolerant(), atomic_file(os.path.join(self._exp_dir, "result.json")) as file:
                 file.write(json.dumps(_plain(result), indent=2).encode() + b"\n")
 
-    def state_dict(self) -> dict[str, int]:
-        """Return how much of metrics.jsonl belongs to the steps so far."""
-        return {"metrics_size": self._metrics.tell()} if self._rank == 0 else {}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Drop what a killed run recorded after the checkpoint, since the resumed run records it again."""
-        if self._rank == 0:
-            self._metrics.truncate(min(state["metrics_size"], self._metrics.tell()))
-            self._metrics.seek(0, os.SEEK_END)
-
     def close(self) -> None:
         """Flush and close the files."""
         for file in (self._text, self._metrics, self._events) if self._rank == 0 else ():

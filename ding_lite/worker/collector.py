@@ -80,6 +80,8 @@ class SampleCollector:
             done = terminated | info["life_lost"] if "life_lost" in info else terminated
             timestep = SimpleNamespace(reward=reward, done=done, traj_flag=ended | done, info=info)
             row = self._policy.process_transition(obs, output, timestep)
+            if row.get("obs") is obs:
+                del row["obs"]  # it is in its place already
             self._write_row(block, t, n_step, row | {"episode_step": self._episode_step_N})
             self._episode_step_N += 1
             if ended.any():
@@ -128,8 +130,7 @@ class SampleCollector:
             array = value.cpu().numpy() if isinstance(value, torch.Tensor) else value
             if key not in block:
                 block[key] = np.empty((n_step, *array.shape), array.dtype)
-            if key != "obs":
-                block[key][t] = array
+            tree_map(np.copyto, tree_map(lambda rows: rows[t], block[key]), array)
 
     def state_dict(self) -> dict[str, Any]:
         return {"envstep": self.envstep, "episode_count": self.episode_count}

@@ -102,7 +102,6 @@ def test_other_ranks_only_warn_and_name_themselves_in_every_line(
         logger.warning("first\nsecond")
         logger.scalars({"a": 1}, 0, 0)
         logger.write_result({"a": 1})
-        logger.load_state_dict(logger.state_dict())
     assert list(tmp_path.iterdir()) == []
     out, err = capfd.readouterr()
     assert (out, err) == ("", "[rank 3] WARNING first\n[rank 3] WARNING second\n")
@@ -113,34 +112,6 @@ def test_no_thread_is_started(tmp_path: Path) -> None:
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.scalars({"a": 1}, 0, 0)
         assert threading.enumerate() == before
-
-
-@pytest.mark.parametrize("torn", [b"", b'{"envstep": 40, "tr'])
-def test_a_resumed_run_records_the_same_lines_as_an_uninterrupted_one(tmp_path: Path, torn: bytes) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    with ExperimentLogger(str(whole)) as logger:
-        for step in range(6):
-            logger.scalars({"loss": 1 / (step + 1)}, 10 * step, step)
-    with ExperimentLogger(str(killed)) as logger:
-        for step in range(4):  # the checkpoint is taken after step 1, the process dies after step 3
-            logger.scalars({"loss": 1 / (step + 1)}, 10 * step, step)
-            if step == 1:
-                state = logger.state_dict()
-    with open(killed / "metrics.jsonl", "ab") as file:
-        file.write(torn)
-    with ExperimentLogger(str(killed)) as logger:
-        logger.load_state_dict(state)
-        for step in range(2, 6):
-            logger.scalars({"loss": 1 / (step + 1)}, 10 * step, step)
-    resumed, expected = read_metrics(killed), read_metrics(whole)
-    assert [{**record, "time": 0} for record in resumed] == [{**record, "time": 0} for record in expected]
-
-
-def test_resuming_in_another_directory_starts_a_file_without_padding(tmp_path: Path) -> None:
-    with ExperimentLogger(str(tmp_path)) as logger:
-        logger.load_state_dict({"metrics_size": 1000})
-        logger.scalars({"a": 1}, 0, 0)
-    assert len(read_metrics(tmp_path)) == 1
 
 
 def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> None:

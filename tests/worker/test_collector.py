@@ -73,6 +73,14 @@ def test_a_block_keeps_the_contract() -> None:
     assert (figures["env_step"], figures["episode"]) == (12, 2)
 
 
+def test_a_policy_may_change_what_is_stored_of_an_observation() -> None:
+    collector, seen = collector_of(CountingGame(40), n_sample=3)
+    plain = seen.mode.process_transition
+    seen.mode.process_transition = lambda obs, *rest: plain(obs, *rest) | {"obs": obs + 0.5}
+    block, _ = collector.collect()
+    np.testing.assert_array_equal(block["obs"], np.stack(seen.observations) + 0.5)
+
+
 def test_no_final_observations_where_nothing_ended() -> None:
     collector, _ = collector_of(CountingGame(40), n_sample=5)
     block, figures = collector.collect()
