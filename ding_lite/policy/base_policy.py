@@ -199,7 +199,8 @@ class Policy:
     def _init_optimizer(self) -> None:
         """Give the model flat parameters and Adam over them: one tensor to average, clip and step."""
         learn = self._cfg.learn
-        self._flat = FlatParameters(self._model, overlap=self._cfg.multi_gpu and not self._cfg.bp_update_sync)
+        overlap = self._cfg.multi_gpu and not self._cfg.bp_update_sync
+        self._flat = FlatParameters(self._model, overlap, share_memory=self._cfg.multi_gpu)
         self._optimizer = torch.optim.Adam(
             [self._flat.parameter], lr=learn.learning_rate, weight_decay=learn.weight_decay, fused=True
         )

@@ -15,8 +15,9 @@ import torch.distributed as dist
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.utils.launch import get_world_size
+from ding_lite.utils.launch import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.shared_memory import create_shared_rows
 
 ALIGN_BYTES = 64  # every parameter starts on this boundary inside its flat tensor, for vectorised kernels
 PIECES = 2  # collectives per bucket: gloo works on two at a time
@@ -112,6 +113,8 @@ class FlatParameters:
         module: on its final device, with its final dtype; moving it later is an error.
         overlap: average the last layers' gradients during backward.
         bucket_bytes: least size of the gradients that are sent together with `overlap`.
+        share_memory: where all ranks are on one machine, keep gradients in memory that all of them map. They are then
+            averaged in place, each rank its part, with no copy through sockets, and nothing is left to overlap.
 
     Attributes:
         parameter: the flat parameter `[P]`, whose `.grad` is the flat gradient.
@@ -121,7 +124,13 @@ class FlatParameters:
         ValueError: if nothing is trainable, or dtypes or devices differ.
     """
 
-    def __init__(self, module: nn.Module, overlap: bool = False, bucket_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        overlap: bool = False,
+        bucket_bytes: int = 1 << 20,
+        share_memory: bool = False,
+    ) -> None:
         self._params = [param for param in module.parameters() if param.requires_grad]
         kinds = sorted({f"{param.dtype} on {param.device}" for param in self._params})
         if len(kinds) != 1:
@@ -134,18 +143,23 @@ class FlatParameters:
         for param in self._params:
             starts.append(starts[-1] + -(-param.numel() // unit) * unit)
         self.parameter = nn.Parameter(self._params[0].data.new_zeros(starts[-1]))
-        self.parameter.grad = self.gradient = torch.zeros_like(self.parameter.data)
+        share_memory = share_memory and self.parameter.device.type == "cpu"
+        self._rows = create_shared_rows(starts[-1], self.parameter.dtype) if share_memory else None
+        own = torch.zeros_like(self.parameter.data) if self._rows is None else self._rows[get_rank()]
+        self.parameter.grad = self.gradient = own
         self._views: list[tuple[Tensor, Tensor]] = []
         for param, start in zip(self._params, starts, strict=False):
             strides = torch.empty_like(param, device="meta").stride()  # its own if dense
-            data, grad = (flat.as_strided(param.shape, strides, start) for flat in (self.parameter.data, self.gradient))
+            data, grad = (
+                flat[start:].as_strided(param.shape, strides) for flat in (self.parameter.data, self.gradient)
+            )
             data.copy_(param.data)
             param.data, param.grad = data, grad
             self._views.append((data, grad))
         self._world_size, self._works = get_world_size(), list[dist.Work]()
         self._ready, self._launched = set[int](), 0  # parameters whose gradient is final; buckets on their way
         self._buckets: list[tuple[Tensor, set[int]]] = [(self.gradient, set())]
-        if overlap and self._world_size > 1:
+        if overlap and self._world_size > 1 and self._rows is None:
             self._make_buckets(starts, bucket_bytes // self.gradient.element_size())
 
     def _make_buckets(self, starts: list[int], least: int) -> None:
@@ -201,6 +215,16 @@ class FlatParameters:
         """
         self._check()
         if self._world_size == 1:
+            return
+        if self._rows is not None:
+            dist.barrier()  # all gradients are there
+            first, *others = self._rows.tensor_split(self._world_size, dim=1)[get_rank()]
+            for other in others:
+                first.add_(other)
+            first.div_(self._world_size)
+            for other in others:
+                other.copy_(first)
+            dist.barrier()  # all parts are averaged
             return
         while self._launched < len(self._buckets):
             self._launch_next()

@@ -47,16 +47,17 @@ def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
         model = DistributedDataParallel(copy.deepcopy(reference), **options)
         return timed(model, model.zero_grad, lambda: None)
 
-    def our_way(overlap: bool) -> Callable[[], float]:
+    def our_way(**options: Any) -> Callable[[], float]:
         model = copy.deepcopy(reference)
-        flat = FlatParameters(model, overlap=overlap)
+        flat = FlatParameters(model, **options)
         return timed(model, flat.zero_grad, flat.average_grad)
 
     alone = copy.deepcopy(reference)
     return {
         "torch DDP": torch_way(),
         "torch DDP, bucket views": torch_way(gradient_as_bucket_view=True),
-        "ours, flat": our_way(overlap=False),
+        "ours, shared memory": our_way(share_memory=True),
+        "ours, flat": our_way(),
         "ours, overlapped": our_way(overlap=True),
         "backward alone": timed(alone, alone.zero_grad, lambda: None),
     }

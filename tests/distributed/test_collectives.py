@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from ding_lite.utils import shared_memory
 from ding_lite.utils.distributed import (
     FlatParameters,
     allreduce_data,
@@ -32,6 +33,7 @@ from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import finish, free_port, launch, start
 
 ME = ["-m", "tests.distributed.test_collectives"]
+WAYS: tuple[dict[str, Any], ...] = ({}, {"overlap": True, "bucket_bytes": 4096}, {"share_memory": True})
 
 
 def make_network() -> nn.Module:
@@ -64,12 +66,12 @@ def check_numbers_of_the_ranks() -> None:
 
 
 def check_average_is_the_mean_of_all_ranks() -> None:
-    for overlap in (False, True):
+    for way in WAYS:
         network = make_network()
         single = [copy.deepcopy(network) for _ in range(2)]
         for rank, other in enumerate(single):
             make_loss(other, rank).backward()
-        flat = FlatParameters(network, overlap=overlap, bucket_bytes=4096)
+        flat = FlatParameters(network, **way)
         for _ in range(3):  # the buffers are used again, and must not add up
             flat.zero_grad()
             make_loss(network, get_rank()).backward()
@@ -93,21 +95,54 @@ def check_two_halves_of_a_batch_take_the_step_of_the_whole() -> None:
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
 
 
-def check_overlapped_average_has_the_bits_of_the_flat_one() -> None:
+def check_every_way_of_averaging_gives_the_same_bits() -> None:
     grads = []
-    for overlap in (False, True):
+    for way in WAYS:
         network = make_network()
-        flat = FlatParameters(network, overlap=overlap, bucket_bytes=4096)
+        flat = FlatParameters(network, **way)
         make_loss(network, get_rank()).backward()
         flat.average_grad()
         grads.append(flat.parameter.grad.clone())
-    assert torch.equal(*grads)  # with two ranks each element is one sum, whatever is sent together
+    assert torch.equal(grads[0], grads[1])  # with two ranks each element is one sum, whatever is sent together
+    assert torch.equal(grads[0], grads[2])
+
+
+def check_shared_gradients_are_in_one_memory_that_no_name_is_left_of() -> None:
+    before = set(os.listdir(shared_memory.DIRECTORY))
+    flat = FlatParameters(make_network(), share_memory=True)
+    dist.barrier()
+    assert flat._rows is not None
+    assert {name for name in os.listdir(shared_memory.DIRECTORY) if name.startswith("ding_lite_")} <= before
+    flat.gradient.fill_(get_rank() + 1)
+    dist.barrier()
+    assert [row.unique().tolist() for row in flat._rows] == [[1.0], [2.0]]  # each rank sees the other's
+    dist.barrier()
+
+
+def check_without_shared_memory_gradients_travel() -> None:
+    shared_memory.DIRECTORY = "/nonexistent"
+    flat = FlatParameters(make_network(), share_memory=True)
+    assert flat._rows is None
+    flat.gradient.fill_(get_rank())
+    flat.average_grad()
+    assert flat.gradient.unique().tolist() == [0.5]
+
+
+def check_one_rank_that_cannot_map_shared_memory_is_enough_to_do_without() -> None:
+    original = torch.from_file
+    if get_rank() == 1:
+        torch.from_file = lambda *args, **kwargs: original("/nonexistent/file", shared=True, size=1)
+    try:
+        flat = FlatParameters(make_network(), share_memory=True)
+    finally:
+        torch.from_file = original
+    assert flat._rows is None
 
 
 def check_a_parameter_unused_on_one_rank_counts_as_zero() -> None:
-    for overlap in (False, True):
+    for way in WAYS:
         module = Branches()
-        flat = FlatParameters(module, overlap=overlap, bucket_bytes=1)
+        flat = FlatParameters(module, **way | {"bucket_bytes": 1})
         for turn in range(4):
             flat.zero_grad()
             branch = module.first if (get_rank() + turn) % 2 else module.second
@@ -115,8 +150,8 @@ def check_a_parameter_unused_on_one_rank_counts_as_zero() -> None:
             flat.average_grad()
             # The weight's gradient is rank + 1 where a rank uses the branch: half of that is the mean of two ranks.
             first, second = (1.0, 0.5) if turn % 2 == 0 else (0.5, 1.0)
-            assert torch.equal(module.first.weight.grad, torch.full((5, 4), first)), (overlap, turn)
-            assert torch.equal(module.second.weight.grad, torch.full((5, 4), second)), (overlap, turn)
+            assert torch.equal(module.first.weight.grad, torch.full((5, 4), first)), (way, turn)
+            assert torch.equal(module.second.weight.grad, torch.full((5, 4), second)), (way, turn)
 
 
 def check_no_use_of_any_parameter_on_one_rank_is_no_deadlock() -> None:
