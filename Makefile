@@ -44,8 +44,10 @@ docs: install  ## generate the config reference and the reading-cost count
 	$(BIN)/python docs/make_config_reference.py
 	$(BIN)/python docs/reading_cost.py --write
 
-bench: install  ## benchmarks beside what peers are installed, see docs/benchmarks.md
-	$(BIN)/python -m tests.benchmarks.compare
+bench: install  ## all benchmarks, an hour; peers that are not installed are skipped, see tests/benchmarks/README.md
+	for name in env_rate replay_memory gradient_averaging scaling compare peak_memory; do \
+		echo "== $$name"; $(BIN)/python -m tests.benchmarks.$$name || exit 1; \
+	done
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache

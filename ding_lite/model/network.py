@@ -30,7 +30,8 @@ KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/na
 class NoisyLinear(nn.Module):
     """Linear layer with factorised Gaussian noise on its weights (Fortunato et al. 2018, arXiv:1706.10295, eq. 10-11).
 
-    Training mode draws new noise at every forward pass, evaluation mode uses the means alone.
+    Training mode draws noise for each sample of the batch, so that environments explore apart; evaluation mode uses the
+    means alone.
     """
 
     def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5) -> None:
@@ -42,11 +43,13 @@ class NoisyLinear(nn.Module):
         self.bias_sigma = nn.Parameter(torch.full((out_features,), sigma))
 
     def forward(self, x: Tensor) -> Tensor:
+        mean = functional.linear(x, self.weight_mu, self.bias_mu)
         if not self.training:
-            return functional.linear(x, self.weight_mu, self.bias_mu)
-        noise_in, noise_out = (_signed_sqrt(torch.randn(n, device=x.device)) for n in self.weight_mu.shape[::-1])
-        weight = self.weight_mu + self.weight_sigma * torch.outer(noise_out, noise_in)
-        return functional.linear(x, weight, self.bias_mu + self.bias_sigma * noise_out)
+            return mean
+        size_out, size_in = self.weight_mu.shape
+        noise_in, noise_out = (_signed_sqrt(x.new_empty(len(x), size).normal_()) for size in (size_in, size_out))
+        # (sigma * outer(noise_out, noise_in)) x for each sample, without a weight matrix for each.
+        return mean + noise_out * functional.linear(x * noise_in, self.weight_sigma, self.bias_sigma)
 
 
 def _signed_sqrt(x: Tensor) -> Tensor:

@@ -110,14 +110,10 @@ class DQNPolicy(Policy):
                 chooser_BA = self._model(batch["next_obs"])["logit"] if self._cfg.double else target_q_BA
         if q_BA.dtype == torch.bfloat16:  # targets and losses need more than 8 bits
             q_BA, target_q_BA = q_BA.float(), target_q_BA.float()
+        next_action_B = chooser_BA.argmax(-1)
+        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
         data = q_nstep_td_data(
-            q_BA,
-            target_q_BA,
-            batch["action"],
-            chooser_BA.argmax(-1),
-            batch["reward"],
-            batch["done"],
-            batch.get("weight"),
+            q_BA, target_q_BA, batch["action"], next_action_B, batch["reward"], batch["done"], weight_B
         )
         gamma, nstep = self._cfg.discount_factor, self._cfg.nstep
         loss, td_error_B = q_nstep_td_error(data, gamma, nstep, cum_reward=True, value_gamma=batch["value_gamma"])

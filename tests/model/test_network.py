@@ -72,10 +72,23 @@ def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation():
     layer = NoisyLinear(5, 3)
     x = torch.ones(1, 5)
     assert not torch.equal(layer(x), layer(x))
-    mean = torch.stack([layer(x) for _ in range(4000)]).mean(0)
+    mean = layer(x.expand(20_000, 5)).mean(0, keepdim=True)
     layer.eval()
     torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight_mu, layer.bias_mu))
     torch.testing.assert_close(mean, layer(x), atol=0.05, rtol=0)
+
+
+def test_noise_is_factorised_and_drawn_for_each_sample(monkeypatch):
+    layer = NoisyLinear(2, 2)
+    noise_in, noise_out = torch.tensor([[1.0, -4.0], [9.0, 0.0]]), torch.tensor([[4.0, 1.0], [-1.0, 4.0]])
+    drawn = iter((noise_in, noise_out))
+    monkeypatch.setattr(torch.Tensor, "normal_", lambda self: self.copy_(next(drawn)))
+    x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    result = layer(x)
+    for row in range(2):  # eq. 10-11 with f(x) = sign(x) sqrt(|x|), a weight matrix for each sample
+        f_in, f_out = (noise[row].sign() * noise[row].abs().sqrt() for noise in (noise_in, noise_out))
+        weight = layer.weight_mu + layer.weight_sigma * torch.outer(f_out, f_in)
+        torch.testing.assert_close(result[row], weight @ x[row] + layer.bias_mu + layer.bias_sigma * f_out)
 
 
 @pytest.mark.parametrize("dueling", [True, False])

@@ -62,6 +62,9 @@ def table_batch(**more: Tensor) -> dict[str, Tensor]:
 TD = {True: (-0.1, -3.0), False: (6.2, -3.0)}
 
 
+WEIGHED = ("priority=True", "priority_IS_weight=True")
+
+
 @pytest.mark.parametrize("double", [True, False])
 def test_loss_by_hand(double: bool) -> None:
     policy = table_policy(f"double={double}")
@@ -74,15 +77,22 @@ def test_loss_by_hand(double: bool) -> None:
 
 @pytest.mark.parametrize("double", [True, False])
 def test_importance_weights_enter_every_branch(double: bool) -> None:
-    loss, output = table_policy(f"double={double}")._loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    policy = table_policy(f"double={double}", *WEIGHED)
+    loss, output = policy._loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     first, second = TD[double]
     assert loss.item() == pytest.approx((0.5 * first**2 + 2 * second**2) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([abs(first), abs(second)], rel=1e-5)  # unweighed
 
 
+def test_priorities_alone_do_not_weigh_the_loss() -> None:
+    weighed, _ = table_policy("priority=True")._loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    plain, _ = table_policy()._loss(table_batch())
+    assert weighed.item() == plain.item()
+
+
 def test_weights_of_one_change_nothing() -> None:
     plain, _ = table_policy()._loss(table_batch())
-    weighed, _ = table_policy()._loss(table_batch(weight=torch.ones(2)))
+    weighed, _ = table_policy(*WEIGHED)._loss(table_batch(weight=torch.ones(2)))
     assert torch.equal(plain, weighed)
 
 
@@ -268,10 +278,10 @@ CASES: dict[str, dict[str, Any]] = {
     "plain": {},
     "overlapped": {"overrides": ["bp_update_sync=False"]},
     "images": {"image": True},
-    "weighed": {"weighed": True, "overrides": ["priority=True", "priority_IS_weight=True"]},
+    "weighed": {"weighed": True, "overrides": [*WEIGHED]},
     "clip_norm": {"overrides": ["learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.05"]},
     "clip_value": {"overrides": ["learn.grad_clip_type=clip_value", "learn.grad_clip_value=0.02"]},
-    "float64": {"dtype": DOUBLE, "weighed": True, "overrides": ["learn.target_theta=0.1"]},
+    "float64": {"dtype": DOUBLE, "weighed": True, "overrides": [*WEIGHED, "learn.target_theta=0.1"]},
     "float64_clipped": {"dtype": DOUBLE, "overrides": ["learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.05"]},
 }
 STEPS, BATCH = 4, 16  # BATCH is what all processes see together
