@@ -81,6 +81,9 @@ def worker(args: argparse.Namespace) -> None:
                     times[name].append(own.item())
         if get_rank() == 0:
             Path(args.worker).write_text(json.dumps(times))
+        # torch's DistributedDataParallel must go before the group: as its last owner it can wait for a thread for ever.
+        ways.clear()
+        del step
 
 
 def report(times: dict[str, list[float]]) -> None:
