@@ -24,6 +24,11 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+def say(line: str) -> None:
+    """Print a line from a rank, in one write: the launchers unbuffer stdout, and ranks that share it would mix."""
+    os.write(1, f"{line}\n".encode())
+
+
 def clean_environment(env: dict[str, str] | None = None) -> dict[str, str]:
     """Return this process's environment without any launcher's variables, one thread a process, `env` on top."""
     kept = {k: v for k, v in os.environ.items() if k not in LAUNCH_VARIABLES and not k.startswith("SLURM_")}

@@ -30,7 +30,7 @@ from ding_lite.utils.distributed import (
 )
 from ding_lite.utils.launch import DDPContext, get_local_rank, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
-from tests.distributed.launcher import finish, free_port, launch, start
+from tests.distributed.launcher import finish, free_port, launch, say, start
 
 ME = ["-m", "tests.distributed.test_collectives"]
 WAYS: tuple[dict[str, Any], ...] = ({}, {"overlap": True, "bucket_bytes": 4096}, {"share_memory": True})
@@ -292,7 +292,7 @@ def rank_crash(error: str) -> None:
         dist.all_reduce(torch.ones(1))
         if get_rank() == 1:
             pending = [dist.all_reduce(torch.ones(1 << 20), async_op=True) for _ in range(4)]
-            print(f"failing with {len(pending)} pending at {time.time()}", flush=True)
+            say(f"failing with {len(pending)} pending at {time.time()}")
             raise {"ConfigError": ConfigError, "RuntimeError": RuntimeError}[error]("boom")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as one that guards its interruption would
         time.sleep(2)
@@ -306,7 +306,7 @@ def rank_leaves_after_error() -> None:
         with DDPContext():
             raise ValueError("boom")
     except SystemExit as end:
-        print(f"status {end.code}, group {dist.is_initialized()}", flush=True)
+        say(f"status {end.code}, group {dist.is_initialized()}")
 
 
 def rank_late(seconds: str) -> None:

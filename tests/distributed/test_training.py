@@ -23,7 +23,7 @@ from ding_lite.entry import serial_pipeline
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank, load_checkpoint
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
-from tests.distributed.launcher import ROOT, finish, free_port, launch, start
+from tests.distributed.launcher import ROOT, finish, free_port, launch, say, start
 from tests.policy.helpers import parameter_hash
 
 ME = ["-m", "tests.distributed.test_training"]
@@ -44,7 +44,7 @@ class WatchedDQN(DQNPolicy):
         if self.fail == (where, get_rank()):
             self.calls += 1
             if self.calls == at_call:
-                print(f"failing at {time.time()}", flush=True)
+                say(f"failing at {time.time()}")
                 raise ArithmeticError(f"boom in {where}")
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
