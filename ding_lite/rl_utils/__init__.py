@@ -1,6 +1,90 @@
-"""Pure tensor functions: losses, returns, exploration."""
+"""Pure tensor functions: losses, returns, distributions, exploration."""
 
+from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_error_continuous, a2c_loss
+from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils.gae import gae, gae_data
+from ding_lite.rl_utils.isw import compute_importance_weights
+from ding_lite.rl_utils.pg import pg_data, pg_error, pg_error_continuous, pg_loss
+from ding_lite.rl_utils.ppo import (
+    ppo_data,
+    ppo_data_continuous,
+    ppo_error,
+    ppo_error_continuous,
+    ppo_info,
+    ppo_loss,
+    ppo_policy_data,
+    ppo_policy_data_continuous,
+    ppo_policy_error,
+    ppo_policy_error_continuous,
+    ppo_policy_loss,
+    ppo_value_data,
+    ppo_value_error,
+)
+from ding_lite.rl_utils.sampler import (
+    ArgmaxSampler,
+    HybridDeterminsticSampler,
+    HybridStochasticSampler,
+    MultinomialSampler,
+    MuSampler,
+    ReparameterizationSampler,
+)
 from ding_lite.rl_utils.td import nstep_return, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.vtrace import (
+    vtrace_advantage,
+    vtrace_data,
+    vtrace_error_continuous_action,
+    vtrace_error_discrete_action,
+    vtrace_loss,
+    vtrace_nstep_return,
+)
 
-__all__ = ["epsilon_greedy", "get_epsilon_greedy_fn", "nstep_return", "q_nstep_td_data", "q_nstep_td_error"]
+__all__ = [
+    "ArgmaxSampler",
+    "HybridDeterminsticSampler",
+    "HybridStochasticSampler",
+    "MuSampler",
+    "MultinomialSampler",
+    "ReparameterizationSampler",
+    "a2c_data",
+    "a2c_error",
+    "a2c_error_continuous",
+    "a2c_loss",
+    "compute_importance_weights",
+    "entropy",
+    "epsilon_greedy",
+    "gae",
+    "gae_data",
+    "get_epsilon_greedy_fn",
+    "kl_divergence",
+    "log_prob",
+    "log_prob_entropy",
+    "mode",
+    "nstep_return",
+    "pg_data",
+    "pg_error",
+    "pg_error_continuous",
+    "pg_loss",
+    "ppo_data",
+    "ppo_data_continuous",
+    "ppo_error",
+    "ppo_error_continuous",
+    "ppo_info",
+    "ppo_loss",
+    "ppo_policy_data",
+    "ppo_policy_data_continuous",
+    "ppo_policy_error",
+    "ppo_policy_error_continuous",
+    "ppo_policy_loss",
+    "ppo_value_data",
+    "ppo_value_error",
+    "q_nstep_td_data",
+    "q_nstep_td_error",
+    "sample",
+    "vtrace_advantage",
+    "vtrace_data",
+    "vtrace_error_continuous_action",
+    "vtrace_error_discrete_action",
+    "vtrace_loss",
+    "vtrace_nstep_return",
+]

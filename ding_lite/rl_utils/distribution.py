@@ -1,0 +1,144 @@
+"""Distributions of actions as functions of a policy's output.
+
+The structure of `logit` tells the kind of action, for leading dimensions `[...]`, A discrete actions, D dimensions:
+
+| kind | logit | action |
+|---|---|---|
+| discrete | `[..., A]` | int64 `[...]` |
+| continuous | dict(mu `[..., D]`, sigma `[..., D]`) | `[..., D]` |
+| hybrid | dict(action_type `[..., A]`, action_args=dict(mu, sigma)) | dict(action_type, action_args) |
+
+Continuous actions are independent normals; the parts of a hybrid action are independent of each other. A logit may be
+-inf, which forbids the action.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ding_lite.rl_utils.common import check_same_shape
+
+Logit = Tensor | dict[str, Any]
+Action = Tensor | dict[str, Tensor]
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+def log_prob_entropy(logit: Logit, action: Action) -> tuple[Tensor, Tensor]:
+    """Return `log_prob` and `entropy`, both `[...]`, for less than the price of two calls."""
+    if isinstance(logit, Tensor):
+        logp_A = logit.log_softmax(-1)
+        return _gather(logp_A, action), _categorical_entropy(logp_A)
+    if "mu" in logit:
+        log_sigma = logit["sigma"].log().sum(-1)
+        return _normal_log_prob(logit, action, log_sigma), _normal_entropy(logit, log_sigma)
+    logp, entropy_ = log_prob_entropy(_part(logit, "action_type"), _part(action, "action_type"))
+    logp_args, entropy_args = log_prob_entropy(_part(logit, "action_args"), _part(action, "action_args"))
+    return logp + logp_args, entropy_ + entropy_args
+
+
+def log_prob(logit: Logit, action: Action) -> Tensor:
+    """Return log pi(action), `[...]`: a density where the action is continuous.
+
+    Raises:
+        ValueError: the action does not fit the logit in shape or structure.
+    """
+    if isinstance(logit, Tensor):
+        return _gather(logit.log_softmax(-1), action)
+    if "mu" in logit:
+        return _normal_log_prob(logit, action, logit["sigma"].log().sum(-1))
+    logp = log_prob(_part(logit, "action_type"), _part(action, "action_type"))
+    return logp + log_prob(_part(logit, "action_args"), _part(action, "action_args"))
+
+
+def entropy(logit: Logit) -> Tensor:
+    """Return -E log pi, `[...]`, in nats; differential entropy where the action is continuous."""
+    if isinstance(logit, Tensor):
+        return _categorical_entropy(logit.log_softmax(-1))
+    if "mu" in logit:
+        return _normal_entropy(logit, logit["sigma"].log().sum(-1))
+    return entropy(_part(logit, "action_type")) + entropy(_part(logit, "action_args"))
+
+
+def kl_divergence(logit_p: Logit, logit_q: Logit) -> Tensor:
+    """Return KL(p || q) = E_p (log p - log q), `[...]`, in closed form.
+
+    Raises:
+        ValueError: the logits differ in shape or structure.
+    """
+    if isinstance(logit_p, Tensor) and isinstance(logit_q, Tensor):
+        check_same_shape(logit_p=logit_p, logit_q=logit_q)
+        logp_A, logq_A = _finite(logit_p.log_softmax(-1)), _finite(logit_q.log_softmax(-1))
+        return (logp_A.exp() * (logp_A - logq_A)).sum(-1)
+    if not isinstance(logit_p, Tensor) and "mu" in logit_p:
+        check_same_shape(mu_p=logit_p["mu"], mu_q=_part(logit_q, "mu"))
+        ratio_D = logit_p["sigma"] / _part(logit_q, "sigma")
+        shift_D = (logit_p["mu"] - _part(logit_q, "mu")) / _part(logit_q, "sigma")
+        return 0.5 * (ratio_D.square() + shift_D.square() - 1.0 - 2.0 * ratio_D.log()).sum(-1)
+    parts = [kl_divergence(_part(logit_p, name), _part(logit_q, name)) for name in ("action_type", "action_args")]
+    return parts[0] + parts[1]
+
+
+@torch.no_grad()
+def sample(logit: Logit) -> Action:
+    """Draw an action with torch's global generator of the logit's device.
+
+    A discrete one is the argmax of the logits with Gumbel noise added, which any leading dimensions allow.
+    """
+    if isinstance(logit, Tensor):
+        noise_A = torch.empty_like(logit, dtype=torch.promote_types(logit.dtype, torch.float32)).exponential_()
+        return (logit - noise_A.log_()).argmax(-1)
+    if "mu" in logit:
+        return torch.addcmul(logit["mu"], logit["sigma"], torch.randn_like(logit["mu"]))
+    return {name: sample(_part(logit, name)) for name in ("action_type", "action_args")}  # type: ignore[misc]
+
+
+def mode(logit: Logit) -> Action:
+    """Return the most likely action: the argmax, or mu."""
+    if isinstance(logit, Tensor):
+        return logit.argmax(-1)
+    if "mu" in logit:
+        return logit["mu"]
+    return {name: mode(_part(logit, name)) for name in ("action_type", "action_args")}  # type: ignore[misc]
+
+
+def _part(value: Logit | Action, name: str) -> Any:
+    if isinstance(value, Tensor) or name not in value:
+        got = "a tensor" if isinstance(value, Tensor) else f"a dict of {', '.join(sorted(value)) or 'nothing'}"
+        raise ValueError(
+            "a logit is a tensor, a dict of mu and sigma, or a dict of action_type and action_args, and an action or a "
+            f"second logit must be of the same kind: expected '{name}', got {got}"
+        )
+    return value[name]
+
+
+def _finite(logp_A: Tensor) -> Tensor:
+    """Return log-probabilities with the lowest number in place of -inf, which times a probability of 0 is 0."""
+    return logp_A.clamp_min(torch.finfo(logp_A.dtype).min)
+
+
+def _gather(logp_A: Tensor, action: Action) -> Tensor:
+    if not isinstance(action, Tensor) or action.shape != logp_A.shape[:-1]:
+        got = tuple(action.shape) if isinstance(action, Tensor) else "a dict"
+        raise ValueError(f"action must be {tuple(logp_A.shape[:-1])} for a logit {tuple(logp_A.shape)}, got {got}")
+    return logp_A.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+
+def _categorical_entropy(logp_A: Tensor) -> Tensor:
+    return -(logp_A.exp() * _finite(logp_A)).sum(-1)
+
+
+def _normal_log_prob(logit: dict[str, Any], action: Action, log_sigma: Tensor) -> Tensor:
+    mu = logit["mu"]
+    if not isinstance(action, Tensor) or action.shape != mu.shape:
+        got = tuple(action.shape) if isinstance(action, Tensor) else "a dict"
+        raise ValueError(f"action must be of mu's shape {tuple(mu.shape)}, got {got}")
+    return -0.5 * ((action - mu) / logit["sigma"]).square().sum(-1) - log_sigma - mu.shape[-1] * HALF_LOG_TWO_PI
+
+
+def _normal_entropy(logit: dict[str, Any], log_sigma: Tensor) -> Tensor:
+    return log_sigma + logit["mu"].shape[-1] * (0.5 + HALF_LOG_TWO_PI)

@@ -1,0 +1,58 @@
+"""Generalised advantage estimation.
+
+Shapes: T steps; what follows it, usually B trajectories, is free.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ding_lite.rl_utils.common import check_same_shape, discounted_sum
+
+
+class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
+    """Input of `gae`, all `[T, ...]`.
+
+    Attributes:
+        value: V(s_t).
+        next_value: V(s_{t+1}) of the true next state, also where an episode was truncated.
+        reward: r_t.
+        done: true where s_{t+1} is terminal: nothing is bootstrapped there. None: nowhere.
+        traj_flag: true where t is the last step of its trajectory, terminated or truncated. None: as `done`.
+    """
+
+    value: Tensor
+    next_value: Tensor
+    reward: Tensor
+    done: Tensor | None = None
+    traj_flag: Tensor | None = None
+
+
+@torch.no_grad()
+def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
+    """Advantages of Schulman et al. 2016 (arXiv:1506.02438), equation 16, `[T, ...]`, without gradient.
+
+    delta_t = r_t + gamma (1 - done_t) V(s_{t+1}) - V(s_t)
+    A_t = delta_t + gamma lambda (1 - traj_flag_t) A_{t+1}
+
+    Args:
+        data: see `gae_data`.
+        gamma: discount per environment step.
+        lambda_: 0 takes one step's error, 1 the whole discounted return less V.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    value, next_value, reward, done, traj_flag = data
+    check_same_shape(value=value, next_value=next_value, reward=reward, done=done, traj_flag=traj_flag)
+    if done is not None:
+        next_value = next_value.masked_fill(done.bool(), 0.0)
+    delta = reward + gamma * next_value - value
+    factor = torch.full_like(delta, gamma * lambda_)
+    cut = done if traj_flag is None else traj_flag
+    if cut is not None:
+        factor.masked_fill_(cut.bool(), 0.0)
+    return discounted_sum(delta, factor)

@@ -1,0 +1,53 @@
+"""Loss of the policy gradient, REINFORCE (Williams 1992, doi:10.1007/BF00992696).
+
+Shapes: B samples (more leading dimensions are welcome). Logits and actions as `distribution.py` says.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ding_lite.rl_utils.common import check_same_shape, weighted_mean
+from ding_lite.rl_utils.distribution import Action, Logit, log_prob_entropy
+
+
+class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
+    """Input of `pg_error`; the gradient flows through `logit`, the rest are constants of the batch.
+
+    Attributes:
+        logit: of the policy that learns.
+        action: taken at t.
+        return_: `[B]` discounted sums of the rewards from t on, or any other signal to weigh log pi with.
+        weight: `[B]` importance weights, or None for ones.
+    """
+
+    logit: Logit
+    action: Action
+    return_: Tensor
+    weight: Tensor | None = None
+
+
+class pg_loss(NamedTuple):  # noqa: N801
+    """Scalars; the caller subtracts `entropy_loss`, the mean entropy, times its weight."""
+
+    policy_loss: Tensor
+    entropy_loss: Tensor
+
+
+def pg_error(data: pg_data) -> pg_loss:
+    """Return -mean(w R log pi(a)) and mean(w entropy).
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    logit, action, return_, weight = data
+    logp, entropy = log_prob_entropy(logit, action)
+    check_same_shape(log_prob=logp, return_=return_, weight=weight)
+    return pg_loss(-weighted_mean(logp * return_, weight), weighted_mean(entropy, weight))
+
+
+def pg_error_continuous(data: pg_data) -> pg_loss:
+    """See `pg_error`; DI-engine's name for a logit of dict(mu, sigma)."""
+    return pg_error(data)

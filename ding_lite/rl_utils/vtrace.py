@@ -1,0 +1,192 @@
+"""V-trace: returns and losses corrected for a policy that lags behind (Espeholt et al. 2018, arXiv:1802.01561).
+
+Shapes: T steps of a sequence, B sequences. Logits and actions as `distribution.py` says, with `[T, B]` before A or D.
+A sequence may run over the ends of trajectories: `done` cuts the bootstrap, `traj_flag` cuts the sum of corrections, as
+in `gae.py`. At a cut, v_{t+1} is V of the true next state, never that of the next trajectory's first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ding_lite.rl_utils.common import check_same_shape, discounted_sum, weighted_mean
+from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_entropy
+
+
+class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
+    """Input of `vtrace_error_discrete_action`; the gradient flows through `target_output` and `value`.
+
+    Attributes:
+        target_output: logit of the policy that learns.
+        behaviour_output: logit of the policy that acted.
+        action: what it did.
+        value: `[T+1, B]`, V(s_t) of the critic that learns.
+        reward: `[T, B]`.
+        weight: `[T, B]` or `[B]` importance weights, or None for ones.
+        next_value: `[T, B]`, V of the true next states; None: value[1:], right where no trajectory is truncated.
+        done: `[T, B]`, true where the next state is terminal. None: nowhere.
+        traj_flag: `[T, B]`, true at a trajectory's last step, terminated or truncated. None: as `done`.
+    """
+
+    target_output: Logit
+    behaviour_output: Logit
+    action: Action
+    value: Tensor
+    reward: Tensor
+    weight: Tensor | None = None
+    next_value: Tensor | None = None
+    done: Tensor | None = None
+    traj_flag: Tensor | None = None
+
+
+class vtrace_loss(NamedTuple):  # noqa: N801
+    """Scalars; the caller adds the first two and subtracts `entropy_loss`, the mean entropy, each times its weight."""
+
+    policy_loss: Tensor
+    value_loss: Tensor
+    entropy_loss: Tensor
+
+
+@torch.no_grad()
+def vtrace_nstep_return(
+    clipped_rhos: Tensor,
+    clipped_cs: Tensor,
+    reward: Tensor,
+    bootstrap_values: Tensor,
+    gamma: float = 0.99,
+    lambda_: float = 0.95,
+    next_value: Tensor | None = None,
+    done: Tensor | None = None,
+    traj_flag: Tensor | None = None,
+) -> Tensor:
+    """Targets of the value, remark 1 of the paper, `[T, B]`, without gradient.
+
+    v_t = V(s_t) + delta_t + gamma lambda c_t (1 - traj_flag_t) (v_{t+1} - V(s_{t+1}))
+    delta_t = rho_t (r_t + gamma (1 - done_t) V(s_{t+1}) - V(s_t))
+
+    Args:
+        clipped_rhos: `[T, B]`, min(rho_bar, pi(a) / mu(a)).
+        clipped_cs: `[T, B]`, min(c_bar, pi(a) / mu(a)), not multiplied by lambda.
+        reward: `[T, B]`.
+        bootstrap_values: `[T+1, B]`, V(s_t).
+        gamma: discount per environment step.
+        lambda_: 0 takes one step's error, 1 all of the sequence's.
+        next_value: as the next two, see `vtrace_data`.
+        done: see there.
+        traj_flag: see there.
+
+    Raises:
+        ValueError: shapes differ, or traj_flag comes without next_value.
+    """
+    value = bootstrap_values[:-1]
+    check_same_shape(
+        reward=reward, value=value, rhos=clipped_rhos, cs=clipped_cs, next_value=next_value, done=done, flag=traj_flag
+    )
+    _check_cut(next_value, traj_flag)
+    target = bootstrap_values[1:] if next_value is None else next_value
+    factor = gamma * lambda_ * clipped_cs
+    cut = done if traj_flag is None else traj_flag
+    if cut is not None:
+        factor.masked_fill_(cut.bool(), 0.0)
+    delta = clipped_rhos * (reward + gamma * _terminal_zero(target, done) - value)
+    return value + discounted_sum(delta, factor)
+
+
+@torch.no_grad()
+def vtrace_advantage(
+    clipped_pg_rhos: Tensor,
+    reward: Tensor,
+    return_: Tensor,
+    bootstrap_values: Tensor,
+    gamma: float,
+    next_value: Tensor | None = None,
+    done: Tensor | None = None,
+    traj_flag: Tensor | None = None,
+) -> Tensor:
+    """Advantages rho_t (r_t + gamma (1 - done_t) v_{t+1} - V(s_t)), `[T, B]`, without gradient.
+
+    Args:
+        clipped_pg_rhos: `[T, B]`, min(rho_bar_pg, pi(a) / mu(a)).
+        reward: `[T, B]`.
+        return_: `[T, B]`, v_{t+1}: rows 1 to T - 1 of `vtrace_nstep_return` and V of the state after the last.
+        bootstrap_values: `[T, B]`, V(s_t).
+        gamma: discount per environment step.
+        next_value: as the next two, see `vtrace_data`; in place of `return_` where traj_flag is set.
+        done: see there.
+        traj_flag: see there.
+
+    Raises:
+        ValueError: shapes differ, or traj_flag comes without next_value.
+    """
+    check_same_shape(
+        reward=reward, return_=return_, value=bootstrap_values, rhos=clipped_pg_rhos,
+        next_value=next_value, done=done, traj_flag=traj_flag,
+    )  # fmt: skip
+    _check_cut(next_value, traj_flag)
+    if next_value is not None and traj_flag is not None:
+        return_ = torch.where(traj_flag.bool(), next_value, return_)
+    return clipped_pg_rhos * (reward + gamma * _terminal_zero(return_, done) - bootstrap_values)
+
+
+def vtrace_error_discrete_action(
+    data: vtrace_data,
+    gamma: float = 0.99,
+    lambda_: float = 0.95,
+    rho_clip_ratio: float = 1.0,
+    c_clip_ratio: float = 1.0,
+    rho_pg_clip_ratio: float = 1.0,
+) -> vtrace_loss:
+    """Return -mean(w A log pi(a)), mean(w (v - V)^2) and mean(w entropy), with A and v from the functions above.
+
+    Args:
+        data: see `vtrace_data`.
+        gamma: discount per environment step.
+        lambda_: see `vtrace_nstep_return`.
+        rho_clip_ratio: rho_bar, which decides what policy the value converges to.
+        c_clip_ratio: c_bar, which decides how fast.
+        rho_pg_clip_ratio: rho_bar of the policy's gradient.
+
+    Raises:
+        ValueError: shapes differ, or traj_flag comes without next_value.
+    """
+    target_output, behaviour_output, action, value, reward, weight, next_value, done, traj_flag = data
+    logp, entropy = log_prob_entropy(target_output, action)
+    check_same_shape(log_prob=logp, reward=reward, weight=weight if weight is not None and weight.ndim > 1 else None)
+    with torch.no_grad():
+        ratio = (logp - log_prob(behaviour_output, action)).exp()
+        rho, c, rho_pg = (ratio.clamp(max=limit) for limit in (rho_clip_ratio, c_clip_ratio, rho_pg_clip_ratio))
+        return_ = vtrace_nstep_return(rho, c, reward, value, gamma, lambda_, next_value, done, traj_flag)
+        last_value = (value if next_value is None else next_value)[-1:]
+        next_return = torch.cat([return_[1:], last_value])
+        adv = vtrace_advantage(rho_pg, reward, next_return, value[:-1], gamma, next_value, done, traj_flag)
+    return vtrace_loss(
+        policy_loss=-weighted_mean(logp * adv, weight),
+        value_loss=weighted_mean((return_ - value[:-1]).square(), weight),
+        entropy_loss=weighted_mean(entropy, weight),
+    )
+
+
+def vtrace_error_continuous_action(
+    data: vtrace_data,
+    gamma: float = 0.99,
+    lambda_: float = 0.95,
+    rho_clip_ratio: float = 1.0,
+    c_clip_ratio: float = 1.0,
+    rho_pg_clip_ratio: float = 1.0,
+) -> vtrace_loss:
+    """See `vtrace_error_discrete_action`; DI-engine's name for outputs of dict(mu, sigma)."""
+    return vtrace_error_discrete_action(data, gamma, lambda_, rho_clip_ratio, c_clip_ratio, rho_pg_clip_ratio)
+
+
+def _check_cut(next_value: Tensor | None, traj_flag: Tensor | None) -> None:
+    if traj_flag is not None and next_value is None:
+        raise ValueError(
+            "traj_flag needs next_value: where a trajectory is truncated, value[1:] is of another trajectory"
+        )
+
+
+def _terminal_zero(next_value: Tensor, done: Tensor | None) -> Tensor:
+    return next_value if done is None else next_value.masked_fill(done.bool(), 0.0)

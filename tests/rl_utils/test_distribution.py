@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import distributions, tensor
+
+from ding_lite.rl_utils import (
+    ArgmaxSampler,
+    HybridDeterminsticSampler,
+    HybridStochasticSampler,
+    MultinomialSampler,
+    MuSampler,
+    ReparameterizationSampler,
+    compute_importance_weights,
+    entropy,
+    kl_divergence,
+    log_prob,
+    log_prob_entropy,
+    mode,
+    sample,
+)
+
+LOG_TWO_PI = math.log(2 * math.pi)
+
+
+def normal(*shape: int, seed: int) -> dict:
+    generator = torch.Generator().manual_seed(seed)
+    draw = {"generator": generator, "dtype": torch.float64}
+    return {"mu": torch.randn(*shape, **draw), "sigma": torch.rand(*shape, **draw) + 0.2}
+
+
+def logits(*shape: int, seed: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def hybrid(*shape: int, seed: int) -> dict:
+    return {"action_type": logits(*shape, 4, seed=seed), "action_args": normal(*shape, 2, seed=seed + 1)}
+
+
+MAKE = {
+    "discrete": lambda seed: logits(3, 5, 4, seed=seed),
+    "continuous": lambda seed: normal(3, 5, 2, seed=seed),
+    "hybrid": lambda seed: hybrid(3, 5, seed=seed),
+}
+
+
+def torch_distribution(logit):
+    if isinstance(logit, torch.Tensor):
+        return distributions.Categorical(logits=logit)
+    return distributions.Independent(distributions.Normal(logit["mu"], logit["sigma"]), 1)
+
+
+def reference(function, *logits_and_action):
+    """Sum what torch.distributions says over the parts of a hybrid action."""
+    first = logits_and_action[0]
+    if isinstance(first, dict) and "action_type" in first:
+        parts = ("action_type", "action_args")
+        return sum(reference(function, *(value[part] for value in logits_and_action)) for part in parts)
+    return function(*logits_and_action)
+
+
+def test_discrete_by_hand():
+    # probabilities 1/4, 3/4; entropy log 4 - 3/4 log 3
+    logit = tensor([0.0, math.log(3.0)])
+    torch.testing.assert_close(log_prob(logit, tensor(1)), tensor(math.log(0.75)))
+    torch.testing.assert_close(entropy(logit), tensor(math.log(4.0) - 0.75 * math.log(3.0)))
+    # KL to the uniform: 1/4 log 1/2 + 3/4 log 3/2 = 3/4 log 3 - log 2
+    torch.testing.assert_close(kl_divergence(logit, tensor([0.0, 0.0])), tensor(0.75 * math.log(3.0) - math.log(2.0)))
+
+
+def test_continuous_by_hand():
+    # D = 2: z = (1 - 0) / 1 and (4 - 2) / 2, both 1: log p = -1/2 * 2 - log 2 - log 2pi
+    logit = {"mu": tensor([0.0, 2.0]), "sigma": tensor([1.0, 2.0])}
+    torch.testing.assert_close(log_prob(logit, tensor([1.0, 4.0])), tensor(-1.0 - math.log(2.0) - LOG_TWO_PI))
+    # the sum of log sigma, and (1 + log 2pi) / 2 for each dimension
+    torch.testing.assert_close(entropy(logit), tensor(math.log(2.0) + 1.0 + LOG_TWO_PI))
+    # to the standard normal: log(1/1) + (1 + 0 - 1) / 2 = 0, and log(1/2) + (4 + 4) / 2 - 1/2 = 3.5 - log 2
+    standard = {"mu": tensor([0.0, 0.0]), "sigma": tensor([1.0, 1.0])}
+    torch.testing.assert_close(kl_divergence(logit, standard), tensor(3.5 - math.log(2.0)))
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_all_agree_with_torch_distributions(kind):
+    logit_p, logit_q = MAKE[kind](1), MAKE[kind](2)
+    action = sample(logit_q)
+    expected_logp = reference(lambda logit, action: torch_distribution(logit).log_prob(action), logit_p, action)
+    expected_entropy = reference(lambda logit: torch_distribution(logit).entropy(), logit_p)
+    expected_kl = reference(
+        lambda p, q: distributions.kl_divergence(torch_distribution(p), torch_distribution(q)), logit_p, logit_q
+    )
+    assert expected_logp.shape == (3, 5)
+    torch.testing.assert_close(log_prob(logit_p, action), expected_logp)
+    torch.testing.assert_close(entropy(logit_p), expected_entropy)
+    torch.testing.assert_close(kl_divergence(logit_p, logit_q), expected_kl)
+    torch.testing.assert_close(log_prob_entropy(logit_p, action), (expected_logp, expected_entropy))
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_a_distribution_does_not_diverge_from_itself(kind):
+    torch.testing.assert_close(kl_divergence(MAKE[kind](3), MAKE[kind](3)), torch.zeros(3, 5, dtype=torch.float64))
+
+
+def test_gradients():
+    logit, other, action = logits(2, 3, seed=1).requires_grad_(), logits(2, 3, seed=2), tensor([2, 0])
+    assert torch.autograd.gradcheck(lambda x: log_prob_entropy(x, action), logit)
+    assert torch.autograd.gradcheck(lambda x: kl_divergence(other, x) + kl_divergence(x, other), logit)
+    mu, sigma = (value.requires_grad_() for value in normal(2, 3, seed=1).values())
+    there = logits(2, 3, seed=4)
+    assert torch.autograd.gradcheck(lambda m, s: log_prob_entropy({"mu": m, "sigma": s}, there), (mu, sigma))
+    second = normal(2, 3, seed=2)
+    assert torch.autograd.gradcheck(lambda m, s: kl_divergence({"mu": m, "sigma": s}, second), (mu, sigma))
+
+
+def test_a_forbidden_action_gets_no_probability_and_no_gradient():
+    logit = tensor([[0.0, math.log(3.0), -math.inf]], requires_grad=True)
+    logp, entropy_ = log_prob_entropy(logit, tensor([1]))
+    kl = kl_divergence(tensor([[0.0, 0.0, -math.inf]]), logit)
+    torch.testing.assert_close(entropy_.detach(), tensor([math.log(4.0) - 0.75 * math.log(3.0)]))
+    torch.testing.assert_close(kl.detach(), tensor([0.5 * math.log(2.0) + 0.5 * math.log(2.0 / 3.0)]))
+    (logp + entropy_ + kl).sum().backward()
+    assert torch.isfinite(logit.grad).all()
+    assert logit.grad[0, 2] == 0.0
+    assert set(sample(logit.detach().expand(1000, 3)).tolist()) == {0, 1}
+
+
+def test_discrete_samples_have_the_given_frequencies():
+    # p = 0.1, 0.2, 0.7: the standard error of a frequency is at most sqrt(0.25 / 60000) = 0.002
+    torch.manual_seed(0)
+    action = sample(tensor([0.1, 0.2, 0.7]).log().expand(200, 300, 3))
+    assert action.shape == (200, 300)
+    assert action.dtype == torch.int64
+    frequency = torch.bincount(action.flatten(), minlength=3) / action.numel()
+    torch.testing.assert_close(frequency, tensor([0.1, 0.2, 0.7]), atol=0.01, rtol=0.0)
+
+
+def test_continuous_samples_have_the_given_moments():
+    torch.manual_seed(0)
+    action = sample({"mu": tensor([1.0, -2.0]).expand(50000, 2), "sigma": tensor([0.5, 3.0]).expand(50000, 2)})
+    torch.testing.assert_close(action.mean(0), tensor([1.0, -2.0]), atol=0.1, rtol=0.0)
+    torch.testing.assert_close(action.std(0), tensor([0.5, 3.0]), atol=0.1, rtol=0.0)
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_samples_follow_the_seed(kind):
+    logit = MAKE[kind](1)
+    draws = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        draws.append(sample(logit))
+    torch.testing.assert_close(draws[0], draws[1], rtol=0.0, atol=0.0)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(draws[0], draws[2])
+
+
+def test_samples_carry_no_gradient():
+    logit = normal(4, 2, seed=1)
+    logit["mu"].requires_grad_()
+    assert not sample(logit).requires_grad
+    assert ReparameterizationSampler()(logit).requires_grad
+
+
+def test_the_mode_is_the_argmax_or_the_mean():
+    logit = hybrid(3, seed=1)
+    assert mode(logit["action_type"]).tolist() == logit["action_type"].argmax(-1).tolist()
+    chosen = mode(logit)
+    assert torch.equal(chosen["action_type"], mode(logit["action_type"]))
+    assert torch.equal(chosen["action_args"], logit["action_args"]["mu"])
+
+
+def test_samplers_are_the_functions_above():
+    logit = hybrid(3, seed=1)
+    part, args = logit["action_type"], logit["action_args"]
+    assert torch.equal(ArgmaxSampler()(part), mode(part))
+    assert torch.equal(MuSampler()(args), args["mu"])
+    torch.testing.assert_close(HybridDeterminsticSampler()(logit), mode(logit))
+    for sampler, value in (
+        (MultinomialSampler(), part), (ReparameterizationSampler(), args), (HybridStochasticSampler(), logit),
+    ):  # fmt: skip
+        torch.manual_seed(7)
+        drawn = sampler(value)
+        torch.manual_seed(7)
+        torch.testing.assert_close(drawn, sample(value), rtol=0.0, atol=0.0)
+
+
+def test_importance_weights_by_hand():
+    # target 1/4, 3/4, behaviour 1/2, 1/2: ratios 1/2 and 3/2
+    target, behaviour = tensor([[0.0, math.log(3.0)]] * 2), torch.zeros(2, 2)
+    target.requires_grad_()
+    weight = compute_importance_weights(target, behaviour, tensor([0, 1]))
+    torch.testing.assert_close(weight, tensor([0.5, 1.5]))
+    assert not weight.requires_grad
+    assert compute_importance_weights(target, behaviour, tensor([0, 1]), requires_grad=True).requires_grad
+    logit = normal(2, 3, seed=1)
+    same = compute_importance_weights(logit, logit, logit["mu"], "continuous")
+    torch.testing.assert_close(same, torch.ones(2, dtype=torch.float64))
+    with pytest.raises(ValueError, match="continuous"):
+        compute_importance_weights(target, behaviour, tensor([0, 1]), "continuous")
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"action must be \(5,\)"):
+        log_prob(torch.zeros(5, 2), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"mu's shape \(5, 1\)"):  # would broadcast to [5, 5]
+        log_prob(normal(5, 1, seed=1), torch.zeros(5, dtype=torch.float64))
+    with pytest.raises(ValueError, match="one shape"):
+        kl_divergence(torch.zeros(5, 2), torch.zeros(1, 2))
+    with pytest.raises(ValueError, match="'action_type', got a dict of sigma"):
+        entropy({"sigma": torch.ones(2)})
+    with pytest.raises(ValueError, match="'action_type', got a tensor"):
+        log_prob(hybrid(2, seed=1), torch.zeros(2))
+    for pair in ((torch.zeros(5, 2), normal(5, 2, seed=1)), (normal(5, 2, seed=1), torch.zeros(5, 2))):
+        with pytest.raises(ValueError, match="same kind"):
+            kl_divergence(*pair)
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_arguments_are_not_written_into(kind):
+    logit, copy = MAKE[kind](1), MAKE[kind](1)
+    action = sample(logit)
+    log_prob_entropy(logit, action)
+    kl_divergence(logit, MAKE[kind](2))
+    mode(logit)
+    torch.testing.assert_close(logit, copy, rtol=0.0, atol=0.0)

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, distributions, tensor
+
+from ding_lite.rl_utils import (
+    gae,
+    gae_data,
+    sample,
+    vtrace_advantage,
+    vtrace_data,
+    vtrace_error_continuous_action,
+    vtrace_error_discrete_action,
+    vtrace_nstep_return,
+)
+
+
+def column(*values: float) -> Tensor:
+    return tensor(values).unsqueeze(1)
+
+
+VALUE, REWARD, RHO = column(1.0, 2.0, 4.0), column(1.0, 2.0), column(0.5, 1.0)
+FIRST, NEXT_VALUE = column(1, 0).bool(), column(6.0, 4.0)
+
+
+def data(**changes) -> vtrace_data:
+    """Probabilities 3/4, 1/4 against 1/2, 1/2 for actions 0 and then 1: ratios 1.5 and 0.5."""
+    target = tensor([math.log(3.0), 0.0]).expand(2, 1, 2)
+    return vtrace_data(target, torch.zeros(2, 1, 2), tensor([[0], [1]]), VALUE, REWARD)._replace(**changes)
+
+
+def random_data(continuous: bool = False, on_policy: bool = False) -> vtrace_data:
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    def logit():
+        return {"mu": draw(10, 3, 2), "sigma": draw(10, 3, 2).exp()} if continuous else draw(10, 3, 4)
+
+    target, behaviour = logit(), logit()
+    behaviour = target if on_policy else behaviour
+    torch.manual_seed(0)
+    value, reward, final, weight = draw(11, 3), draw(10, 3), draw(10, 3), draw(10, 3).abs()
+    done = torch.rand(10, 3, generator=generator) < 0.15
+    traj_flag = done | (torch.rand(10, 3, generator=generator) < 0.15)
+    next_value = torch.where(traj_flag, final, value[1:])
+    return vtrace_data(target, behaviour, sample(behaviour), value, reward, weight, next_value, done, traj_flag)
+
+
+def test_return_by_hand():
+    # gamma 0.5: delta_1 = 1 * (2 + 0.5 * 4 - 2) = 2, delta_0 = 0.5 * (1 + 0.5 * 2 - 1) = 0.5
+    # v_1 = 2 + 2 = 4; v_0 = 1 + 0.5 + 0.5 lambda * 0.5 * (4 - 2) = 2 for lambda 1, 1.75 for 0.5
+    for lambda_, first in ((1.0, 2.0), (0.5, 1.75), (0.0, 1.5)):
+        return_ = vtrace_nstep_return(RHO, RHO, REWARD, VALUE, 0.5, lambda_)
+        torch.testing.assert_close(return_, column(first, 4.0))
+
+
+def test_advantage_by_hand():
+    # v_{t+1} = 4, 4: 0.5 * (1 + 0.5 * 4 - 1) = 1; 1 * (2 + 0.5 * 4 - 2) = 2
+    adv = vtrace_advantage(RHO, REWARD, column(4.0, 4.0), VALUE[:-1], 0.5)
+    torch.testing.assert_close(adv, column(1.0, 2.0))
+
+
+def test_truncation_bootstraps_from_the_true_next_state_and_takes_no_correction():
+    # truncated at 0 before a state of value 6: delta_0 = 0.5 * (1 + 0.5 * 6 - 1) = 1.5, v_0 = 2.5; v_1 as before
+    cut = {"next_value": NEXT_VALUE, "done": torch.zeros_like(FIRST), "traj_flag": FIRST}
+    return_ = vtrace_nstep_return(RHO, RHO, REWARD, VALUE, 0.5, 1.0, **cut)
+    torch.testing.assert_close(return_, column(2.5, 4.0))
+    # 0.5 * (1 + 0.5 * 6 - 1) = 1.5, whatever v of the next row
+    adv = vtrace_advantage(RHO, REWARD, column(4.0, 4.0), VALUE[:-1], 0.5, **cut)
+    torch.testing.assert_close(adv, column(1.5, 2.0))
+
+
+@pytest.mark.parametrize("extra", [{}, {"next_value": NEXT_VALUE}, {"next_value": NEXT_VALUE, "traj_flag": FIRST}])
+def test_termination_bootstraps_nothing(extra):
+    # delta_0 = 0.5 * (1 - 1) = 0: v_0 = 1 and no advantage
+    return_ = vtrace_nstep_return(RHO, RHO, REWARD, VALUE, 0.5, 1.0, done=FIRST, **extra)
+    torch.testing.assert_close(return_, column(1.0, 4.0))
+    adv = vtrace_advantage(RHO, REWARD, column(4.0, 4.0), VALUE[:-1], 0.5, done=FIRST, **extra)
+    torch.testing.assert_close(adv, column(0.0, 2.0))
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.8, 1.0])
+def test_on_policy_the_returns_are_lambda_returns(lambda_):
+    # rho = c = 1: v = V + the generalised advantage
+    data, gamma = random_data(), 0.9
+    ones = torch.ones_like(data.reward)
+    return_ = vtrace_nstep_return(
+        ones, ones, data.reward, data.value, gamma, lambda_, data.next_value, data.done, data.traj_flag
+    )
+    adv = gae(gae_data(data.value[:-1], data.next_value, data.reward, data.done, data.traj_flag), gamma, lambda_)
+    torch.testing.assert_close(return_, data.value[:-1] + adv)
+
+
+def test_on_policy_without_cuts_the_return_is_the_sum_of_rewards():
+    # lambda 1: sum of gamma^k r, and gamma^n V of the last state
+    data, gamma = random_data(), 0.9
+    expected, return_ = torch.empty_like(data.reward), data.value[-1]
+    for t in reversed(range(10)):
+        return_ = data.reward[t] + gamma * return_
+        expected[t] = return_
+    ones = torch.ones_like(data.reward)
+    torch.testing.assert_close(vtrace_nstep_return(ones, ones, data.reward, data.value, gamma, 1.0), expected)
+
+
+def test_returns_equal_the_papers_sum():
+    # v_s = V_s + sum over t >= s of gamma^(t-s) (c_s ... c_{t-1}) delta_t
+    data, gamma = random_data(), 0.9
+    rho, c = data.weight, data.weight.flip(0)
+    delta = rho * (data.reward + gamma * data.value[1:] - data.value[:-1])
+    expected = data.value[:-1].clone()
+    for s in range(10):
+        for t in range(s, 10):
+            expected[s] += gamma ** (t - s) * c[s:t].prod(0) * delta[t]
+    torch.testing.assert_close(vtrace_nstep_return(rho, c, data.reward, data.value, gamma, 1.0), expected)
+
+
+def test_a_sequence_over_a_cut_is_its_two_parts():
+    whole = random_data()
+    flag = torch.zeros_like(whole.done)
+    flag[3] = True
+    next_value = whole.value[1:].clone()
+    next_value[3] = 7.0
+    rho = whole.weight
+    cut = vtrace_nstep_return(rho, rho, whole.reward, whole.value, next_value=next_value, traj_flag=flag)
+    first_value = torch.cat([whole.value[:4], torch.full((1, 3), 7.0, dtype=torch.float64)])
+    first = vtrace_nstep_return(rho[:4], rho[:4], whole.reward[:4], first_value)
+    second = vtrace_nstep_return(rho[4:], rho[4:], whole.reward[4:], whole.value[4:])
+    torch.testing.assert_close(cut, torch.cat([first, second]))
+
+
+def test_loss_by_hand():
+    # rho = c = min(1, (1.5, 0.5)), gamma 0.5, lambda 1: delta_1 = 0.5 * 2 = 1, v_1 = 3; delta_0 = 1 + 1 - 1 = 1,
+    # v_0 = 1 + 1 + 0.5 * 1 * 1 = 2.5. A_0 = 1 + 0.5 * 3 - 1 = 1.5; A_1 = 0.5 * (2 + 0.5 * 4 - 2) = 1.
+    policy_loss, value_loss, entropy_loss = vtrace_error_discrete_action(data(), 0.5, 1.0)
+    assert policy_loss.item() == pytest.approx(-(1.5 * math.log(0.75) + math.log(0.25)) / 2)
+    assert value_loss.item() == pytest.approx((1.5**2 + 1.0**2) / 2)
+    assert entropy_loss.item() == pytest.approx(math.log(4.0) - 0.75 * math.log(3.0))
+
+
+def test_after_the_last_step_comes_the_value_of_its_true_next_state():
+    # 8 there for 4: A_1 = 0.5 * (2 + 0.5 * 8 - 2) = 2 and v_1 = 2 + 2, so v_0 = 2 + 0.5 * 2 and A_0 = 1 + 0.5 * 4 - 1
+    policy_loss, value_loss, _ = vtrace_error_discrete_action(data(next_value=column(2.0, 8.0)), 0.5, 1.0)
+    assert policy_loss.item() == pytest.approx(-(2.0 * math.log(0.75) + 2.0 * math.log(0.25)) / 2)
+    assert value_loss.item() == pytest.approx((2.0**2 + 2.0**2) / 2)
+
+
+def test_each_clip_has_its_own_effect():
+    # rho_pg 2: A_0 = 1.5 * 1.5; c 0.1: v_0 = 1 + 1 + 0.5 * 0.1 * 1 = 2.05; rho 2: v_0 = 1 + 1.5 + 0.5 * 1 = 3
+    policy, value, _ = vtrace_error_discrete_action(data(), 0.5, 1.0, rho_pg_clip_ratio=2.0)
+    assert policy.item() == pytest.approx(-(2.25 * math.log(0.75) + math.log(0.25)) / 2)
+    assert value.item() == pytest.approx((1.5**2 + 1.0**2) / 2)
+    assert vtrace_error_discrete_action(data(), 0.5, 1.0, c_clip_ratio=0.1).value_loss.item() == pytest.approx(
+        ((2.05 - 1.0) ** 2 + 1.0) / 2
+    )
+    assert vtrace_error_discrete_action(data(), 0.5, 1.0, rho_clip_ratio=2.0).value_loss.item() == pytest.approx(
+        (2.0**2 + 1.0) / 2
+    )
+
+
+def test_gradient_by_hand():
+    # policy: -A (onehot - p) / 2 with A = 1.5, 1 as constants; value: 2 (V - v) / 2, none for the bootstrap
+    logit, value = data().target_output.clone().requires_grad_(), VALUE.clone().requires_grad_()
+    loss = vtrace_error_discrete_action(data(target_output=logit, value=value), 0.5, 1.0)
+    (loss.policy_loss + loss.value_loss).backward()
+    torch.testing.assert_close(logit.grad, tensor([[[-0.1875, 0.1875]], [[0.375, -0.375]]]))
+    torch.testing.assert_close(value.grad, column(-1.5, -1.0, 0.0))
+
+
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_weights_enter_every_term(chosen):
+    # a weight of 2 on one of 2 steps leaves that step's figures; those of the test by hand
+    weight = column(*(2.0 * (t == chosen) for t in range(2)))
+    loss = vtrace_error_discrete_action(data(weight=weight), 0.5, 1.0)
+    expected = [(-1.5 * math.log(0.75), 2.25), (-math.log(0.25), 1.0)][chosen]
+    assert [loss.policy_loss.item(), loss.value_loss.item()] == pytest.approx(expected)
+    assert loss.entropy_loss.item() == pytest.approx(math.log(4.0) - 0.75 * math.log(3.0))
+
+
+def test_a_weight_for_each_sequence_is_that_for_each_of_its_steps():
+    sequences = random_data()
+    by_sequence = sequences._replace(weight=sequences.weight[0])
+    by_step = sequences._replace(weight=sequences.weight[0].expand(10, 3))
+    torch.testing.assert_close(vtrace_error_discrete_action(by_sequence), vtrace_error_discrete_action(by_step))
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_agrees_with_torch_distributions(continuous):
+    data = random_data(continuous)
+    error = vtrace_error_continuous_action if continuous else vtrace_error_discrete_action
+
+    def distribution(logit):
+        if not continuous:
+            return distributions.Categorical(logits=logit)
+        return distributions.Independent(distributions.Normal(logit["mu"], logit["sigma"]), 1)
+
+    target, behaviour = distribution(data.target_output), distribution(data.behaviour_output)
+    logp = target.log_prob(data.action)
+    ratio = (logp - behaviour.log_prob(data.action)).exp()
+    cut = (data.next_value, data.done, data.traj_flag)
+    return_ = vtrace_nstep_return(ratio.clamp(max=0.9), ratio.clamp(max=0.8), data.reward, data.value, 0.9, 0.7, *cut)
+    # v of the next step, but V of the true next state where the trajectory or the sequence ends there
+    follows = torch.where(data.traj_flag, data.next_value, torch.cat([return_[1:], data.next_value[-1:]]))
+    adv = ratio.clamp(max=1.2) * (data.reward + 0.9 * (~data.done).double() * follows - data.value[:-1])
+    loss = error(data, 0.9, 0.7, 0.9, 0.8, 1.2)
+    torch.testing.assert_close(loss.policy_loss, -(data.weight * logp * adv).mean())
+    torch.testing.assert_close(loss.value_loss, (data.weight * (return_ - data.value[:-1]) ** 2).mean())
+    torch.testing.assert_close(loss.entropy_loss, (data.weight * target.entropy()).mean())
+
+
+def test_a_value_that_is_not_finite_does_not_leak_through_done():
+    value = column(1.0, 2.0, float("nan"))
+    loss = vtrace_error_discrete_action(data(value=value, done=column(0, 1).bool()))
+    assert all(torch.isfinite(term) for term in loss)
+
+
+def test_returns_and_advantages_carry_no_gradient():
+    value = VALUE.clone().requires_grad_()
+    assert not vtrace_nstep_return(RHO, RHO, REWARD, value).requires_grad
+    assert not vtrace_advantage(RHO, REWARD, REWARD, value[:-1], 0.9).requires_grad
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ValueError, match=r"reward \(2, 1\), value \(1, 1\)"):
+        vtrace_nstep_return(RHO, RHO, REWARD, VALUE[:-1])
+    with pytest.raises(ValueError, match="one shape"):
+        vtrace_advantage(RHO, REWARD, VALUE, VALUE[:-1], 0.9)
+    with pytest.raises(ValueError, match="log_prob"):
+        vtrace_error_discrete_action(data(reward=REWARD.squeeze(1)))
+    with pytest.raises(ValueError, match="weight"):
+        vtrace_error_discrete_action(data(weight=torch.ones(1, 1)))
+
+
+def test_truncation_needs_the_value_of_the_true_next_state():
+    with pytest.raises(ValueError, match="traj_flag needs next_value"):
+        vtrace_error_discrete_action(data(traj_flag=FIRST))
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_arguments_are_not_written_into(continuous):
+    data, copy = random_data(continuous), random_data(continuous)
+    vtrace_error_continuous_action(data)
+    torch.testing.assert_close(tuple(data), tuple(copy), rtol=0.0, atol=0.0)
