@@ -13,12 +13,13 @@ ROOT = Path(__file__).parents[1]
 ALLOWED = {
     "utils": set(),
     "rl_utils": set(),
+    "torch_utils": {"utils"},
     "envs": {"utils"},
     "config": {"utils", "envs"},
-    "model": {"utils"},
-    "policy": {"model", "rl_utils", "utils"},
-    "worker": {"envs", "utils"},
-    "entry": {"config", "envs", "model", "policy", "rl_utils", "utils", "worker"},
+    "model": {"torch_utils", "utils"},
+    "policy": {"model", "rl_utils", "torch_utils", "utils"},
+    "worker": {"envs", "torch_utils", "utils"},
+    "entry": {"config", "envs", "model", "policy", "rl_utils", "torch_utils", "utils", "worker"},
 }
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 

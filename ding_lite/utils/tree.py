@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -11,3 +11,12 @@ def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
     if isinstance(tree, dict):
         return {key: tree_map(fn, value, *(other[key] for other in others)) for key, value in tree.items()}
     return fn(tree, *others)
+
+
+def tree_leaves(tree: Any) -> Iterator[Any]:
+    """Yield the leaves of nested dicts."""
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from tree_leaves(value)
+    else:
+        yield tree

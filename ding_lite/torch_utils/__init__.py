@@ -1,0 +1,6 @@
+"""What models, policies and workers share beside networks: running statistics and minibatches of several ranks."""
+
+from ding_lite.torch_utils.minibatch import minibatches, normalize_parts, rank_sizes
+from ding_lite.torch_utils.running_stat import RunningMeanStd, joined_moments, merge_moments
+
+__all__ = ["RunningMeanStd", "joined_moments", "merge_moments", "minibatches", "normalize_parts", "rank_sizes"]

@@ -1,0 +1,78 @@
+"""Minibatches of on-policy samples, so that N ranks together step as one rank with all the samples would.
+
+Shapes: R ranks, M samples of this rank, K minibatches, B samples of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ding_lite.torch_utils.running_stat import joined_moments
+from ding_lite.utils.distributed import allreduce_data
+from ding_lite.utils.launch import get_rank, get_world_size
+from ding_lite.utils.tree import tree_leaves, tree_map
+
+
+def rank_sizes(size: int) -> list[int]:
+    """Return the `size`s of all ranks, in the order of ranks, in one collective."""
+    size_R = torch.zeros(get_world_size(), dtype=torch.int64)
+    size_R[get_rank()] = size
+    return allreduce_data(size_R).tolist()
+
+
+def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> list[dict[str, Any]]:
+    """Shuffle this rank's samples and cut them into nearly equal parts, as many on every rank.
+
+    K = round(mean of sizes / batch_size), but at least one, and at most the samples of the smallest rank: none if that
+    has none. Where ranks have different numbers of samples, every part gets (or has multiplied into its own)
+    `weight` `[B]` = B * R / (sum of B over ranks), so that the mean over ranks of weighted means is the mean of all.
+
+    Args:
+        samples: dict, may be nested, of `[M, ...]` tensors on one device.
+        batch_size: samples per rank and minibatch, about.
+        sizes: M of every rank, see `rank_sizes`.
+
+    Returns:
+        K dicts of `[B, ...]` tensors, views of one shuffled copy.
+    """
+    count = min(max(1, round(sum(sizes) / len(sizes) / batch_size)), min(sizes))
+    if count == 0:
+        return []
+    order_M = torch.randperm(sizes[get_rank()])
+
+    def cut(x: Tensor) -> tuple[Tensor, ...]:
+        return x.index_select(0, order_M.to(x.device)).tensor_split(count)
+
+    pieces = tree_map(cut, samples)
+    parts: list[dict[str, Any]] = [tree_map(lambda piece: piece[k], pieces) for k in range(count)]  # noqa: B023
+    if len(set(sizes)) > 1:
+        for k, part in enumerate(parts):
+            size_R = [size // count + (k < size % count) for size in sizes]  # as tensor_split cuts
+            like = next((leaf for leaf in tree_leaves(part) if leaf.is_floating_point()), torch.empty(0))
+            scale_B = like.new_full((size_R[get_rank()],), size_R[get_rank()] * len(sizes) / sum(size_R))
+            part["weight"] = part["weight"] * scale_B if "weight" in part else scale_B
+    return parts
+
+
+@torch.no_grad()
+def normalize_parts(parts: list[Tensor]) -> list[Tensor]:
+    """Shift and scale each part to zero mean and unit standard deviation of that part of all ranks together.
+
+    (x - mean) / (std + 1e-8), std the unbiased one; one collective for all parts.
+
+    Args:
+        parts: K tensors `[B]` of floats, as many on every rank; their lengths may differ.
+    """
+    x_KB = pad_sequence(parts, batch_first=True).double()
+    size_K = torch.tensor([len(part) for part in parts], device=x_KB.device)
+    mask_KB = torch.arange(x_KB.shape[1], device=x_KB.device) < size_K.unsqueeze(1)
+    mean_K = x_KB.sum(1) / size_K
+    square_K = ((x_KB - mean_K.unsqueeze(1)) * mask_KB).square().sum(1)
+    count_K, mean_K, square_K = joined_moments(size_K.double(), mean_K, square_K)
+    std_K = (square_K / (count_K - 1).clamp(min=1)).sqrt()
+    x_KB = (x_KB - mean_K.unsqueeze(1)) / (std_K.unsqueeze(1) + 1e-8)
+    return [row[: len(part)].to(part.dtype) for row, part in zip(x_KB, parts, strict=True)]

@@ -1,0 +1,100 @@
+"""One process, or sizes as if there were several; real ones are in test_ranks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import tensor
+
+from ding_lite.torch_utils import minibatches, normalize_parts, rank_sizes
+
+
+def make_samples(size: int) -> dict:
+    """Rows that tell their number in every leaf."""
+    number = torch.arange(size)
+    logit = {"action_type": number[:, None] * 2, "action_args": {"mu": number[:, None, None] * 3.0}}
+    return {"obs": number, "logit": logit}
+
+
+@pytest.mark.parametrize(
+    ("size", "batch_size", "lengths"),
+    [
+        (12, 4, [4, 4, 4]),
+        (10, 4, [5, 5]),  # 2.5 is rounded to the even 2
+        (11, 4, [4, 4, 3]),
+        (3, 4, [3]),
+        (3, 100, [3]),
+        (2, 1, [1, 1]),
+    ],
+)
+def test_every_sample_is_in_exactly_one_part_of_about_the_size(size: int, batch_size: int, lengths: list[int]) -> None:
+    parts = minibatches(make_samples(size), batch_size, [size])
+    assert [len(part["obs"]) for part in parts] == lengths
+    assert sorted(torch.cat([part["obs"] for part in parts]).tolist()) == list(range(size))
+    assert all(set(part) == {"obs", "logit"} for part in parts)
+
+
+def test_rows_stay_together_in_nested_samples() -> None:
+    for part in minibatches(make_samples(20), 6, [20]):
+        assert torch.equal(part["logit"]["action_type"][:, 0], part["obs"] * 2)
+        assert torch.equal(part["logit"]["action_args"]["mu"][:, 0, 0], part["obs"] * 3.0)
+        assert part["logit"]["action_args"]["mu"].is_contiguous()
+
+
+def test_the_order_is_new_each_time_and_follows_the_seed() -> None:
+    torch.manual_seed(0)
+    first, second = (minibatches(make_samples(40), 40, [40])[0]["obs"] for _ in range(2))
+    torch.manual_seed(0)
+    (again,) = minibatches(make_samples(40), 40, [40])
+    assert first.tolist() != second.tolist()
+    assert first.tolist() == again["obs"].tolist()
+
+
+def test_samples_are_not_written_into() -> None:
+    samples = make_samples(6) | {"weight": torch.ones(6)}
+    for part in minibatches(samples, 3, [6]):
+        part["obs"].zero_()
+        part["weight"].zero_()
+    assert samples["obs"].tolist() == list(range(6))
+    assert samples["weight"].tolist() == [1] * 6
+
+
+def test_other_ranks_sizes_say_the_number_of_parts_and_the_weights() -> None:
+    # 6 here and 10 there: mean 8, so 2 parts of 4, and 3 of ours beside 5 of theirs: 3 * 2 / 8 = 0.75
+    parts = minibatches(make_samples(6), 4, [6, 10])
+    assert [part["weight"].tolist() for part in parts] == [[0.75] * 3] * 2
+    weighted = minibatches(make_samples(6) | {"weight": torch.full((6,), 2.0)}, 4, [6, 10])
+    assert [part["weight"].tolist() for part in weighted] == [[1.5] * 3] * 2
+    # 7 and 6, in 3 parts: ours 3, 2, 2 beside 2, 2, 2
+    uneven = minibatches(make_samples(7), 2, [7, 6])
+    assert [len(part["obs"]) for part in uneven] == [3, 2, 2]
+    assert [part["weight"][0].item() for part in uneven] == pytest.approx([3 * 2 / 5, 1, 1])
+
+
+def test_a_rank_without_samples_leaves_no_minibatch() -> None:
+    assert minibatches(make_samples(6), 3, [6, 0]) == []
+
+
+def test_a_part_is_normalised_by_hand() -> None:
+    # mean 2, deviations -1, 0, 1: unbiased variance 2 / 2 = 1; the other is shorter: mean 5, variance 2 / 1
+    first, second = normalize_parts([tensor([1.0, 2.0, 3.0]), tensor([4.0, 6.0])])
+    torch.testing.assert_close(first, tensor([-1.0, 0.0, 1.0]))
+    torch.testing.assert_close(second, tensor([-1.0, 1.0]) / 2**0.5)
+
+
+def test_equal_values_and_single_ones_become_zero() -> None:
+    first, second = normalize_parts([torch.full((3,), 7.0), tensor([5.0])])
+    assert first.tolist() == [0, 0, 0]
+    assert second.tolist() == [0]
+
+
+def test_parts_keep_their_type_and_are_not_written_into() -> None:
+    part = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    before = part.detach().clone()
+    (normal,) = normalize_parts([part])
+    assert (normal.dtype, normal.requires_grad) == (torch.float64, False)
+    assert torch.equal(part.detach(), before)
+
+
+def test_one_process_has_one_size() -> None:
+    assert rank_sizes(5) == [5]

@@ -1,0 +1,160 @@
+"""Statistics of 2 and 3 real processes: each rank runs this file as `python -m tests.torch_utils.test_ranks <folder>`.
+
+Every rank can make the data of all of them, so that each compares with the joined data on its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ding_lite.torch_utils import RunningMeanStd, minibatches, normalize_parts, rank_sizes
+from ding_lite.utils.distributed import all_gather_object
+from ding_lite.utils.launch import DDPContext, get_rank, get_world_size
+from tests.distributed.launcher import launch
+
+SIZES = (7, 12, 4)
+
+
+def values_of(rank: int, step: int = 0) -> Tensor:
+    """What a rank has in a step: as many values as `SIZES` says, around a mean that differs between ranks."""
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    return torch.randn(SIZES[rank], generator=generator) * (rank + 1) + 10 * rank + step
+
+
+def joined(step: int = 0) -> Tensor:
+    return torch.cat([values_of(rank, step) for rank in range(get_world_size())])
+
+
+# Checks: each runs on all ranks inside one group, and may fail on any.
+
+
+def check_moments_of_all_ranks_are_those_of_the_joined_data() -> None:
+    stat = RunningMeanStd()
+    for step in range(3):
+        stat.update(values_of(get_rank(), step))
+    x = torch.cat([joined(step) for step in range(3)]).double()
+    assert stat.count.item() == len(x)
+    torch.testing.assert_close(stat.mean, x.mean(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(stat.var, x.var(correction=0), rtol=1e-12, atol=0)
+
+
+def check_all_ranks_hold_the_same_bits() -> None:
+    stat = RunningMeanStd()
+    stat.update(values_of(get_rank()))
+    states = all_gather_object([stat.mean.item(), stat.var.item(), stat.count.item()])
+    assert all(state == states[0] for state in states)
+
+
+def check_a_rank_with_no_values_changes_nothing() -> None:
+    stat = RunningMeanStd()
+    stat.update(values_of(1) if get_rank() == 1 else torch.empty(0))
+    torch.testing.assert_close(stat.mean, values_of(1).double().mean())
+    assert stat.count.item() == SIZES[1]
+
+
+def check_an_update_is_one_collective() -> None:
+    assert count_collectives(lambda: RunningMeanStd().update(values_of(get_rank()))) == 1
+
+
+def check_sizes_are_in_the_order_of_ranks_and_cost_one_collective() -> None:
+    assert rank_sizes(SIZES[get_rank()]) == list(SIZES[: get_world_size()])
+    assert count_collectives(lambda: rank_sizes(3)) == 1
+
+
+def check_weighted_means_of_the_ranks_average_to_the_joined_mean() -> None:
+    x = values_of(get_rank())
+    sizes = rank_sizes(len(x))
+    for own_weight in (None, torch.linspace(0.1, 2.0, len(x))):
+        samples = {"x": x} if own_weight is None else {"x": x, "weight": own_weight, "own": own_weight}
+        assert count_collectives(lambda samples=samples: minibatches(samples, 4, sizes)) == 0
+        parts = minibatches(samples, 4, sizes)
+        # 2 ranks: 9.5 / 4 = 2.4; 3 ranks: 7.7 / 4 = 1.9
+        assert len(parts) == 2
+        for part in parts:
+            every = all_gather_object({key: value.tolist() for key, value in part.items()})
+            means = [(torch.tensor(one["weight"]) * torch.tensor(one["x"])).mean() for one in every]
+            values = [x * w for one in every for x, w in zip(one["x"], one.get("own", [1.0] * 99), strict=False)]
+            torch.testing.assert_close(torch.stack(means).mean(), torch.tensor(values).mean())
+
+
+def check_equal_sizes_need_no_weight() -> None:
+    (part,) = minibatches({"x": torch.arange(5)}, 5, rank_sizes(5))
+    assert set(part) == {"x"}
+
+
+def check_the_smallest_rank_limits_the_number_of_minibatches() -> None:
+    size = 2 if get_rank() == 0 else 40
+    parts = minibatches({"x": torch.arange(size)}, 4, rank_sizes(size))
+    assert [len(part["x"]) for part in parts] == ([1, 1] if get_rank() == 0 else [20, 20])
+
+
+def check_ranks_shuffle_on_their_own() -> None:
+    torch.manual_seed(get_rank())
+    (part,) = minibatches({"x": torch.arange(50)}, 50, rank_sizes(50))
+    orders = all_gather_object(part["x"].tolist())
+    assert orders[0] != orders[1]
+
+
+def check_parts_are_normalised_over_all_ranks_in_one_collective() -> None:
+    cuts = [list(values_of(rank).tensor_split(3)) for rank in range(get_world_size())]
+    for index, mine in enumerate(normalize_parts(cuts[get_rank()])):
+        whole = torch.cat([parts[index] for parts in cuts])
+        torch.testing.assert_close(mine, (cuts[get_rank()][index] - whole.mean()) / (whole.std() + 1e-8))
+    assert count_collectives(lambda: normalize_parts(cuts[get_rank()])) == 1
+
+
+def count_collectives(work: Callable[[], object]) -> int:
+    """Return how many all-reduces `work` did, the only collective that is used here."""
+    calls, original = [], dist.all_reduce
+    dist.all_reduce = lambda *args, **kwargs: (calls.append(1), original(*args, **kwargs))[1]
+    try:
+        work()
+    finally:
+        dist.all_reduce = original
+    return len(calls)
+
+
+CHECKS: dict[str, Callable[[], None]] = {
+    name.removeprefix("check_"): value for name, value in list(globals().items()) if name.startswith("check_")
+}
+
+
+def run_checks(folder: str) -> None:
+    """Run all checks and write what failed."""
+    failures = {}
+    torch.set_num_threads(1)
+    with DDPContext(timeout=20):
+        for name, check in CHECKS.items():
+            try:
+                check()
+            except Exception as error:  # reported by the test of that name
+                failures[name] = f"{type(error).__name__}: {error}"
+        Path(folder, f"rank{get_rank()}.json").write_text(json.dumps(failures))
+
+
+# Tests.
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    result = launch(["-m", "tests.torch_utils.test_ranks", folder], nproc=request.param, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(request.param)]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_ranks(failures: list[dict[str, str]], name: str) -> None:
+    assert [one.get(name) for one in failures] == [None] * len(failures)
+
+
+if __name__ == "__main__":
+    run_checks(sys.argv[1])
