@@ -1,0 +1,49 @@
+"""The policy network of policy gradients without a critic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from ding_lite.model.actor_head import create_actor_head
+from ding_lite.model.network import create_encoder
+from ding_lite.utils.registry import MODEL_REGISTRY
+
+
+@MODEL_REGISTRY.register("pg")
+class PG(nn.Module):
+    """A policy for discrete, continuous and hybrid actions.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions if 'discrete', dimensions if 'continuous'; for 'hybrid' a dict of both, under
+            `action_type_shape` and `action_args_shape`.
+        action_space: 'discrete', 'continuous' or 'hybrid'.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: that of the features.
+        head_layer_num: hidden layers in the head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int | dict[str, int],
+        action_space: str = "discrete",
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        size = encoder_hidden_size_list[-1]
+        inner = [size, *[head_hidden_size or size] * head_layer_num]
+        self.head = create_actor_head(inner, action_shape, action_space, activation)
+
+    def forward(self, obs: Tensor) -> dict[str, Any]:
+        """Return `{'logit'}` for observations `[B, ...]`, in the form that `VAC` gives it."""
+        return {"logit": self.head(self.encoder(obs))}

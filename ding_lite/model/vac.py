@@ -1,0 +1,113 @@
+"""Actor-critic networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.actor_head import create_actor_head
+from ding_lite.model.network import MLP, create_encoder
+from ding_lite.utils.registry import MODEL_REGISTRY
+
+MODES = ("compute_actor", "compute_critic", "compute_actor_critic")
+
+
+@MODEL_REGISTRY.register("vac")
+class VAC(nn.Module):
+    """A policy and the value of a state, for discrete, continuous and hybrid actions.
+
+    `logit` is, for B samples, A discrete actions and D dimensions: 'discrete' `[B, A]`; 'continuous' a dict of `mu`
+    and `sigma` `[B, D]`; 'hybrid' a dict of `action_type`, as the first, and `action_args`, as the second.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions if 'discrete', dimensions if 'continuous'; for 'hybrid' a dict of both, under
+            `action_type_shape` and `action_args_shape`.
+        action_space: 'discrete', 'continuous' or 'hybrid'.
+        share_encoder: policy and value see the features of one encoder; False gives each its own.
+        encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        actor_head_hidden_size: size of the hidden layers of the policy's head.
+        actor_head_layer_num: hidden layers in the policy's head before its output.
+        critic_head_hidden_size: size of the hidden layers of the value's head.
+        critic_head_layer_num: hidden layers in the value's head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
+        fixed_sigma_value: sigma where it is 'fixed'.
+        bound_type: 'tanh' keeps mu within -1..1; None: no bound.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int | dict[str, int],
+        action_space: str = "discrete",
+        share_encoder: bool = True,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        actor_head_hidden_size: int = 64,
+        actor_head_layer_num: int = 1,
+        critic_head_hidden_size: int = 64,
+        critic_head_layer_num: int = 1,
+        activation: str = "relu",
+        sigma_type: str = "independent",
+        fixed_sigma_value: float = 0.3,
+        bound_type: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._share_encoder = share_encoder
+        if share_encoder:
+            self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        else:
+            self.actor_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+            self.critic_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        size = encoder_hidden_size_list[-1]
+        inner = [size, *[actor_head_hidden_size] * actor_head_layer_num]
+        self.actor_head = create_actor_head(
+            inner, action_shape, action_space, activation, sigma_type, fixed_sigma_value, bound_type
+        )
+        self.critic_head = MLP([size, *[critic_head_hidden_size] * critic_head_layer_num, 1], activation, output=True)
+
+    def forward(self, obs: Tensor, mode: str = "compute_actor_critic") -> dict[str, Any]:
+        """Return what the method named `mode` returns, for observations `[B, ...]`."""
+        if mode not in MODES:
+            raise ValueError(f"VAC: expected a mode of {', '.join(MODES)}, got '{mode}'.")
+        return getattr(self, mode)(obs)
+
+    def compute_actor(self, obs: Tensor) -> dict[str, Any]:
+        """Return `{'logit'}`."""
+        encoder = self.encoder if self._share_encoder else self.actor_encoder
+        return {"logit": self.actor_head(encoder(obs))}
+
+    def compute_critic(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return `{'value'}`, `[B]`."""
+        encoder = self.encoder if self._share_encoder else self.critic_encoder
+        return {"value": self.critic_head(encoder(obs)).squeeze(-1)}
+
+    def compute_actor_critic(self, obs: Tensor) -> dict[str, Any]:
+        """Return `{'logit', 'value'}`."""
+        if not self._share_encoder:
+            return self.compute_actor(obs) | self.compute_critic(obs)
+        features = self.encoder(obs)
+        return {"logit": self.actor_head(features), "value": self.critic_head(features).squeeze(-1)}
+
+    @torch.no_grad()
+    def init_parameters(self) -> None:
+        """Initialise as PPO does (Andrychowicz et al. 2021, arXiv:2006.05990), in place.
+
+        Orthogonal weights of gain sqrt 2 and zero biases; the policy's last layers have gain 0.01, so that it starts
+        near uniform, the value's gain 1; log sigma starts at -0.5.
+        """
+        gains = {mlp[-1]: 0.01 for mlp in self.actor_head.modules() if isinstance(mlp, MLP)} | {self.critic_head[-1]: 1}
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                weight = nn.init.orthogonal_(torch.empty(layer.weight.shape), gains.get(layer, math.sqrt(2)))
+                layer.weight.copy_(weight)  # orthogonal_ itself cannot fill a channels_last weight
+                if layer.bias is not None:
+                    layer.bias.zero_()
+        for name, parameter in self.named_parameters():
+            if name.endswith("log_sigma_param"):
+                parameter.fill_(-0.5)

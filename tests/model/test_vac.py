@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model import VAC
+from ding_lite.utils import MODEL_REGISTRY, ConfigError
+
+HYBRID = {"action_type_shape": 3, "action_args_shape": 2}
+SPACES = {"discrete": 3, "continuous": 2, "hybrid": HYBRID}
+IMAGE = dict(obs_shape=(4, 36, 36), encoder_hidden_size_list=[8, 8, 8, 16])
+
+
+def flatten(output: dict) -> dict[str, Tensor]:
+    """Leaves of nested dicts under dotted names."""
+    flat = {}
+    for key, value in output.items():
+        inner = flatten(value) if isinstance(value, dict) else {"": value}
+        flat |= {f"{key}.{name}".rstrip("."): leaf for name, leaf in inner.items()}
+    return flat
+
+
+@pytest.mark.parametrize("share_encoder", [True, False])
+@pytest.mark.parametrize(
+    ("action_space", "shapes"),
+    [
+        ("discrete", {"logit": (5, 3)}),
+        ("continuous", {"logit.mu": (5, 2), "logit.sigma": (5, 2)}),
+        (
+            "hybrid",
+            {"logit.action_type": (5, 3), "logit.action_args.mu": (5, 2), "logit.action_args.sigma": (5, 2)},
+        ),
+    ],
+)
+def test_every_mode_returns_its_part_in_the_documented_shapes(action_space, shapes, share_encoder):
+    model = VAC(4, SPACES[action_space], action_space, share_encoder)
+    obs = torch.randn(5, 4)
+    both, actor, critic = flatten(model(obs)), flatten(model(obs, "compute_actor")), model(obs, mode="compute_critic")
+    assert {key: tuple(value.shape) for key, value in actor.items()} == shapes
+    assert {key: tuple(value.shape) for key, value in both.items()} == shapes | {"value": (5,)}
+    assert list(critic) == ["value"]
+    for key, value in (actor | critic).items():
+        assert torch.equal(value, both[key])
+    assert torch.equal(model.compute_critic(obs)["value"], critic["value"])
+
+
+def test_separate_tanh_networks_equal_plain_layers():
+    model = VAC(4, 2, share_encoder=False, encoder_hidden_size_list=[64], activation="tanh")
+    # 4-64-64-2 and 4-64-64-1 with biases: 320 + 4160 + 130 and 320 + 4160 + 65
+    assert sum(parameter.numel() for parameter in model.parameters()) == 9155
+    obs, output = torch.randn(6, 4), {}
+    for name, encoder, head in (
+        ("logit", model.actor_encoder, model.actor_head),
+        ("value", model.critic_encoder, model.critic_head),
+    ):
+        output[name] = nn.Sequential(*encoder, nn.Tanh(), head[0], nn.Tanh(), head[1])(obs)
+    torch.testing.assert_close(model(obs)["logit"], output["logit"])
+    torch.testing.assert_close(model(obs)["value"], output["value"].squeeze(-1))
+
+
+def test_sharing_decides_whether_the_value_trains_the_policys_features():
+    for share, reached in ((True, True), (False, False)):
+        model = VAC(4, 2, share_encoder=share)
+        model(torch.randn(3, 4))["value"].sum().backward()
+        encoder = model.encoder if share else model.actor_encoder
+        assert any(parameter.grad is not None for parameter in encoder.parameters()) == reached
+        assert not any(parameter.grad is not None for parameter in model.actor_head.parameters())
+
+
+def test_head_sizes_are_those_asked_for():
+    model = VAC(4, 3, actor_head_hidden_size=7, actor_head_layer_num=2, critic_head_layer_num=0)
+    assert [tuple(layer.weight.shape) for layer in model.actor_head] == [(7, 64), (7, 7), (3, 7)]
+    assert [tuple(layer.weight.shape) for layer in model.critic_head] == [(1, 64)]
+
+
+def sigma_of(obs: Tensor, model: VAC) -> Tensor:
+    return model(obs)["logit"]["sigma"]
+
+
+def test_independent_sigma_is_a_parameter_of_its_own():
+    model = VAC(4, 2, "continuous")
+    model.actor_head.log_sigma_param.data.copy_(torch.tensor([[0.0, math.log(2)]]))
+    sigma = sigma_of(torch.randn(3, 4), model)
+    torch.testing.assert_close(sigma, torch.tensor([[1.0, 2.0]] * 3))
+    sigma.sum().backward()  # d exp(s) / ds = exp(s), three rows
+    torch.testing.assert_close(model.actor_head.log_sigma_param.grad, torch.tensor([[3.0, 6.0]]))
+
+
+def test_conditioned_sigma_depends_on_the_observation_within_bounds():
+    model = VAC(4, 2, "continuous", sigma_type="conditioned")
+    obs = torch.randn(3, 4)
+    assert len(sigma_of(obs, model).unique()) == 6
+    last = model.actor_head.mlp[-1]
+    assert last.weight.shape == (4, 64)
+    for bias, bound in ((1e3, 2.0), (-1e3, -20.0)):
+        last.bias.data[2:] = bias
+        torch.testing.assert_close(sigma_of(obs, model), torch.full((3, 2), math.exp(bound)))
+    assert model(obs)["logit"]["mu"].abs().max() < 10  # the other half of the layer
+
+
+def test_fixed_sigma_is_the_given_value():
+    model = VAC(4, HYBRID, "hybrid", sigma_type="fixed", fixed_sigma_value=0.7)
+    sigma = model(torch.randn(3, 4))["logit"]["action_args"]["sigma"]
+    torch.testing.assert_close(sigma, torch.full((3, 2), 0.7))
+    assert not sigma.requires_grad
+
+
+@pytest.mark.parametrize("bound_type", [None, "tanh"])
+def test_a_bound_keeps_mu_within_one(bound_type):
+    torch.manual_seed(0)
+    model = VAC(4, 2, "continuous", bound_type=bound_type)
+    model.actor_head.mlp[-1].bias.data.fill_(3.0)
+    mu = model(torch.zeros(1, 4))["logit"]["mu"]
+    assert (mu.max() > 1) == (bound_type is None)
+
+
+@pytest.mark.parametrize("action_space", SPACES)
+@pytest.mark.parametrize("share_encoder", [True, False])
+def test_initialisation_of_every_layer(action_space, share_encoder):
+    model = VAC(6, SPACES[action_space], action_space, share_encoder, encoder_hidden_size_list=[32, 16])
+    addresses = [parameter.data_ptr() for parameter in model.parameters()]
+    model.init_parameters()
+    assert [parameter.data_ptr() for parameter in model.parameters()] == addresses, "flat views must stay views"
+    small = {"discrete": ["actor_head.1"], "continuous": ["actor_head.mlp.1"]}
+    small["hybrid"] = ["actor_head.action_type.1", "actor_head.action_args.mlp.1"]
+    seen = []
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear):
+            seen.append(name)
+            gain = 0.01 if name in small[action_space] else 1.0 if name == "critic_head.1" else math.sqrt(2)
+            rows = layer.weight if layer.weight.shape[0] <= layer.weight.shape[1] else layer.weight.t()
+            torch.testing.assert_close(rows @ rows.t(), gain**2 * torch.eye(len(rows)), atol=1e-5, rtol=1e-4)
+            assert not layer.bias.any()
+    assert {*small[action_space], "critic_head.1"} <= set(seen)
+    sigmas = [value for name, value in model.named_parameters() if "log_sigma" in name]
+    assert len(sigmas) == (action_space != "discrete")
+    assert all(torch.equal(value, torch.full((1, 2), -0.5)) for value in sigmas)
+
+
+def test_initialisation_of_a_channels_last_image_network_keeps_its_format():
+    model = VAC(action_shape=3, **IMAGE).to(memory_format=torch.channels_last)
+    model.init_parameters()
+    for layer in model.encoder:
+        assert layer.weight.is_contiguous(memory_format=torch.channels_last)
+        rows = layer.weight.flatten(1)
+        rows = rows if rows.shape[0] <= rows.shape[1] else rows.t()
+        torch.testing.assert_close(rows @ rows.t(), 2 * torch.eye(len(rows)), atol=1e-5, rtol=1e-4)
+
+
+def test_bytes_of_images_go_in_and_bfloat16_is_close():
+    torch.manual_seed(0)
+    model = VAC(action_shape=2, action_space="continuous", **IMAGE).to(memory_format=torch.channels_last)
+    obs = torch.randint(256, (3, 4, 36, 36), dtype=torch.uint8)
+    expected = flatten(model(obs))
+    torch.testing.assert_close(flatten(model(obs / 255.0)), expected)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = flatten(model(obs))
+    for key, value in output.items():
+        torch.testing.assert_close(value.float(), expected[key], atol=0.02, rtol=0.02)  # 8 bits of mantissa
+
+
+def test_observations_are_not_written_into():
+    obs = torch.randn(3, 4)
+    before = obs.clone()
+    VAC(4, 2, "continuous", bound_type="tanh")(obs)
+    assert torch.equal(obs, before)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        (
+            {"action_space": "discret"},
+            r"policy\.model\.action_space .*discrete, continuous, hybrid.*'discret'.*Did you",
+        ),
+        ({"sigma_type": "happy"}, r"policy\.model\.sigma_type .*independent, conditioned, fixed, got 'happy'"),
+        ({"bound_type": "relu"}, r"policy\.model\.bound_type .*None, tanh, got 'relu'"),
+        (
+            {"action_shape": HYBRID},
+            r"policy\.model\.action_shape of a discrete action .*whole number.*action_type_shape",
+        ),
+        (
+            {"action_space": "hybrid"},
+            r"action_shape of a hybrid action .*action_type_shape and action_args_shape, got 2",
+        ),
+        ({"activation": "sine"}, r"policy\.model\.activation"),
+    ],
+)
+def test_mistakes_are_one_line(kwargs, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        VAC(4, **({"action_shape": 2} | kwargs))
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ValueError, match="compute_actor, compute_critic, compute_actor_critic, got 'init_parameters'"):
+        VAC(4, 2)(torch.zeros(1, 4), mode="init_parameters")
+
+
+def test_the_registry_knows_it():
+    assert MODEL_REGISTRY.find("vac") is VAC
