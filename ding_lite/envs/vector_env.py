@@ -11,6 +11,7 @@ ended in this step):
 * `info["final_obs"] [K, ...]`: the last observations of the ended episodes in the order of their environments, the
   caller's to keep; absent if none ended.
 * `info["life_lost"] [N]` bool: only in training with `episodic_life`; a life was lost, and the game goes on.
+* actions are `[N, ...]` arrays, or a dict of these, of `action_space`: floats mean what `act_scale` says.
 * Anything else that the environments put into `info` is passed on as gymnasium batches it.
 
 This module never imports torch: worker processes import it.
@@ -22,15 +23,16 @@ import os
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 from easydict import EasyDict
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
@@ -46,6 +48,7 @@ ENV_DEFAULTS: dict[str, Any] = dict(
     frame_stack=0,  # (int) newest frames in one observation, zeros before an episode's first; 0: no stack
     clip_rewards=False,  # (bool) train on the sign of the reward; recorded returns stay true
     episodic_life=False,  # (bool) training only: a lost life is `done` for the learner, and the game goes on
+    act_scale=True,  # (bool) actions -1..1 are a Box's low..high; False: the Box's own units. Both are clipped to it
     max_episode_steps=None,  # (int) episodes are truncated after so many env steps; None: the environment's own limit
     kwargs={},  # (dict) further arguments of gymnasium.make
     manager=dict(
@@ -63,7 +66,7 @@ class EnvSpec:
     """What a model must know of one environment (before batching)."""
 
     observation_space: gymnasium.Space
-    action_space: gymnasium.Space
+    action_space: gymnasium.Space  # the policy's side, see `BoxActions`
     frame_stack: int  # frames in one observation; 0 if observations are not a rolling stack
 
 
@@ -89,7 +92,8 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
     """
     builder = _find_builder(cfg_env, builders)
     if hasattr(builder, "check"):
-        return builder.check(cfg_env)
+        spec = builder.check(cfg_env)
+        return replace(spec, action_space=_policy_side(spec.action_space, cfg_env.act_scale)[0])
     env = _build_single(builder, cfg_env)
     has_lives = not cfg_env.episodic_life or "lives" in env.reset(seed=0)[1]
     env.close()
@@ -97,7 +101,8 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
         raise ConfigError(
             "env.episodic_life is True, but the environment reports no info['lives']: set it to False, or report them."
         )
-    return EnvSpec(env.observation_space, env.action_space, _stack_depth(cfg_env))
+    action_space = _policy_side(env.action_space, cfg_env.act_scale)[0]
+    return EnvSpec(env.observation_space, action_space, _stack_depth(cfg_env))
 
 
 def create_vector_env(
@@ -140,18 +145,55 @@ def create_vector_env(
         env = SubprocessVectorEnv(builds, step_timeout=manager.step_timeout)
     else:
         env = SyncVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
-    env.action_space.seed(derive_seeds(seed, "action", n=1)[0])
-    return EpisodeMonitor(
+    monitor = EpisodeMonitor(
         env,
         seed,
         frame_stack=_stack_depth(cfg_env),
         clip_rewards=training and cfg_env.clip_rewards,
         episodic_life=training and cfg_env.episodic_life,
+        act_scale=cfg_env.act_scale,
     )
+    monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
+    return monitor
+
+
+class BoxActions:
+    """Actions of a Box of floats, from the policy's side to the environment's.
+
+    With `act_scale`, -1..1 is low..high in every dimension that is bounded on both sides. Whatever is beyond a bound is
+    clipped to it; an unbounded dimension passes unchanged.
+
+    Attributes:
+        space: the policy's side.
+    """
+
+    def __init__(self, box: Box, act_scale: bool) -> None:
+        self._box = box
+        scaled = box.bounded_below & box.bounded_above & act_scale
+        low, high = np.where(scaled, box.low, -1.0), np.where(scaled, box.high, 1.0)
+        self._centre, self._half = low / 2 + high / 2, high / 2 - low / 2  # 0 and 1 where nothing is scaled
+        one = box.dtype.type(1)
+        self.space: Box = Box(np.where(scaled, -one, box.low), np.where(scaled, one, box.high), dtype=box.dtype.type)
+
+    def __call__(self, action: np.ndarray) -> np.ndarray:
+        """Return the environment's actions for the policy's, `[N, ...]`, of the Box's type."""
+        return np.clip(action * self._half + self._centre, self._box.low, self._box.high).astype(self._box.dtype)
+
+
+def _policy_side(space: gymnasium.Space, act_scale: bool) -> tuple[gymnasium.Space, Callable[[Any], Any]]:
+    """Return the action space that a policy sees, and what turns its batched actions into the environment's."""
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        actions = BoxActions(space, act_scale)
+        return actions.space, actions
+    if isinstance(space, Dict) and set(space) == {"action_type", "action_args"}:
+        args_space, to_args = _policy_side(space["action_args"], act_scale)
+        hybrid = Dict({"action_type": space["action_type"], "action_args": args_space})
+        return hybrid, lambda action: {**action, "action_args": to_args(action["action_args"])}
+    return space, lambda action: action
 
 
 class EpisodeMonitor(VectorWrapper):
-    """Adds true episode totals, stacked final observations and lost lives to any SAME_STEP vector environment."""
+    """Adds true episode totals, final observations, lost lives and scaled actions to a SAME_STEP vector environment."""
 
     def __init__(
         self,
@@ -161,8 +203,12 @@ class EpisodeMonitor(VectorWrapper):
         frame_stack: int = 0,
         clip_rewards: bool = False,
         episodic_life: bool = False,
+        act_scale: bool = True,
     ) -> None:
         super().__init__(env)
+        self.single_action_space, self._to_env = _policy_side(env.single_action_space, act_scale)
+        if self.single_action_space is not env.single_action_space:
+            self.action_space = batch_space(self.single_action_space, env.num_envs)
         self.frame_stack = frame_stack
         self._seed: int | None = seed
         self._clip_rewards = clip_rewards
@@ -196,7 +242,7 @@ class EpisodeMonitor(VectorWrapper):
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment; see the module's contract."""
-        obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(actions)
+        obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(self._to_env(actions))
         info = {key: value for key, value in raw_info.items() if key not in ("final_obs", "_final_obs")}
         self._return_N += reward_N
         self._length_N += 1
