@@ -1,16 +1,20 @@
 """Collector, evaluator, learner and replay: what moves data between environments and a policy."""
 
 from ding_lite.worker.collector import SampleCollector
+from ding_lite.worker.episode_collector import EpisodeCollector
 from ding_lite.worker.evaluator import Evaluator
 from ding_lite.worker.learner import Learner
 from ding_lite.worker.prioritized_buffer import PrioritizedReplayBuffer, SumTree
 from ding_lite.worker.replay_buffer import UniformReplayBuffer
+from ding_lite.worker.sequence_buffer import SequenceReplayBuffer
 
 __all__ = [
+    "EpisodeCollector",
     "Evaluator",
     "Learner",
     "PrioritizedReplayBuffer",
     "SampleCollector",
+    "SequenceReplayBuffer",
     "SumTree",
     "UniformReplayBuffer",
 ]

@@ -19,7 +19,7 @@ from ding_lite.utils.tree import tree_map
 class SampleCollector:
     """Plays N environments of one rank for T steps a call; every step played is returned.
 
-    A rollout block is a dict of tensors, valid until the next call:
+    A rollout block is a dict of tensors (or nested dicts of them), valid until the next call:
 
     * what `policy.process_transition` returned, `[T, N, ...]`: obs, action, reward, done, traj_flag and more.
     * `episode_step` `[T, N]`: env steps since the last reset, as of `obs`.
@@ -43,9 +43,8 @@ class SampleCollector:
     ) -> None:
         """Take a policy's `collect_mode`; `n_sample` is env steps of this rank and collect, a multiple of N."""
         self._env, self._policy, self._interrupt = env, policy, interrupt
-        self._num_envs, self._n_step = env.num_envs, n_sample // env.num_envs
-        self._block: dict[str, Any] = {}
-        self._block_n_step = 0
+        self._num_envs, self._share = env.num_envs, n_sample // env.num_envs
+        self._rows = RolloutRows(env.observation_space)
         self.envstep, self.episode_count, self.interrupted = 0, 0, False
         env.action_space.seed(seeds[0])
         self.reset(seeds)
@@ -64,48 +63,53 @@ class SampleCollector:
             `return` and `length`; `duration` in seconds, the mean over ranks.
         """
         start = time.perf_counter()
-        episodes: list[tuple[float, int]] = []
-        finals: list[tuple[np.ndarray, Any]] = []
-        n_step = n_sample // self._num_envs if n_sample else self._n_step
+        n_step = n_sample // self._num_envs if n_sample else self._share
         kwargs = self._policy.get_collect_kwargs(self.envstep)
-        block = self._block_of(n_step)
+        self._rows.reserve(n_step)
         for t in range(n_step):
-            obs = tree_map(lambda rows: rows[t], block["obs"])  # noqa: B023 (called at once)
-            tree_map(np.copyto, obs, self._obs)
-            output = self._policy.forward(obs, **kwargs)
-            if random:
-                output["action"] = torch.as_tensor(self._env.action_space.sample())
-            self._obs, reward, terminated, truncated, info = self._env.step(output["action"].cpu().numpy())
-            ended = terminated | truncated
-            done = terminated | info["life_lost"] if "life_lost" in info else terminated
-            timestep = SimpleNamespace(reward=reward, done=done, traj_flag=ended | done, info=info)
-            row = self._policy.process_transition(obs, output, timestep)
-            if row.get("obs") is obs:
-                del row["obs"]  # it is in its place already
-            self._write_row(block, t, n_step, row | {"episode_step": self._episode_step_N})
-            self._episode_step_N += 1
-            if ended.any():
-                index_K = np.flatnonzero(ended)
-                finals.append((t * self._num_envs + index_K, info["final_obs"]))
-                episodes += zip(info["episode_return"][index_K], info["episode_length"][index_K], strict=True)
-                self._episode_step_N[index_K] = 0
-                self._policy.reset(index_K)
-        samples = tree_map(torch.from_numpy, block | {"last_obs": self._obs})
-        if finals:
-            samples["final_index"] = torch.from_numpy(np.concatenate([index for index, _ in finals]))
-            samples["final_obs"] = tree_map(
-                lambda *arrays: torch.from_numpy(np.concatenate(arrays)), *(obs for _, obs in finals)
-            )
-        return self._policy.get_train_sample(samples), self._count(n_step, episodes, time.perf_counter() - start)
+            self._play(t, random, kwargs)
+        block, totals = self._rows.take(n_step, self._obs)
+        return self._policy.get_train_sample(block), self._count(n_step, totals, time.perf_counter() - start)
 
-    def _count(self, n_step: int, episodes: list[tuple[float, int]], seconds: float) -> dict[str, float]:
-        """Sum the counts of all ranks in one collective, and agree on whether to end."""
+    def _play(self, t: int, random: bool, kwargs: dict[str, Any]) -> np.ndarray:
+        """Take one step in every environment and write row `t`; return which episodes ended, `[N]`."""
+        obs = self._rows.write_obs(t, self._obs)
+        output = self._policy.forward(obs, **kwargs)
+        if random:
+            output["action"] = tree_map(torch.as_tensor, self._env.action_space.sample())
+        self._obs, reward, terminated, truncated, info = self._env.step(tree_map(_to_numpy, output["action"]))
+        ended = terminated | truncated
+        done, cut = terminated, ended
+        if "life_lost" in info:
+            done, cut = terminated | info["life_lost"], ended | info["life_lost"]
+        timestep = SimpleNamespace(reward=reward, done=done, traj_flag=cut, info=info)
+        row = self._policy.process_transition(obs, output, timestep)
+        if row.get("obs") is obs:
+            del row["obs"]  # it is in its place already
+        row["episode_step"] = self._episode_step_N
+        self._rows.write(t, row)
+        self._episode_step_N += 1
+        if "final_obs" in info:
+            index_K = np.flatnonzero(ended)
+            self._rows.add_ends(t * self._num_envs + index_K, index_K, info)
+            self._episode_step_N[index_K] = 0
+            self._policy.reset(index_K)
+        return ended
+
+    def _count(self, n_step: int, totals: dict[str, np.ndarray], seconds: float) -> dict[str, float]:
+        """Sum the counts of all ranks in one collective, and agree on whether to end.
+
+        Args:
+            n_step: rows played.
+            totals: `return` and `length` `[K]` of the episodes that count.
+            seconds: how long it took.
+        """
         total = allreduce_data(
             {
                 "env_step": n_step * self._num_envs,
-                "episode": len(episodes),
-                "return": float(sum(episode[0] for episode in episodes)),
-                "length": float(sum(episode[1] for episode in episodes)),
+                "episode": len(totals["return"]),
+                "return": float(totals["return"].sum()),
+                "length": float(totals["length"].sum()),
                 "duration": seconds,
                 "rank": 1,
                 "interrupt": int(self._interrupt()),
@@ -117,23 +121,75 @@ class SampleCollector:
         total["duration"] /= total.pop("rank")
         return total
 
-    def _block_of(self, n_step: int) -> dict[str, Any]:
-        """Return the preallocated block, made anew when the number of rows changes."""
-        if self._block_n_step != n_step:
-            self._block = {"obs": create_empty_array(self._env.observation_space, n_step, fn=np.empty)}
-            self._block_n_step = n_step
-        return self._block
-
-    @staticmethod
-    def _write_row(block: dict[str, Any], t: int, n_step: int, row: dict[str, Any]) -> None:
-        for key, value in row.items():
-            array = value.cpu().numpy() if isinstance(value, torch.Tensor) else value
-            if key not in block:
-                block[key] = np.empty((n_step, *array.shape), array.dtype)
-            tree_map(np.copyto, tree_map(lambda rows: rows[t], block[key]), array)
-
     def state_dict(self) -> dict[str, Any]:
         return {"envstep": self.envstep, "episode_count": self.episode_count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.envstep, self.episode_count = state["envstep"], state["episode_count"]
+
+
+class RolloutRows:
+    """Room for the rows `[T, N, ...]` of a rollout block, used again in every collect, and what ended in them."""
+
+    def __init__(self, observation_space: gymnasium.Space) -> None:
+        self._columns: dict[str, Any] = {"obs": create_empty_array(observation_space, 0, fn=np.empty)}
+        self._ends: list[dict[str, Any]] = []
+        self.capacity = 0
+
+    def reserve(self, n_step: int) -> None:
+        """Make room for at least so many rows; those that are written stay."""
+        if n_step > self.capacity:
+            self._columns = tree_map(lambda rows: _grow(rows, n_step), self._columns)
+            self.capacity = n_step
+
+    def write_obs(self, t: int, obs: Any) -> Any:
+        """Copy observations `[N, ...]` into row `t`, and return that row, the block's own memory."""
+        rows = self._columns["obs"]
+        _write(rows, t, obs)
+        return tree_map(lambda column: column[t], rows)
+
+    def write(self, t: int, row: dict[str, Any]) -> None:
+        """Copy nested arrays or tensors `[N, ...]` into row `t`; the first row says which columns there are."""
+        for key, value in row.items():
+            if key not in self._columns:
+                self._columns[key] = tree_map(self._allocate, value)
+            _write(self._columns[key], t, value)
+
+    def _allocate(self, leaf: Any) -> np.ndarray:
+        array = _to_numpy(torch.as_tensor(leaf))
+        return np.empty((self.capacity, *array.shape), array.dtype)
+
+    def add_ends(self, place_K: np.ndarray, index_K: np.ndarray, info: dict[str, Any]) -> None:
+        """Remember the episodes that ended at places `t * N + n`, in environments `index_K`."""
+        totals = {"return": info["episode_return"][index_K], "length": info["episode_length"][index_K]}
+        self._ends.append({"index": place_K, "obs": info["final_obs"]} | totals)
+
+    def take(self, n_step: int, last_obs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the block of the first `n_step` rows, and `return`, `length` and `index` `[K]` of what ended."""
+        block = tree_map(lambda rows: torch.from_numpy(rows[:n_step]), self._columns)
+        block["last_obs"] = tree_map(torch.from_numpy, last_obs)
+        if not self._ends:
+            return block, {"return": np.empty(0), "length": np.empty(0), "index": np.empty(0, np.int64)}
+        ends = tree_map(lambda *parts: np.concatenate(parts), *self._ends)
+        self._ends = []
+        block["final_index"] = torch.from_numpy(ends["index"])
+        block["final_obs"] = tree_map(torch.from_numpy, ends.pop("obs"))
+        return block, ends
+
+
+def _to_numpy(leaf: torch.Tensor) -> np.ndarray:
+    return leaf.numpy(force=True)  # the quickest way that takes tensors of any device
+
+
+def _grow(rows: np.ndarray, n_step: int) -> np.ndarray:
+    more = np.empty((n_step, *rows.shape[1:]), rows.dtype)
+    more[: len(rows)] = rows
+    return more
+
+
+def _write(rows: Any, t: int, value: Any) -> None:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _write(rows[key], t, part)
+    else:
+        rows[t] = _to_numpy(value) if isinstance(value, torch.Tensor) else value

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from ding_lite.utils.distributed import broadcast_object_list
+from ding_lite.utils.tree import tree_map
 
 
 class Evaluator:
@@ -68,8 +69,8 @@ class Evaluator:
         obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # see SampleCollector
         self._policy.reset()
         while due_N.any() and not self._interrupt():
-            action = self._policy.forward(obs)["action"].cpu().numpy()
-            obs, _, terminated, truncated, info = self._env.step(action)
+            action = self._policy.forward(obs)["action"]
+            obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
             ended = np.flatnonzero(terminated | truncated)
             if len(ended):
                 self._policy.reset(ended)

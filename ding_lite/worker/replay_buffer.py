@@ -51,6 +51,7 @@ class UniformReplayBuffer:
     ) -> None:
         self._num_envs, self._num_rows = num_envs, replay_buffer_size // num_envs
         self._nstep, self._stack, self._device = nstep, max(frame_stack, 1), torch.device(device)
+        self._ahead = nstep  # rows that a sample needs after its first
         if self._num_rows < nstep + self._stack:
             raise ValueError(
                 f"{replay_buffer_size} env steps of {num_envs} environments are too few rows to sample from"
@@ -71,11 +72,11 @@ class UniformReplayBuffer:
 
     def count(self) -> int:
         """Return the number of steps that can be sampled: not the newest `nstep` rows, whose successors are to come."""
-        return max(self._size - self._nstep - self._oldest(), 0) * self._num_envs
+        return max(self._size - self._ahead - self._oldest(), 0) * self._num_envs
 
     def push(self, block: dict[str, Any]) -> None:
         """Store a rollout block `[T, N, ...]`, see `SampleCollector`, over the oldest rows."""
-        n_step = len(block["reward"])
+        n_step, block = len(block["reward"]), tree_map(to_single, block)
         if n_step > self._num_rows:
             raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self._num_rows} rows")
         begin, end = self._cursor * self._num_envs, (self._cursor + n_step) * self._num_envs
@@ -123,7 +124,7 @@ class UniformReplayBuffer:
 
     def _draw(self, number: int) -> dict[str, Tensor]:
         """Return places `[B]`, and weights where there are any."""
-        row_B = self._rng.integers(self._oldest(), self._size - self._nstep, number)
+        row_B = self._rng.integers(self._oldest(), self._size - self._ahead, number)
         row_B = (row_B + self._cursor - self._size) % self._num_rows
         place_B = row_B * self._num_envs + self._rng.integers(self._num_envs, size=number)
         return {"index": torch.from_numpy(place_B).to(self._device)}
@@ -135,9 +136,7 @@ class UniformReplayBuffer:
         if self._nstep > 1:
             last_B = self._sum_rewards(batch, place_B)
         batch["obs"] = self._observations(place_B, self._age[place_B])
-        batch["next_obs"] = self._observations((last_B + self._num_envs) % self._num_places, self._age[last_B] + 1)
-        if self._num_slots > len(self._free_slots):
-            self._insert_finals(batch["next_obs"], self._final_slot[last_B])
+        batch["next_obs"] = self._successors(last_B)
         return batch | drawn
 
     def _sum_rewards(self, batch: dict[str, Any], place_B: Tensor) -> Tensor:
@@ -160,6 +159,13 @@ class UniformReplayBuffer:
         place_BS = torch.where(self._frame_S >= -age_B[:, None], place_BS, self._num_places)  # there, zeros
         frames = self._ring["obs"].index_select(0, place_BS.flatten()).unflatten(0, place_BS.shape)
         return frames.contiguous(memory_format=torch.channels_last) if frames.ndim == 4 else frames
+
+    def _successors(self, place_B: Tensor) -> Any:
+        """Return the observations that follow these places, the true ones where a trajectory was truncated."""
+        obs = self._observations((place_B + self._num_envs) % self._num_places, self._age[place_B] + 1)
+        if self._num_slots > len(self._free_slots):
+            self._insert_finals(obs, self._final_slot[place_B])
+        return obs
 
     def _insert_finals(self, next_obs: Any, slot_B: Tensor) -> None:
         """Put the true last observations where a sample's trajectory was truncated."""
@@ -209,3 +215,8 @@ class UniformReplayBuffer:
         sizes: list[int] = []
         tree_map(lambda leaf: sizes.append(leaf[0].numel() * leaf.element_size()), self._ring["obs"])
         return 2 * self._stack * sum(sizes)
+
+
+def to_single(leaf: Tensor) -> Tensor:
+    """Return float64, which some environments observe in, as float32."""
+    return leaf.float() if leaf.dtype == torch.float64 else leaf

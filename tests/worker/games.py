@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from easydict import EasyDict
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from ding_lite.envs.vector_env import ENV_DEFAULTS, EpisodeMonitor, create_vector_env
 
@@ -25,8 +25,8 @@ class CountingGame(gymnasium.Env):
         log: takes `(seed, step, action)` of each step, and `('reset', seed)`.
     """
 
-    observation_space = Box(-np.inf, np.inf, (2,), np.float64)
-    action_space = Discrete(3)
+    observation_space: gymnasium.Space[Any] = Box(-np.inf, np.inf, (2,), np.float64)
+    action_space: gymnasium.Space[Any] = Discrete(3)
 
     def __init__(
         self, length: int, end: str = "terminated", lives_at: tuple[int, ...] = (), log: list | None = None
@@ -50,6 +50,32 @@ class CountingGame(gymnasium.Env):
         obs, info = self._observe()
         over = self.step_count >= self.length
         return obs, REWARD, over and self.end == "terminated", over and self.end == "truncated", info
+
+
+class HybridGame(CountingGame):
+    """The game with a dict of actions, which it keeps in `actions`."""
+
+    action_space = Dict({"action_type": Discrete(3), "action_args": Box(-1, 1, (2,), np.float32)})
+
+    def __init__(self, length: int, end: str = "terminated") -> None:
+        super().__init__(length, end)
+        self.actions: list[dict[str, Any]] = []
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.actions.append(copy.deepcopy(action))
+        return super().step(action["action_type"])
+
+
+class NestedGame(CountingGame):
+    """The game with observations `{"seed": (seed,), "inner": {"step": (step,)}}`."""
+
+    observation_space = Dict(
+        {"seed": Box(0, 2**20, (1,), np.float64), "inner": Dict({"step": Box(0, 255, (1,), np.uint8)})}
+    )
+
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        (seed, step), info = super()._observe()
+        return {"seed": np.array([seed]), "inner": {"step": np.array([step], np.uint8)}}, info
 
 
 def game_env(*games: CountingGame, training: bool = True, **options: Any) -> EpisodeMonitor:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from easydict import EasyDict
 
 from ding_lite.config import compile_config
 from ding_lite.envs import create_vector_env
 from ding_lite.policy import DQNPolicy
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
-from tests.worker.games import REWARD, CountingGame, game_env
+from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, game_env
 
 
 class Seen:
@@ -25,6 +26,7 @@ class Seen:
         self.resets: list[Any] = []
         rng = np.random.default_rng(seed)
         base = object.__new__(DQNPolicy)
+        base._cfg = EasyDict(learn=dict(ignore_done=False))
 
         def forward(obs: np.ndarray, **kwargs: Any) -> dict[str, torch.Tensor]:
             self.observations.append(obs.copy())
@@ -196,6 +198,53 @@ def test_an_interruption_is_agreed_on_after_a_whole_collect() -> None:
     block, figures = collector.collect()
     assert collector.interrupted
     assert (len(block["reward"]), figures["env_step"]) == (4, 4)
+
+
+def test_dicts_of_actions_reach_the_environments_and_rows_keep_the_structure() -> None:
+    games = [HybridGame(3), HybridGame(4)]
+    collector, seen = collector_of(*games, n_sample=10)
+    rng = np.random.default_rng(0)
+
+    def forward(obs: np.ndarray, **kwargs: Any) -> dict[str, Any]:
+        action = {
+            "action_type": torch.from_numpy(rng.integers(3, size=2)),
+            "action_args": torch.from_numpy(rng.uniform(-1, 1, (2, 2)).astype(np.float32)),
+        }
+        mean = torch.from_numpy(rng.normal(size=(2, 2)))
+        args = {"mu": mean, "sigma": mean * mean}
+        return {"action": action, "logit": {"action_type": torch.ones(2, 3), "action_args": args}}
+
+    plain = seen.mode.process_transition
+    seen.mode.forward = forward
+    seen.mode.process_transition = lambda obs, output, step: plain(obs, output, step) | {"logit": output["logit"]}
+    for random in (False, True):
+        block, _ = collector.collect(random=random)
+        action, args = block["action"], block["logit"]["action_args"]
+        shapes = [tuple(action["action_type"].shape), tuple(action["action_args"].shape), tuple(args["mu"].shape)]
+        assert shapes == [(5, 2), (5, 2, 2), (5, 2, 2)]
+        assert torch.equal(args["sigma"], args["mu"].square())
+        for n, game in enumerate(games):
+            assert [int(played["action_type"]) for played in game.actions] == action["action_type"][:, n].tolist()
+            np.testing.assert_array_equal(
+                [played["action_args"] for played in game.actions], action["action_args"][:, n]
+            )
+            game.actions.clear()
+
+
+def test_observations_may_be_nested() -> None:
+    collector, _ = collector_of(NestedGame(3, "truncated"), NestedGame(5), n_sample=8)
+    collector._policy.forward = lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)}
+    block, _ = collector.collect()
+    assert block["obs"]["inner"]["step"][:, :, 0].T.tolist() == [[0, 1, 2, 0], [0, 1, 2, 3]]
+    assert block["obs"]["seed"][:, :, 0].T.tolist() == [[100, 100, 100, 101], [200] * 4]
+    assert (block["final_obs"]["inner"]["step"].tolist(), block["final_index"].tolist()) == ([[3]], [2 * 2 + 0])
+    assert block["last_obs"]["inner"]["step"].tolist() == [[1], [4]]
+
+
+def test_a_collect_may_be_shorter_or_longer_than_the_one_before() -> None:
+    collector, _ = collector_of(CountingGame(100), n_sample=4)
+    steps = [collector.collect(n_sample)[0]["obs"][:, 0, 1].tolist() for n_sample in (None, 7, 2, None)]
+    assert steps == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9, 10], [11, 12], [13, 14, 15, 16]]
 
 
 # -- frame stacks on the real games -----------------------------------------------------------------------------------

@@ -1,0 +1,84 @@
+"""Two real processes whose episodes differ in length: they stay together all the same.
+
+Each rank runs this file as `python -m tests.distributed.test_episode_collector <folder>`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ding_lite.utils.launch import DDPContext, get_rank
+from ding_lite.worker import EpisodeCollector
+from tests.distributed.launcher import launch
+from tests.worker.games import REWARD, CountingGame, game_env
+
+LENGTHS = (2, 300)  # steps of an episode, by rank
+COLLECTIVES = ("all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "barrier")
+
+
+def count_collectives(calls: list[str]) -> None:
+    """Note the name of every collective that is called from now on."""
+
+    def noted(name: str) -> Any:
+        real = getattr(dist, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls.append(name)
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in COLLECTIVES:
+        setattr(dist, name, noted(name))
+
+
+def collect(folder: str) -> None:
+    """Collect three times on this rank, which is asked to end before the last one if it is rank 1."""
+    calls: list[str] = []
+    mode = SimpleNamespace(
+        forward=lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)},
+        process_transition=lambda obs, output, step: {"obs": obs, "reward": step.reward, "action": output["action"]},
+        get_train_sample=lambda block: block,
+        get_collect_kwargs=lambda envstep: {},
+        reset=lambda env_id=None: None,
+    )
+    with DDPContext(timeout=20):
+        rank, asked = get_rank(), False
+        env = game_env(CountingGame(LENGTHS[rank]), CountingGame(LENGTHS[rank]))
+        collector = EpisodeCollector(env, mode, 4, [1, 2], lambda: asked)
+        count_collectives(calls)
+        rows = []
+        for number in range(3):
+            asked = number == 2 and rank == 1
+            block, figures = collector.collect()
+            figures.pop("duration")
+            rows.append(figures | {"rows": len(block["valid"]), "interrupted": collector.interrupted})
+        result = {"rows": rows, "calls": calls, "state": collector.state_dict()}
+    Path(folder, f"rank{rank}.json").write_text(json.dumps(result))
+
+
+def test_each_collect_is_one_collective_whatever_the_lengths(tmp_path: Path) -> None:
+    done = launch(["-m", "tests.distributed.test_episode_collector", str(tmp_path)])
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+    assert [rank["calls"] for rank in ranks] == [["all_reduce"] * 3] * 2
+    # Two episodes in each of two environments of each rank.
+    steps = 2 * 2 * (2 + 300)
+    expected = {"env_step": steps, "episode": 8, "return": REWARD * steps, "length": steps, "interrupt": 0}
+    for rank, length in zip(ranks, LENGTHS, strict=True):
+        assert rank["rows"][0] == expected | {"rows": 2 * length, "interrupted": False}
+        assert rank["rows"][1] == rank["rows"][0]
+        assert rank["rows"][2] == expected | {"rows": 2 * length, "interrupted": True, "interrupt": 1}
+        assert rank["state"] == {"envstep": 3 * steps, "episode_count": 24}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    collect(*[word for word in sys.argv[1:] if not word.startswith("--local-rank")])

@@ -1,0 +1,121 @@
+"""What a collect of whole episodes returns: each environment's share from the start, and which steps belong to it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.worker import EpisodeCollector
+from tests.worker.games import REWARD, CountingGame, NestedGame, game_env
+
+
+def collector_of(*games: CountingGame, n_episode: int, **options: Any) -> EpisodeCollector:
+    """Return a collector with seeds 100, 200 ...; its policy's actions go through 0, 1, 2, call by call."""
+    calls: list[int] = []
+
+    def forward(obs: Any, **kwargs: Any) -> dict[str, torch.Tensor]:
+        calls.append(len(calls))
+        return {"action": torch.full((len(games),), calls[-1] % 3)}
+
+    def process_transition(obs: Any, output: dict[str, torch.Tensor], timestep: SimpleNamespace) -> dict[str, Any]:
+        columns = {"obs": obs, "action": output["action"], "reward": timestep.reward}
+        return columns | {"done": timestep.done, "traj_flag": timestep.traj_flag}
+
+    mode = SimpleNamespace(
+        forward=forward,
+        process_transition=process_transition,
+        get_train_sample=lambda block: block,
+        get_collect_kwargs=lambda envstep: {},
+        reset=lambda env_id=None: None,
+    )
+    seeds = [100 * (n + 1) for n in range(len(games))]
+    return EpisodeCollector(game_env(*games, **options), mode, n_episode, seeds)
+
+
+def resets(game: CountingGame) -> list[int]:
+    return [entry[1] for entry in game.log if entry[0] == "reset"]
+
+
+def test_each_environment_plays_its_share_and_the_rest_is_not_valid() -> None:
+    # Two episodes each: 4 steps of the first environment, 10 of the second, which decides T.
+    collector = collector_of(CountingGame(2), CountingGame(5, "truncated"), n_episode=4)
+    block, figures = collector.collect()
+    assert (block["valid"].dtype, tuple(block["valid"].shape)) == (torch.bool, (10, 2))
+    assert block["valid"].T.tolist() == [[True] * 4 + [False] * 6, [True] * 10]
+    assert block["episode_step"].T.tolist() == [[0, 1] * 5, [0, 1, 2, 3, 4] * 2]
+    assert block["obs"][:, 1, 0].tolist() == [200] * 5 + [201] * 5
+    assert block["action"][:, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    assert figures["env_step"] == 20
+    assert (figures["episode"], figures["length"], figures["return"]) == (4, 2 * 2 + 2 * 5, REWARD * (2 * 2 + 2 * 5))
+    assert (collector.envstep, collector.episode_count) == (20, 4)
+
+
+def test_true_ends_are_those_of_every_episode() -> None:
+    collector = collector_of(CountingGame(2), CountingGame(4, "truncated"), n_episode=2)
+    block, _ = collector.collect()
+    assert block["final_index"].tolist() == [1 * 2 + 0, 3 * 2 + 0, 3 * 2 + 1]  # t * N + n
+    assert block["final_obs"].tolist() == [[100, 2], [101, 2], [200, 4]]
+    assert block["done"].T.tolist() == [[False, True, False, True], [False] * 4]
+    assert block["traj_flag"].T.tolist() == [[False, True, False, True], [False, False, False, True]]
+    assert block["last_obs"].tolist() == [[102, 0], [201, 0]]
+
+
+def test_every_collect_begins_with_new_episodes_everywhere() -> None:
+    games = [CountingGame(3), CountingGame(5)]
+    collector = collector_of(*games, n_episode=2)
+    starts = [collector.collect()[0]["obs"][0].tolist() for _ in range(3)]
+    # The first game ends once more, and is left after 2 of 3 steps, in each collect; the second ends with the collect.
+    assert starts == [[[100, 0], [200, 0]], [[102, 0], [202, 0]], [[104, 0], [204, 0]]]
+
+
+def test_episodes_that_just_began_are_not_thrown_away() -> None:
+    game = CountingGame(4)
+    collector = collector_of(game, n_episode=2)
+    assert resets(game)[-1] == 100
+    for _ in range(2):
+        collector.collect()
+    assert resets(game)[-5:] == [100, 101, 102, 103, 104]
+
+
+def test_episodes_may_be_longer_than_any_before() -> None:
+    game = CountingGame(3)
+    collector = collector_of(game, CountingGame(2), n_episode=2)
+    for length in (3, 150, 7, 700):
+        game.length = length
+        block, figures = collector.collect()
+        assert block["obs"][:, 0, 1].tolist() == list(range(length))
+        assert block["action"][1:, 0].tolist() == [(first + 1) % 3 for first in block["action"][:-1, 0].tolist()]
+        assert block["valid"].sum(0).tolist() == [length, 2]
+        assert figures["env_step"] == 2 * length
+        assert figures["length"] == length + 2
+
+
+def test_the_number_of_episodes_can_be_given() -> None:
+    collector = collector_of(CountingGame(2), CountingGame(3), n_episode=2)
+    block, figures = collector.collect(6, random=True)
+    assert block["valid"].sum(0).tolist() == [6, 9]
+    assert figures["episode"] == 6
+    assert block["action"][:, 0].tolist() != block["action"][:, 1].tolist()  # drawn for each environment
+
+
+def test_returns_are_true_where_rewards_are_clipped_and_a_lost_life_ends_no_episode() -> None:
+    game = CountingGame(6, lives_at=(2,))
+    collector = collector_of(game, n_episode=1, clip_rewards=True, episodic_life=True)
+    block, figures = collector.collect()
+    assert block["valid"][:, 0].tolist() == [True] * 6
+    assert block["traj_flag"][:, 0].tolist() == [False, True, False, False, False, True]
+    assert block["reward"].unique().tolist() == [1.0]
+    assert figures["return"] == pytest.approx(6 * REWARD)
+
+
+def test_observations_may_be_nested() -> None:
+    collector = collector_of(NestedGame(70, "truncated"), NestedGame(100), n_episode=2)
+    block, _ = collector.collect()
+    assert block["obs"]["inner"]["step"].shape == (100, 2, 1)
+    np.testing.assert_array_equal(block["obs"]["inner"]["step"][:, 0, 0], [*range(70), *range(30)])
+    np.testing.assert_array_equal(block["obs"]["seed"][:, 0, 0], [100] * 70 + [101] * 30)
+    assert block["final_obs"]["inner"]["step"].tolist() == [[70], [100]]
