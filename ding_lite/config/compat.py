@@ -30,39 +30,69 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.manager.shared_memory": (Any, "subprocess environments always use shared memory"),
     "env.manager.step_wait_timeout": (Any, "env.manager.step_timeout covers every step"),
     "env.manager.wait_num": (Any, "environments step together"),
+    "env.norm_obs": ({"use_norm": False}, "observations are learned from as they are"),
+    "env.norm_reward": ({"use_norm": False}, "rewards are learned from as they are"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
     "policy.collect.env_num": (Any, "env.collector_env_num says it"),
+    "policy.collect.gae_lambda": (Any, "this policy estimates no advantages by it"),
+    "policy.collect.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
+    "policy.collect.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.collect.unroll_len": (1, "one step is one sample"),
     "policy.eval.env_num": (Any, "env.evaluator_env_num says it"),
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
     "policy.eval.evaluator.render": (False, "evaluation does not render"),
-    "policy.learn.ignore_done": (False, "time limits never cut the bootstrap"),
+    "policy.learn.betas": ([0.9, 0.999], "Adam has its usual coefficients"),
+    "policy.learn.eps": (1e-8, "Adam has its usual constant"),
+    "policy.learn.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
+    "policy.learn.nstep_return": (False, "values learn from generalised advantage estimates"),
+    "policy.learn.optim": ("adam", "Adam is the optimizer"),
+    "policy.learn.update_per_collect": (1, "an on-policy policy learns from each collect once, in epochs"),
     "policy.learn.learner.cfg_type": (Any, "types are told by create_config"),
     "policy.learn.learner.dataloader": (Any, "batches are drawn from arrays"),
     "policy.learn.learner.hook.log_reduce_after_iter": (Any, "figures are those of all ranks anyway"),
     "policy.learn.learner.hook.save_ckpt_after_run": (True, "the last checkpoint is always saved"),
     "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
     "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
-    "policy.on_policy": (False, "the policy class says it"),
+    "policy.multi_agent": (False, "there is one agent"),
+    "policy.nstep": (Any, "this policy sums no n-step returns"),
+    "policy.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.other.commander": (Any, "there is no commander"),
+    "policy.other.replay_buffer": (Any, "this policy learns from each collect once"),
     "policy.other.replay_buffer.deepcopy": (Any, "samples are copied out of arrays"),
     "policy.other.replay_buffer.enable_track_used_data": (Any, "used data is not tracked"),
+    "policy.other.replay_buffer.max_use": (Any, "samples are used until they are overwritten"),
     "policy.other.replay_buffer.monitor": (Any, "the buffer logs its own figures"),
     "policy.other.replay_buffer.periodic_thruput_seconds": (Any, "the collector logs its rate"),
     "policy.other.replay_buffer.thruput_controller": (Any, "collecting and learning alternate"),
+    "policy.priority": (False, "this policy has no prioritised replay"),
+    "policy.priority_IS_weight": (False, "this policy has no prioritised replay"),
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
     "policy.transition_with_policy_data": (Any, "a transition holds what the policy puts there"),
 }
 # Older or alternative names, moved to the name used here.
 RENAMED_KEYS = {
+    "env.use_act_scale": "env.act_scale",
     "policy.learn.multi_gpu": "policy.multi_gpu",
     "policy.learn.bp_update_sync": "policy.bp_update_sync",
     "policy.use_cuda": "policy.cuda",
     "policy.use_priority": "policy.priority",
     "policy.learn.priority": "policy.priority",
     "policy.learn.priority_IS_weight": "policy.priority_IS_weight",
+    "policy.action_space": "policy.model.action_space",
+    "policy.collect.discount_factor": "policy.discount_factor",
+    "policy.learn.clip_value": "policy.learn.grad_clip_value",
+    "policy.learn.discount_factor": "policy.discount_factor",
+    "policy.learn.grad_norm": "policy.learn.grad_clip_value",
+    "policy.learn.normalize_advantage": "policy.learn.adv_norm",
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
+}
+# env.env_id: versions that gymnasium has retired, and the ones that took their place.
+RENAMED_IDS = {
+    "Pendulum-v0": "Pendulum-v1",
+    "LunarLander-v2": "LunarLander-v3",
+    "LunarLanderContinuous-v2": "LunarLanderContinuous-v3",
+    **{f"{name}-v{n}": f"{name}-v5" for name in ("Hopper", "HalfCheetah", "Walker2d", "Ant") for n in (2, 3)},
 }
 # create_config's types: every name that is accepted, and what it is here. No buffer type is the one that
 # policy.priority asks for.
@@ -116,7 +146,7 @@ def translate_create(create: dict, notes: list[str]) -> dict:
 
 
 def rename_keys(user: dict, notes: list[str]) -> None:
-    """Move the values of `RENAMED_KEYS` in `user` to the names used here.
+    """Move the values of `RENAMED_KEYS` in `user` to the names used here, and `RENAMED_IDS` to their successors.
 
     Raises:
         ConfigError: old and new name are both set, to different values.
@@ -131,3 +161,7 @@ def rename_keys(user: dict, notes: list[str]) -> None:
         del get_key(user, parent)[last]
         set_key(user, new, value)
         notes.append(f"{old} is {new} here.")
+    env_id = get_key(user, "env.env_id")
+    if isinstance(env_id, str) and env_id in RENAMED_IDS:
+        set_key(user, "env.env_id", RENAMED_IDS[env_id])
+        notes.append(f"env.env_id '{env_id}' is '{RENAMED_IDS[env_id]}' here: gymnasium has retired the old version.")

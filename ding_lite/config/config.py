@@ -38,13 +38,17 @@ RANGES = {
         *("env.collector_env_num", "env.evaluator_env_num", "env.n_evaluator_episode", "env.max_episode_steps"),
         *("policy.nstep", "policy.learn.batch_size", "policy.learn.update_per_collect", "policy.collect.n_sample"),
         *("policy.collect.n_episode", "policy.eval.evaluator.eval_freq", "policy.other.eps.decay"),
+        *("policy.learn.epoch_per_collect", "policy.unroll_len"),
         sc.BUFFER + ".replay_buffer_size",
     ),
     (0, math.inf): (
         *("seed", "env.frame_stack", "env.manager.num_threads"),
-        *("policy.random_collect_size", "policy.learn.learning_rate"),
+        *("policy.random_collect_size", "policy.learn.learning_rate", "policy.learn.clip_ratio"),
     ),
-    (0, 1): ("policy.discount_factor", "policy.other.eps.start", "policy.other.eps.end"),
+    (0, 1): (
+        *("policy.discount_factor", "policy.other.eps.start", "policy.other.eps.end"),
+        *("policy.collect.gae_lambda", "policy.learn.lambda_"),
+    ),
 }
 
 
@@ -208,12 +212,19 @@ def _check_values(cfg: EasyDict) -> None:
     n_sample, n_episode = (sc.get_key(cfg, f"policy.collect.{key}") for key in ("n_sample", "n_episode"))
     if n_sample is not None and n_episode is not None:
         raise ConfigError("Set policy.collect.n_sample or policy.collect.n_episode, not both.")
-    pairs = (("policy.collect.n_sample", "env.collector_env_num"), ("env.n_evaluator_episode", "env.evaluator_env_num"))
+    pairs = (
+        ("policy.collect.n_sample", "env.collector_env_num"),
+        ("policy.collect.n_episode", "env.collector_env_num"),
+        ("env.n_evaluator_episode", "env.evaluator_env_num"),
+    )
     for path, divisor in pairs:
         value, number = sc.get_key(cfg, path), sc.get_key(cfg, divisor)
+        if path == "policy.collect.n_sample":
+            number //= math.gcd(number, cfg.policy.get("unroll_len", 1))  # a sample is so many env steps
         if value is not None and value % number:
             near = " or ".join(str(n) for n in (value - value % number, value - value % number + number) if n)
-            raise ConfigError(f"{path}={value} is not a multiple of {divisor}={number}: set it to {near}.")
+            source = divisor if number == sc.get_key(cfg, divisor) else f"{divisor} / gcd({divisor}, policy.unroll_len)"
+            raise ConfigError(f"{path}={value} is not a multiple of {source}={number}: set it to {near}.")
     size, buffer_type = (sc.get_key(cfg, f"{sc.BUFFER}.{key}") for key in ("replay_buffer_size", "type"))
     for path in ("policy.learn.batch_size", "policy.collect.n_sample"):
         if size is not None and (sc.get_key(cfg, path) or 0) > size:
@@ -236,16 +247,23 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     if not isinstance(space, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ConfigError(f"Policy '{cfg.policy.type}' takes {names} actions, the environment has {space}.")
+    kind = _kind_of(space)
+    if kind is None:
+        raise ConfigError(
+            f"The environment's actions are {space}: expected Discrete, a Box of one dimension, or a Dict of both with "
+            "the keys 'action_type' and 'action_args'."
+        )
     stack = cfg.env.frame_stack
     if stack > 1 and env_spec.frame_stack != stack:
         raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
     options = {} if model_given else sc.model_options(policy_cls, model.get("type"), {})
     shapes = {"obs_shape": _shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
-    for key, shape in shapes.items():
+    for key, shape in (shapes | {"action_space": kind}).items():
         given = model.get(key)
+        given = given[0] if isinstance(given, list) and len(given) == 1 else given
         if given is None and shape and f"policy.model.{key}" in options:
-            model[key] = shape[0] if len(shape) == 1 else shape
-        elif given is not None and shape and (given if isinstance(given, list) else [given]) != shape:
+            model[key] = shape
+        elif given is not None and shape and given != shape:
             raise ConfigError(
                 f"policy.model.{key} is {given}, but the environment has {shape} (env.frame_stack={stack}). Leave it "
                 "out to take the environment's."
@@ -255,13 +273,27 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
             raise ConfigError(f"{path} is not set, and the environment does not tell it: expected {sc.describe(hint)}.")
 
 
-def _shape_of(space: gymnasium.Space) -> list[int]:
-    """Return what `obs_shape` or `action_shape` should be, empty if a space has no one shape."""
+def _kind_of(space: gymnasium.Space) -> str | None:
+    """Return what `policy.model.action_space` should be; empty for kinds that no model of ours knows by a name."""
     if isinstance(space, gymnasium.spaces.Discrete):
-        return [int(space.n)]
-    if isinstance(space, gymnasium.spaces.MultiDiscrete):
-        return space.nvec.tolist()
-    return [int(n) for n in space.shape] if isinstance(space, gymnasium.spaces.Box) else []
+        return "discrete"
+    if isinstance(space, gymnasium.spaces.Box):
+        return "continuous" if len(space.shape) == 1 else None
+    if isinstance(space, gymnasium.spaces.Dict):
+        kinds = {key: type(part) for key, part in space.items()}
+        hybrid = {"action_type": gymnasium.spaces.Discrete, "action_args": gymnasium.spaces.Box}
+        return "hybrid" if kinds == hybrid and len(space["action_args"].shape or ()) == 1 else None
+    return ""
+
+
+def _shape_of(space: gymnasium.Space) -> Any:
+    """Return what `obs_shape` or `action_shape` should be, None if a space has no one shape."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, gymnasium.spaces.Dict) and set(space) == {"action_type", "action_args"}:
+        return {f"{key}_shape": _shape_of(part) for key, part in space.items()}
+    shape = space.nvec.tolist() if isinstance(space, gymnasium.spaces.MultiDiscrete) else [*(space.shape or ())]
+    return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
 
 
 def save_config(cfg: EasyDict, path: str | Path, **arguments: Any) -> None:
@@ -270,9 +302,10 @@ def save_config(cfg: EasyDict, path: str | Path, **arguments: Any) -> None:
     Args:
         cfg: what `compile_config` returned.
         path: the file; an existing one is replaced.
-        arguments: further ones of `serial_pipeline` for the file's `__main__`, such as `max_env_step`.
+        arguments: further ones of the pipeline for the file's `__main__`, such as `max_env_step`.
     """
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
+    pipeline = "serial_pipeline_onpolicy" if cfg.policy.on_policy else "serial_pipeline"
     create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in ("env", "policy")}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
     call = "".join(f", {key}={value!r}" for key, value in {"seed": cfg.seed, **arguments}.items())
@@ -285,11 +318,11 @@ main_config = {pprint.pformat(main, width=120, sort_dicts=False)}
 create_config = {pprint.pformat(create, width=120, sort_dicts=False)}
 
 if __name__ == "__main__":
-    from ding_lite.entry import serial_pipeline
+    from ding_lite.entry import {pipeline}
     from ding_lite.utils import DDPContext
 
     with DDPContext():
-        serial_pipeline((main_config, create_config){call})
+        {pipeline}((main_config, create_config){call})
 ''',
         encoding="utf-8",
     )

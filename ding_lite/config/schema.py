@@ -23,6 +23,14 @@ from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGIST
 Schema = dict[str, tuple[Any, Any]]
 UNSET, REQUIRED, SECTION = object(), object(), object()
 BUFFER = "policy.other.replay_buffer"
+# What DI-engine's config files write as an object of torch, by its text; torch is not imported for it.
+ACTIVATIONS = {
+    "Tanh()": "tanh",
+    "ReLU()": "relu",
+    "ReLU(inplace=True)": "relu",
+    "GELU(approximate='none')": "gelu",
+    "ELU(alpha=1.0)": "elu",
+}
 DEFAULTS = dict(
     exp_name="default_experiment",  # (str) experiment and its directory, relative to where the run starts
     seed=0,  # (int) seed of everything random: networks, exploration, environments, replay
@@ -44,7 +52,7 @@ def config_schema(user: dict, model_given: bool = False) -> Schema:
     policy = class_options(policy_cls, "policy.", {"import_names": []})
     schema = _options(DEFAULTS, {}, "") | class_options(env_cls, "env.", ENV_DEFAULTS, ENV_TYPES)
     if BUFFER + ".type" in policy:
-        prioritized = get_key(user, "policy.priority", policy["policy.priority"][0])
+        prioritized = get_key(user, "policy.priority", policy.get("policy.priority", (False,))[0])
         default = policy[BUFFER + ".type"][0] or ("prioritized" if prioritized else "uniform")
         buffer_type = get_key(user, BUFFER + ".type") or default
         schema |= class_options(BUFFER_REGISTRY.find(buffer_type), BUFFER + ".")
@@ -63,6 +71,9 @@ def class_options(cls: type, prefix: str, defaults: Mapping = {}, hints: Mapping
     for base in reversed(cls.__mro__):
         merged = merge(merged, vars(base).get("config", {}))
         all_hints |= vars(base).get("config_types", {})
+        for path in vars(base).get("config_without", ()):
+            section, _, key = path.rpartition(".")
+            (get_key(merged, section) if section else merged).pop(key, None)
     return _options(merged, all_hints, prefix)
 
 
@@ -134,7 +145,10 @@ def show(value: Any) -> str:
 
 
 def plain(value: Any, path: str) -> Any:
-    """Deep-copy a config into dicts, lists and python numbers, which can be written to a file and read again."""
+    """Deep-copy a config into dicts, lists and python numbers, which can be written to a file and read again.
+
+    An activation of torch's, such as `nn.Tanh()`, becomes its name, 'tanh'.
+    """
     if isinstance(value, Mapping):
         wrong = [key for key in value if not isinstance(key, str)]
         if wrong:
@@ -146,6 +160,8 @@ def plain(value: Any, path: str) -> Any:
         value = value.item()
     if value is None or type(value) in (bool, int, float, str):
         return value
+    if type(value).__module__ == "torch.nn.modules.activation" and repr(value) in ACTIVATIONS:
+        return ACTIVATIONS[repr(value)]
     raise ConfigError(
         f"{path}: expected numbers, texts, lists and dicts, which a saved config can repeat, got {show(value)}. Hand "
         "objects over in code, such as the pipeline's model argument."

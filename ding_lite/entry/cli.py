@@ -14,6 +14,7 @@ LIMITS = ("max_env_step", "max_train_iter")
 EXAMPLES = """examples:
   ding_lite -m serial -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py -s 0
   ding_lite -m serial -c CONFIG policy.learn.batch_size=16 max_env_step=20000
+  ding_lite -m serial_onpolicy -c dizoo/classic_control/cartpole/config/cartpole_ppo_config.py
   python -m torch.distributed.launch --nproc_per_node=2 -m ding_lite -m serial -c CONFIG policy.multi_gpu=True
   ding_lite -m eval --ckpt EXPERIMENT/ckpt/ckpt_best.pth.tar
 """
@@ -26,7 +27,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
     parser.add_argument(
-        "-m", "--mode", choices=("serial", "eval"), default="serial", help="train, or evaluate a checkpoint"
+        "-m",
+        "--mode",
+        choices=("serial", "serial_onpolicy", "eval"),
+        default="serial",
+        help="train from a replay buffer, train on-policy, or evaluate a checkpoint",
     )
     parser.add_argument("-c", "--config", help="python file with main_config and create_config")
     parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
@@ -35,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--local-rank", "--local_rank", type=int, help=argparse.SUPPRESS)  # some launchers pass it
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as policy.learn.batch_size=16")
     args = parser.parse_intermixed_args(argv)
-    if args.mode == "serial" and args.config is None:
+    if args.mode != "eval" and args.config is None:
         parser.error("-c is missing: give the config file to train")
     if args.mode == "eval" and args.ckpt is None:
         parser.error("--ckpt is missing: give the checkpoint to evaluate")
@@ -43,12 +48,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     # torch is loaded only now, so that --help and mistakes above answer at once.
     from ding_lite.entry.eval_entry import evaluate_checkpoint
     from ding_lite.entry.serial_entry import serial_pipeline
+    from ding_lite.entry.serial_entry_onpolicy import serial_pipeline_onpolicy
     from ding_lite.utils.launch import DDPContext
 
     with DDPContext():
         limits, overrides = _split_limits(args.overrides)
-        if args.mode == "serial":
-            serial_pipeline(args.config, args.seed, overrides=overrides, **limits)  # type: ignore[arg-type]
+        if args.mode != "eval":
+            pipeline = serial_pipeline if args.mode == "serial" else serial_pipeline_onpolicy
+            pipeline(args.config, args.seed, overrides=overrides, **limits)  # type: ignore[arg-type]
         else:
             config = args.config or _config_beside(args.ckpt)
             evaluate_checkpoint(config, args.ckpt, seed=args.seed, n_episode=args.episodes, overrides=overrides)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
+from easydict import EasyDict
 from torch import nn
 
 from ding_lite.config import check_shapes, compile_config, save_config
@@ -18,9 +19,9 @@ from ding_lite.utils.allocator import keep_freed_memory
 from ding_lite.utils.checkpoint import CheckpointError, load_checkpoint
 from ding_lite.utils.interrupt import InterruptGuard
 from ding_lite.utils.launch import get_local_world_size, get_rank, get_world_size
-from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
+from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, ConfigError
 from ding_lite.utils.seed import set_random_state, set_seed
-from ding_lite.worker import Evaluator, Learner, SampleCollector, UniformReplayBuffer
+from ding_lite.worker import EpisodeCollector, Evaluator, Learner, SampleCollector, UniformReplayBuffer
 
 STATEFUL = ("learner", "collector", "evaluator")  # parts whose state a checkpoint holds, beside the policy's
 
@@ -43,9 +44,11 @@ class Experiment(AbstractContextManager):
         max_train_iter: int,
         max_env_step: int,
         overrides: Sequence[str] = (),
+        on_policy: bool = False,
     ) -> None:
         builders, counts = _read_env_setting(env_setting)
         self.cfg = cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
+        _check_pipeline(cfg, on_policy)
         spec = check_env(cfg.env, builders[0])
         check_shapes(cfg, spec, model is not None)
         self._max_train_iter, self._max_env_step, self.stop_reason = max_train_iter, max_env_step, ""
@@ -82,15 +85,15 @@ class Experiment(AbstractContextManager):
 
     def _build_workers(self, collector_env: Any, evaluator_env: Any) -> None:
         cfg, policy, rank = self.cfg, self.policy, get_rank()
-        n_env = cfg.env.collector_env_num
+        n_env, collect = cfg.env.collector_env_num, cfg.policy.collect
         seeds = derive_seeds(cfg.seed, rank, "collect", n=n_env)
-        self.collector = SampleCollector(
-            collector_env,
-            policy.collect_mode,
-            cfg.policy.collect.n_sample or n_env,
-            seeds,
-            lambda: self._guard.requested,
-        )
+        options = (collector_env, policy.collect_mode)
+        self.collector: SampleCollector
+        if "n_episode" in collect:
+            self.collector = EpisodeCollector(*options, collect.n_episode, seeds, lambda: self._guard.requested)
+        else:
+            n_sample = (collect.n_sample or n_env) * cfg.policy.get("unroll_len", 1)
+            self.collector = SampleCollector(*options, n_sample, seeds, lambda: self._guard.requested)
         self.evaluator = Evaluator(
             evaluator_env,
             policy.eval_mode,
@@ -106,19 +109,21 @@ class Experiment(AbstractContextManager):
 
     def create_replay_buffer(self) -> UniformReplayBuffer:
         """Return this rank's replay buffer with `policy.random_collect_size` steps in it, random ones in a new run."""
-        cfg = self.cfg
-        options = {key: value for key, value in cfg.policy.other.replay_buffer.items() if key != "type"}
-        replay = BUFFER_REGISTRY.find(cfg.policy.other.replay_buffer.type)(
+        cfg, policy = self.cfg, self.cfg.policy
+        options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
+        if "unroll_len" in policy:
+            options["unroll_len"] = policy.unroll_len
+        replay = BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
             num_envs=cfg.env.collector_env_num,
-            nstep=cfg.policy.nstep,
-            gamma=cfg.policy.discount_factor,
+            nstep=policy.get("nstep", 1),
+            gamma=policy.discount_factor,
             frame_stack=self._frame_stack,
             batch_device=self.policy.device,
             seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
             **options,
         )
         is_new, collected = self.learner.train_iter == 0, 0
-        while collected < cfg.policy.random_collect_size and not self.collector.interrupted:
+        while collected < policy.get("random_collect_size", 0) and not self.collector.interrupted:
             samples, figures = self.collector.collect(random=is_new)
             replay.push(samples)
             collected += int(figures["env_step"]) // get_world_size()
@@ -155,12 +160,19 @@ class Experiment(AbstractContextManager):
         self._record.collect(figures, self.collector.envstep, self.learner.train_iter)
         return samples
 
-    def learn(self, replay: UniformReplayBuffer) -> None:
-        """Take the iterations that are due after a collect, once there are enough samples, and save if that is due."""
+    def sample(self, replay: UniformReplayBuffer) -> Iterable[dict[str, Any]]:
+        """Return the batches that are due after a collect; none until the replay buffer holds enough."""
         learn = self.cfg.policy.learn
-        if replay.count() >= learn.batch_size:
-            self.learner.train(replay.batches(learn.batch_size, learn.update_per_collect), replay.update)
-        if self.learner.train_iter - self._saved_iter >= learn.learner.hook.save_ckpt_after_iter:
+        enough = replay.count() >= learn.batch_size
+        return replay.batches(learn.batch_size, learn.update_per_collect) if enough else ()
+
+    def learn(
+        self, batches: Iterable[dict[str, Any]], update: Callable[[torch.Tensor, torch.Tensor], None] | None = None
+    ) -> None:
+        """Take a learner iteration on each batch, and save if that is due; `update` hears of new priorities."""
+        self.learner.train(batches, update)
+        hook = self.cfg.policy.learn.learner.hook
+        if self.learner.train_iter - self._saved_iter >= hook.save_ckpt_after_iter:
             self._record.save(f"iteration_{self.learner.train_iter}", self._state_dict())
             self._saved_iter = self.learner.train_iter
 
@@ -195,6 +207,15 @@ class Experiment(AbstractContextManager):
             raise SystemExit(1)
         if self.stop_reason == "interrupted":
             raise SystemExit(128 + (self._guard.signum or signal.SIGINT))
+
+
+def _check_pipeline(cfg: EasyDict, on_policy: bool) -> None:
+    """Raise `ConfigError` if the policy belongs into the other pipeline."""
+    if cfg.policy.on_policy != on_policy:
+        name = "serial_onpolicy" if cfg.policy.on_policy else "serial"
+        what = "on-policy, without a replay buffer" if cfg.policy.on_policy else "from a replay buffer"
+        call = name.replace("serial", "serial_pipeline")
+        raise ConfigError(f"Policy '{cfg.policy.type}' learns {what}: use {call}(...), or 'ding_lite -m {name}'.")
 
 
 def load_policy(policy: Policy, path: str, with_optimizer: bool) -> dict[str, Any]:

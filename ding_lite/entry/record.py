@@ -56,14 +56,20 @@ class RunRecord(AbstractContextManager):
         if cfg.policy.cuda and not torch.cuda.is_available():
             say("policy.cuda=True, but no GPU is available: training on the CPU.")
         batch, n_env = cfg.policy.learn.batch_size, cfg.env.collector_env_num
-        n_sample = cfg.policy.collect.n_sample or n_env
+        learn, collect, unroll_len = cfg.policy.learn, cfg.policy.collect, cfg.policy.get("unroll_len", 1)
+        collected, unit = (collect.get("n_sample") or n_env) * unroll_len, "env steps"
+        if "n_episode" in collect:
+            collected, unit = collect.n_episode, "episodes"
+        updates = f"{learn.get('epoch_per_collect', 1)} epochs a collect"
+        if "update_per_collect" in learn:
+            updates = f"{learn.update_per_collect} updates a collect"
         parameters = sum(parameter.numel() for parameter in policy.model.parameters())
         lines = {
             "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
             "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
             "ranks": f"{world} ({get_backend()})",
-            "batch": f"{batch} a rank, {batch * world} global, {cfg.policy.learn.update_per_collect} updates a collect",
-            "collect": f"{n_sample} env steps a rank, {n_sample * world} global",
+            "batch": f"{batch} a rank, {batch * world} global, {updates}",
+            "collect": f"{collected} {unit} a rank, {collected * world} global",
             "environments": f"{n_env} a rank ({cfg.env.manager.type}), {n_env * world} global; "
             f"{cfg.env.evaluator_env_num} evaluate",
             "observation": f"{spec.observation_space}",

@@ -45,7 +45,6 @@ def serial_pipeline(
         while not experiment.finished():
             if experiment.evaluate():
                 break
-            samples = experiment.collect()
-            replay.push(samples)
-            experiment.learn(replay)
+            replay.push(experiment.collect())
+            experiment.learn(experiment.sample(replay), replay.update)
     return experiment.policy

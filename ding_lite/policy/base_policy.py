@@ -5,7 +5,9 @@ A policy works on batched data, see `docs/architecture.md`: B samples, N environ
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -16,10 +18,11 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.utils.distributed import FlatParameters, broadcast_module
 from ding_lite.utils.launch import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
 
 
 class Policy:
@@ -31,24 +34,21 @@ class Policy:
 
     config: ClassVar[dict[str, Any]] = dict(
         type="",  # (str) name in the policy registry
+        on_policy=False,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
         cuda=False,  # (bool) train on a GPU where there is one, else on the CPU with a note
         multi_gpu=False,  # (bool) average gradients over all ranks; needed under a launcher, on CPUs too
         bp_update_sync=True,  # (bool) average after backward in one collective; False overlaps buckets with backward
         num_threads=None,  # (int, None) torch's threads in each rank; None: torch's choice. Small networks want 1
         precision="float32",  # (str) 'float32', or 'bf16' for forward and backward passes under autocast
-        priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
-        priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
         discount_factor=0.99,  # (float) gamma, per env step
-        nstep=1,  # (int) env steps summed before the bootstrap
-        random_collect_size=0,  # (int) env steps per rank played at random before learning starts
         model=dict(),  # (dict) the model's arguments, see its signature; shapes are taken from the environment
         learn=dict(
-            update_per_collect=1,  # (int) learner iterations after each collect
             batch_size=64,  # (int) samples per rank and iteration
             learning_rate=0.001,  # (float) step size of Adam
             weight_decay=0.0,  # (float) L2 penalty of Adam
             grad_clip_type=None,  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
             grad_clip_value=0.5,  # (float) the bound
+            ignore_done=False,  # (bool) bootstrap at terminal states too, as where a time limit cuts
             resume_training=False,  # (bool) restore counters, optimizer and random states too, not the model alone
             learner=dict(
                 hook=dict(
@@ -68,6 +68,7 @@ class Policy:
         ),
         other=dict(),
     )
+    config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of the bases' configs that it has no use for
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose
     config_types: ClassVar[dict[str, tuple[type, ...]]] = {
         "num_threads": (int, type(None)),
@@ -81,6 +82,9 @@ class Policy:
         merged: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             _merge(merged, vars(base).get("config", {}))
+            for path in vars(base).get("config_without", ()):
+                *sections, key = path.split(".")
+                functools.reduce(dict.__getitem__, sections, merged).pop(key)
         return EasyDict(merged)
 
     @classmethod
@@ -92,10 +96,8 @@ class Policy:
         if policy.learn.grad_clip_type not in (None, "clip_norm", "clip_value"):
             got = policy.learn.grad_clip_type
             raise ConfigError(f"policy.learn.grad_clip_type must be 'clip_norm', 'clip_value' or None, got '{got}'.")
-        if policy.priority_IS_weight and not policy.priority:
-            raise ConfigError(
-                "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
-            )
+        if policy.on_policy != cls.default_config().on_policy:
+            raise ConfigError(f"policy.on_policy cannot be set: of '{policy.type}' it is {not policy.on_policy}.")
         if policy.learn.resume_training and not policy.learn.learner.hook.load_ckpt_before_run:
             raise ConfigError(
                 "policy.learn.resume_training=True needs policy.learn.learner.hook.load_ckpt_before_run, a checkpoint."
@@ -125,6 +127,7 @@ class Policy:
         )
         self._model = (model if model is not None else self._create_model()).to(self._device)
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        self._dtype = next(self._model.parameters()).dtype
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         for network in [value for value in vars(self).values() if isinstance(value, nn.Module)]:
@@ -151,6 +154,7 @@ class Policy:
     def learn_mode(self) -> SimpleNamespace:
         return SimpleNamespace(
             forward=self._forward_learn,
+            get_batches=self._get_batches,
             monitor_vars=self._monitor_vars_learn,
             state_dict=self._state_dict_learn,
             load_state_dict=self._load_state_dict_learn,
@@ -182,6 +186,18 @@ class Policy:
             Tensors, whose means may be logged, and `priority` `[B]` where there is one.
         """
         raise NotImplementedError
+
+    def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the batches to learn from after a collect, if the policy is on-policy; others have a replay buffer.
+
+        Here it is one pass in random order. Between two batches `_forward_learn` has seen the one before.
+
+        Args:
+            samples: what `_get_train_sample` returned, `[M, ...]`. M may differ between ranks: all take the same number
+                of steps, and each step is that of the joined batch.
+        """
+        sizes = rank_sizes(len(next(tree_leaves(samples))))
+        yield from minibatches(self._to_device(samples), self._cfg.learn.batch_size, sizes)
 
     def _monitor_vars_learn(self) -> list[str]:
         """Return the names in `_forward_learn`'s output that are worth a curve."""
@@ -253,12 +269,12 @@ class Policy:
             "obs": obs,
             "action": policy_output["action"],
             "reward": timestep.reward,
-            "done": timestep.done,
+            "done": np.zeros_like(timestep.done) if self._cfg.learn.ignore_done else timestep.done,
             "traj_flag": timestep.traj_flag,
         }
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Turn a rollout block `[T, N, ...]` into what is learned from; off-policy data stays as it is."""
+        """Turn a rollout block `[T, N, ...]` into what is learned from, or what replay stores: as it is, by default."""
         return block
 
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
@@ -277,8 +293,13 @@ class Policy:
         """Forget what is remembered of these environments' episodes; None is all of them."""
 
     def _to_device(self, data: Any) -> Any:
-        """Return nested dicts of arrays or tensors as tensors on the policy's device."""
-        return tree_map(lambda leaf: torch.as_tensor(leaf).to(self._device, non_blocking=True), data)
+        """Return nested dicts of arrays or tensors as tensors on the policy's device, floats of the model's type."""
+
+        def move(leaf: Any) -> Tensor:
+            leaf = torch.as_tensor(leaf)
+            return leaf.to(self._device, self._dtype if leaf.is_floating_point() else None, non_blocking=True)
+
+        return tree_map(move, data)
 
 
 def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:

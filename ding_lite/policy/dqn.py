@@ -31,7 +31,10 @@ class DQNPolicy(Policy):
 
     config: ClassVar[dict[str, Any]] = dict(
         type="dqn",  # (str) name in the policy registry
+        priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
+        priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
         nstep=3,  # (int) env steps summed before the bootstrap
+        random_collect_size=0,  # (int) env steps per rank played at random before learning starts
         double=True,  # (bool) the online network chooses the action that the target network evaluates
         noisy_net=False,  # (bool) explore by noisy layers in the head instead of epsilon
         learn=dict(
@@ -65,6 +68,10 @@ class DQNPolicy(Policy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         learn, eps, model = cfg.policy.learn, cfg.policy.other.eps, cfg.policy.model
+        if cfg.policy.priority_IS_weight and not cfg.policy.priority:
+            raise ConfigError(
+                "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
+            )
         if learn.target_theta is None and learn.target_update_freq is None:
             learn.target_update_freq = DEFAULT_TARGET_UPDATE_FREQ
         if learn.target_theta is not None and learn.target_update_freq is not None:
@@ -103,11 +110,12 @@ class DQNPolicy(Policy):
             batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
                 `value_gamma` `[B]` discount of the bootstrap, `weight` `[B]` if weighed.
         """
+        obs, next_obs = self._to_device(batch["obs"]), self._to_device(batch["next_obs"])
         with self._autocast():
-            q_BA = self._model(batch["obs"])["logit"]
+            q_BA = self._model(obs)["logit"]
             with torch.no_grad():
-                target_q_BA = self._target_model(batch["next_obs"])["logit"]
-                chooser_BA = self._model(batch["next_obs"])["logit"] if self._cfg.double else target_q_BA
+                target_q_BA = self._target_model(next_obs)["logit"]
+                chooser_BA = self._model(next_obs)["logit"] if self._cfg.double else target_q_BA
         if q_BA.dtype == torch.bfloat16:  # targets and losses need more than 8 bits
             q_BA, target_q_BA = q_BA.float(), target_q_BA.float()
         next_action_B = chooser_BA.argmax(-1)

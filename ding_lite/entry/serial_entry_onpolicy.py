@@ -1,0 +1,35 @@
+"""The on-policy pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from ding_lite.entry.experiment import Experiment
+from ding_lite.policy import Policy
+
+
+def serial_pipeline_onpolicy(
+    input_cfg: str | tuple[dict, dict],
+    seed: int | None = None,
+    env_setting: Sequence[Any] | None = None,
+    model: nn.Module | None = None,
+    max_train_iter: int = int(1e10),
+    max_env_step: int = int(1e10),
+    *,
+    overrides: Sequence[str] = (),
+) -> Policy:
+    """Train an on-policy policy: like `serial_pipeline`, but every collect is learned from at once, then thrown away.
+
+    Arguments, return value and errors are those of `serial_pipeline`. Limits are looked at between collects.
+    """
+    limits = (max_train_iter, max_env_step)
+    with Experiment(input_cfg, seed, env_setting, model, *limits, overrides, on_policy=True) as experiment:
+        while not experiment.finished():
+            if experiment.evaluate():
+                break
+            samples = experiment.collect()
+            experiment.learn(experiment.policy.learn_mode.get_batches(samples))
+    return experiment.policy
