@@ -1,0 +1,178 @@
+"""Three learning steps on one fixed set of samples, by one process with all of them or by several with a part each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import torch
+from easydict import EasyDict
+from gymnasium.spaces import Box, Dict, Discrete
+from torch import Tensor, nn
+
+from ding_lite.config import check_shapes, compile_config
+from ding_lite.envs import check_env, create_vector_env
+from ding_lite.policy import Policy
+from ding_lite.utils import DDPContext, get_rank, get_world_size
+from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, POLICY_REGISTRY
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker import EpisodeCollector, SampleCollector
+
+NUM_ENVS, NUM_STEPS, STEPS = 6, 12, 3
+MARK = 9.0  # the first feature of what environment 0 sees
+SPACES = {
+    "discrete": Discrete(3),
+    "continuous": Box(-1, 1, (2,)),
+    "hybrid": Dict(action_type=Discrete(3), action_args=Box(-1, 1, (2,))),
+}
+# Which environments each rank has: of equal numbers where every rank collects as much, else as episodes would.
+EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
+UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
+
+
+@ENV_REGISTRY.register("parity")
+class RandomGame(gymnasium.Env):
+    """Random observations and rewards; episodes of 2 to 8 steps, terminated or truncated."""
+
+    config: ClassVar = dict(kind="discrete")
+    observation_space = Box(-np.inf, np.inf, (4,))
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        self.action_space = SPACES[cfg_env.kind]
+
+    def _observe(self) -> np.ndarray:
+        return self.np_random.normal(size=4).astype(np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._left = int(self.np_random.integers(2, 9))
+        self._terminates = bool(self.np_random.random() < 0.5)
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self._left -= 1
+        over = self._left == 0
+        return self._observe(), float(self.np_random.normal()) * 3, over and self._terminates, over, {}
+
+
+class PartlyTouched(nn.Module):
+    """A model with parameters that only marked observations use, so that not every rank has a gradient for them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.rare = model, nn.Linear(4, 4)
+
+    def forward(self, obs: Tensor, **kwargs: Any) -> dict[str, Any]:
+        marked = obs[..., :1] == MARK
+        if marked.any():
+            obs = torch.where(marked, self.rare(obs), obs)
+        return self.model(obs, **kwargs)
+
+
+def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
+    """Compile the config of a policy with its default model, for this kind of action."""
+    env = dict(type="parity", import_names=["tests.distributed.parity"], kind=kind, collector_env_num=NUM_ENVS)
+    episodes = "n_episode" in POLICY_REGISTRY.find(name).default_config().collect
+    collect = dict(n_episode=2 * NUM_ENVS) if episodes else dict(n_sample=NUM_ENVS * NUM_STEPS)
+    main = dict(env=env, policy=dict(collect=collect))
+    cfg = compile_config((main, dict(env=env, policy=dict(type=name, multi_gpu=True))), overrides=overrides)
+    check_shapes(cfg, check_env(cfg.env))
+    return cfg
+
+
+def create_policy(cfg: EasyDict) -> Policy:
+    """Return the policy with its default model and `PartlyTouched`, in float64, the same on every rank."""
+    torch.manual_seed(0)
+    policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
+    bare = object.__new__(policy_cls)
+    bare._cfg = cfg.policy
+    return policy_cls(cfg.policy, PartlyTouched(bare._create_model()).double())
+
+
+def collect_block(cfg: EasyDict) -> dict[str, Any]:
+    """Play a rollout block with one process, environment 0's observations marked."""
+    torch.manual_seed(1)
+    env = create_vector_env(cfg.env, NUM_ENVS, 0, True)
+    mode = create_policy(cfg).collect_mode
+    mode.get_train_sample = lambda block: block
+    seeds = list(range(NUM_ENVS))
+    episodes = "n_episode" in cfg.policy.collect
+    collector = EpisodeCollector(env, mode, 2 * NUM_ENVS, seeds) if episodes else SampleCollector(
+        env, mode, NUM_ENVS * NUM_STEPS, seeds
+    )  # fmt: skip
+    block, _ = collector.collect()
+    env.close()
+    block["obs"][:, 0, 0] = block["last_obs"][0, 0] = MARK
+    return block
+
+
+def take_columns(block: dict[str, Any], columns: range) -> dict[str, Any]:
+    """Return the part of a rollout block that these environments played."""
+    index = torch.tensor(columns)
+    special = ("last_obs", "final_obs", "final_index")
+    part = {key: tree_map(lambda leaf: leaf[:, index], block[key]) for key in block if key not in special}
+    part["last_obs"] = block["last_obs"][index]
+    step_K, env_K = block["final_index"] // NUM_ENVS, block["final_index"] % NUM_ENVS
+    mine = (env_K >= columns.start) & (env_K < columns.stop)
+    if mine.any():
+        part["final_obs"] = block["final_obs"][mine]
+        part["final_index"] = step_K[mine] * len(columns) + env_K[mine] - columns.start
+    return part
+
+
+def replay_everything(cfg: EasyDict, policy: Policy, samples: dict[str, Any], num_envs: int) -> dict[str, Any]:
+    """Return one batch of all that a replay buffer holds of these samples."""
+    options = {key: value for key, value in cfg.policy.other.replay_buffer.items() if key != "type"}
+    unroll_len = cfg.policy.get("unroll_len", 1)
+    if unroll_len > 1:
+        options["unroll_len"] = unroll_len
+    kwargs = dict(num_envs=num_envs, nstep=cfg.policy.get("nstep", 1), gamma=cfg.policy.discount_factor)
+    buffer = BUFFER_REGISTRY.find(cfg.policy.other.replay_buffer.type)(**kwargs, **options)
+    buffer.push(samples)
+    ahead = max(unroll_len - 1, cfg.policy.get("nstep", 1))
+    places = torch.arange((NUM_STEPS - ahead) * num_envs)
+    batch = policy._to_device(buffer._gather({"index": places}))
+    if cfg.policy.get("priority_IS_weight"):
+        obs = batch["obs"]
+        batch["weight"] = obs.sum(-1).sigmoid()
+    return batch
+
+
+def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any]:
+    """Take the learning steps on this rank's part; return everything that learning changed."""
+    policy = create_policy(cfg)
+    part = take_columns(block, columns)
+    samples = policy.collect_mode.get_train_sample(part)
+    count = 0
+    while count < STEPS:
+        if cfg.policy.on_policy:
+            batches = policy.learn_mode.get_batches(samples)
+        else:
+            batches = iter([replay_everything(cfg, policy, samples, len(columns))])
+        for batch in batches:
+            policy.learn_mode.forward(batch)
+            count += 1
+    return policy.learn_mode.state_dict()
+
+
+def run_problem(problem: dict[str, Any]) -> dict[str, Any] | str:
+    """Return this rank's state after learning, or what went wrong."""
+    cfg, world_size = problem["cfg"], get_world_size()
+    columns = (UNEVEN if cfg.policy.on_policy else EVEN)[world_size][get_rank()]
+    # all of the samples in one batch, so that there is one joined batch whatever the order
+    cfg.policy.learn.batch_size = 10**6
+    try:
+        return learn(cfg, problem["block"], columns)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def main(folder: str) -> None:
+    """Run every problem of `folder`/problems.pt on this rank."""
+    torch.set_num_threads(1)
+    with DDPContext():
+        problems = torch.load(Path(folder, "problems.pt"), weights_only=False)
+        states = {name: run_problem(problem) for name, problem in problems.items()}
+        torch.save(states, Path(folder, f"world{get_world_size()}_rank{get_rank()}.pt"))

@@ -1,0 +1,177 @@
+"""N processes take the step that one would take on the joined batch: for every registered policy, in float64.
+
+The parameters, running statistics and optimizer state after three learning steps are the same to 1e-9 for one process
+with all samples, and for two and three real gloo processes with a part each. The parts differ in which parameters they
+touch and, where the policy collects episodes or learns at once, in size.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import ding_lite.policy  # noqa: F401  (fills the registry)
+from ding_lite.policy import A2CPolicy, DQNPolicy, PPOPolicy
+from ding_lite.policy.base_policy import Policy
+from ding_lite.utils.registry import POLICY_REGISTRY
+from tests.distributed import parity
+from tests.distributed.launcher import launch
+
+OPTIONS = {
+    "dqn": [[], ["policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.target_theta=0.1"]],
+    "ppo": [
+        ["policy.learn.epoch_per_collect=3"],
+        ["policy.learn.epoch_per_collect=3", "policy.learn.kl_beta=0.5", "policy.learn.kl_adaptive=True",
+         "policy.learn.target_kl=1e-6", "policy.learn.value_clip=False", "policy.recompute_adv=False"],
+    ],
+    "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
+    "a2c": [["policy.learn.adv_norm=True"]],
+    "impala": [["policy.unroll_len=4"]],
+}  # fmt: skip
+TOLERANCE = 1e-9
+
+
+class LocalGradients(DQNPolicy):
+    """Forgets to average gradients."""
+
+    def _step_optimizer(self, loss: Tensor) -> Tensor:
+        self._flat.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+        return loss.detach()
+
+
+class LocalAdvantages(A2CPolicy):
+    """Normalises advantages by this rank's own mean."""
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        return super()._loss(batch | {"adv": batch["adv"] - batch["adv"].mean()})
+
+
+class LocalStatistics(PPOPolicy):
+    """Keeps statistics of this rank's own returns."""
+
+    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
+        targets = super()._targets(block, epoch)
+        self._value_stats.mean += targets["return_"].mean()
+        return targets
+
+
+BROKEN = {"local_gradients": LocalGradients, "local_advantages": LocalAdvantages, "local_statistics": LocalStatistics}
+
+
+def kinds_of(policy_cls: type[Policy]) -> list[str]:
+    return [kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces)]
+
+
+def registered() -> dict[str, tuple[str, str, list[str]]]:
+    """Return name, kind of action and overrides of every registered policy's problems."""
+    found = {}
+    for name, policy_cls in sorted(POLICY_REGISTRY.items()):
+        if policy_cls.__module__.startswith("ding_lite."):
+            for kind in kinds_of(policy_cls):
+                for number, overrides in enumerate(OPTIONS.get(name, [[]])):
+                    found[f"{name}-{kind}-{number}"] = (name, kind, overrides)
+    return found
+
+
+PROBLEMS = registered()
+
+
+@pytest.fixture(scope="module")
+def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[int, int], dict[str, Any]]]:
+    """Yield all final states by (world size, rank)."""
+    POLICY_REGISTRY.update(BROKEN)
+    folder = tmp_path_factory.mktemp("parity")
+    torch.set_num_threads(1)
+    cases = PROBLEMS | {name: (name, "discrete", []) for name in BROKEN}
+    problems = {}
+    for case, (name, kind, overrides) in cases.items():
+        cfg = parity.compile_problem(name, kind, overrides)
+        problems[case] = {"cfg": cfg, "block": parity.collect_block(cfg)}
+    torch.save(problems, folder / "problems.pt")
+    for size in (2, 3):
+        done = launch(["-m", "tests.distributed.test_parity", str(folder)], nproc=size, timeout=240)
+        assert done.returncode == 0, done.stderr
+    found = {(1, 0): {case: parity.run_problem(problem) for case, problem in problems.items()}}
+    for size in (2, 3):
+        for rank in range(size):
+            found[size, rank] = torch.load(Path(folder, f"world{size}_rank{rank}.pt"), weights_only=False)
+    yield found
+    for name in BROKEN:
+        del POLICY_REGISTRY[name]
+
+
+def leaves(state: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield every number of a state, with its path."""
+    if isinstance(state, dict):
+        for key, value in state.items():
+            yield from leaves(value, f"{path}.{key}")
+    elif isinstance(state, (list, tuple)):
+        for number, value in enumerate(state):
+            yield from leaves(value, f"{path}.{number}")
+    elif state is not None:
+        yield path, torch.as_tensor(state).double()
+
+
+def largest_difference(left: Any, right: Any) -> tuple[float, str]:
+    """Return by how much two states differ at most, and where."""
+    pairs = zip(leaves(left), leaves(right), strict=True)
+    return max((float((a - b).abs().max()) if a.numel() else 0.0, path) for (path, a), (_, b) in pairs)
+
+
+def check_parity(states: dict[tuple[int, int], dict[str, Any]], case: str, size: int) -> None:
+    """Raise AssertionError, naming the case, unless `size` processes ended as one did, all of them alike."""
+    for rank in range(size):
+        state = states[size, rank][case]
+        assert not isinstance(state, str), f"{case}: rank {rank} of {size}: {state}"
+        difference, path = largest_difference(states[1, 0][case], state)
+        assert difference <= TOLERANCE, f"{case}: {path} of rank {rank} of {size} is off by {difference}"
+        assert largest_difference(states[size, 0][case], state)[0] == 0.0, f"{case}: ranks 0 and {rank} differ"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_several_processes_step_as_one_does(states: dict, case: str, size: int) -> None:
+    assert not isinstance(states[1, 0][case], str), states[1, 0][case]
+    check_parity(states, case, size)
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_learning_changed_every_parameter(states: dict, case: str) -> None:
+    name, kind, overrides = PROBLEMS[case]
+    before = parity.create_policy(parity.compile_problem(name, kind, overrides)).model.state_dict()
+    after = states[1, 0][case]["model"]
+    unchanged = [key for key in before if torch.equal(before[key], after[key])]
+    assert unchanged == []
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_policy_without_synchronisation_fails_with_its_name(states: dict, case: str) -> None:
+    for size in (2, 3):
+        with pytest.raises(AssertionError, match=case):
+            check_parity(states, case, size)
+
+
+def test_only_some_ranks_touch_the_rare_parameters() -> None:
+    """What makes the parity above worth something: environment 0 alone is marked, and is on rank 0."""
+    cfg = parity.compile_problem("ppo", "discrete", [])
+    block = parity.collect_block(cfg)
+    touched = [(parity.take_columns(block, part)["obs"][..., 0] == parity.MARK).any() for part in parity.UNEVEN[3]]
+    assert touched == [True, False, False]
+
+
+def test_every_registered_policy_is_among_the_problems() -> None:
+    ours = {name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
+    assert {name for name, _, _ in PROBLEMS.values()} == ours >= {"dqn", "ppo", "ppo_offpolicy", "a2c", "pg", "impala"}
+
+
+if __name__ == "__main__":
+    POLICY_REGISTRY.update(BROKEN)
+    parity.main(sys.argv[1])
