@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,26 +19,45 @@ from tests.benchmarks.sides import PEERS, SideError, load_note, peer_python, run
 
 # Stable-Baselines3 has no double target, and always clips the gradient's norm at 10.
 LIKE_SB3 = ("policy.double=False", "policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=10.0")
+BF16 = "policy.precision=bf16"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A task against a peer; ``goal`` is the ratio of environment steps a second that the project sets itself."""
+    """A task against a peer.
 
-    name: str
+    Attributes:
+        goal: The ratio that the project sets itself; None: it sets none.
+        variant: What is special about our side.
+        options: Config overrides of our side.
+        rate: What the ratio is of. Updates, where the peer throws environment steps away.
+    """
+
     task: str
     peer: str
-    goal: float
+    goal: float | None
+    variant: str = ""
     options: tuple[str, ...] = ()
     threads: tuple[int, ...] = (1, 2)
+    rate: str = "env_steps_per_s"
+
+    @property
+    def name(self) -> str:
+        """Name for the command line and the table."""
+        return "-".join(filter(None, (self.task, self.peer, self.variant)))
 
 
 COMPARISONS = (
-    Comparison("cartpole-di_engine", "cartpole_dqn", "di_engine", 2.5, threads=(1,)),
-    Comparison("cartpole-sb3", "cartpole_dqn", "sb3", 1.6, LIKE_SB3, threads=(1,)),
-    Comparison("pong-di_engine", "pong_dqn", "di_engine", 1.8),
-    Comparison("pong-sb3", "pong_dqn", "sb3", 1.3, LIKE_SB3),
-    Comparison("pong-sb3-bf16", "pong_dqn", "sb3", 2.0, (*LIKE_SB3, "policy.precision=bf16")),
+    Comparison("cartpole_dqn", "di_engine", 2.5, threads=(1,)),
+    Comparison("cartpole_dqn", "sb3", 1.6, options=LIKE_SB3, threads=(1,)),
+    Comparison("cartpole_ppo", "di_engine", 2.0, threads=(1,), rate="updates_per_s"),
+    Comparison("cartpole_ppo", "sb3", 1.5, threads=(1,)),
+    Comparison("pong_dqn", "di_engine", 1.8),
+    Comparison("pong_dqn", "sb3", 1.3, options=LIKE_SB3),
+    Comparison("pong_dqn", "sb3", 2.0, "bf16", (*LIKE_SB3, BF16)),
+    Comparison("pong_ppo", "di_engine", None, rate="updates_per_s"),
+    Comparison("pong_ppo", "sb3", 1.25),
+    Comparison("pong_ppo", "sb3", 2.0, "bf16", (BF16,)),
 )
 
 
@@ -51,38 +71,50 @@ def run_pairs(comparison: Comparison, threads: int, args: argparse.Namespace) ->
         ours = run_side("ours", [*common, *seed, *options], args.seconds, threads=threads)
         peer = run_side(comparison.peer, [*common, *seed], args.seconds, threads=threads)
         for result in (ours, peer):
-            check_alike(result)
+            check_alike(result, comparison.rate)
         pairs.append((ours, peer))
     return pairs
 
 
-def check_alike(result: dict[str, Any]) -> None:
+def check_alike(result: dict[str, Any], rate: str) -> None:
     """Refuse a figure that is not of the task as it was set."""
     task = TASKS[result["task"]]
     if result["parameters"] != task.parameters:
         raise SideError(f"{result['side']}: a network of {result['parameters']} parameters, not {task.parameters}.")
-    if abs(result["updates_per_step"] / task.ratio - 1) > 0.01:
+    if result["updates_per_round"] != task.updates:
+        raise SideError(f"{result['side']}: {result['updates_per_round']:.2f} updates in a round, not {task.updates}.")
+    if rate == "env_steps_per_s" and abs(result["updates_per_step"] / task.ratio - 1) > 0.01:
         raise SideError(f"{result['side']}: {result['updates_per_step']:.4f} updates per step, not {task.ratio:.4f}.")
 
 
 def summarise(comparison: Comparison, threads: int, pairs: list[tuple[dict, dict]]) -> str:
     """One line of the table."""
     ours, peer = zip(*pairs, strict=True)
-    ratios = [a["env_steps_per_s"] / b["env_steps_per_s"] for a, b in pairs]
-    rates = [statistics.median(result["env_steps_per_s"] for result in side) for side in (ours, peer)]
-    updates = [statistics.median(result["updates_per_s"] for result in side) for side in (ours, peer)]
-    verdict = "yes" if statistics.median(ratios) >= comparison.goal else "NO"
+    ratios = [a[comparison.rate] / b[comparison.rate] for a, b in pairs]
+    what, goal, verdict = comparison.rate.removesuffix("_per_s").replace("_", " "), comparison.goal, "-"
+    if goal:
+        verdict = "yes" if statistics.median(ratios) >= goal else "NO"
     return (
-        f"| {comparison.name} | {threads} | {rates[0]:.0f} ({updates[0]:.0f}) | {rates[1]:.0f} ({updates[1]:.0f}) "
-        f"| {spread(ratios)} | {comparison.goal} | {verdict} | {load_note([*ours, *peer])} |"
+        f"| {comparison.name} | {threads} | {medians(ours)} | {medians(peer)} "
+        f"| {what} | {spread(ratios)} | {goal or '-'} | {verdict} | {load_note([*ours, *peer])} |"
     )
+
+
+def medians(side: Sequence[dict]) -> str:
+    """Environment steps and updates a second of one side."""
+    steps, updates = (
+        statistics.median(result[rate] for result in side) for rate in ("env_steps_per_s", "updates_per_s")
+    )
+    return f"{steps:.0f} ({updates:.4g})"
 
 
 def parse() -> argparse.Namespace:
     """The driver's command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [comparison.name for comparison in COMPARISONS]
-    parser.add_argument("--only", nargs="+", default=names, metavar="NAME", choices=names, help=", ".join(names))
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="NAME", help=f"what begins so, of {', '.join(names)} (default: all)"
+    )
     parser.add_argument(
         "--threads", nargs="+", type=int, help="torch threads of each side (default: 1 and, for Pong, 2)"
     )
@@ -92,14 +124,18 @@ def parse() -> argparse.Namespace:
         "--option", action="append", default=[], help="config override of our side, key=value; repeatable"
     )
     parser.add_argument("--output", type=Path, help="file for all figures, JSON")
-    return parser.parse_args()
+    args = parser.parse_args()
+    for wanted in args.only:
+        if not any(name.startswith(wanted) for name in names):
+            parser.error(f"--only: nothing begins with '{wanted}'; there are {', '.join(names)}.")
+    return args
 
 
 def main() -> None:
     """Print the table."""
     args, record, lines = parse(), [], []
     for comparison in COMPARISONS:
-        if comparison.name not in args.only:
+        if not comparison.name.startswith(tuple(args.only)):
             continue
         if peer_python(comparison.peer) is None:
             print(f"{comparison.name}: skipped, {PEERS[comparison.peer]} is not set (see tests/benchmarks/README.md).")
@@ -117,9 +153,9 @@ def main() -> None:
         args.output.write_text(json.dumps(record, indent=1) + "\n")
     if not lines:
         raise SystemExit("nothing was compared.")
-    print("\nEnvironment steps a second (updates a second), medians; ratio per pair: median (range);")
+    print("\nEnvironment steps a second (updates a second), medians; ratio per pair: median (range),")
     print("cores that other processes kept busy, at worst.\n")
-    print("| comparison | threads | ours | peer | ratio | goal | reached | others |\n|---|---|---|---|---|---|---|---|")
+    print("| comparison | threads | ours | peer | of | ratio | goal | reached | others |\n" + 9 * "|---" + "|")
     print("\n".join(lines))
 
 

@@ -34,7 +34,7 @@ class Meter:
 
         self.args, self.info = args, {"side": side, "task": args.task, "threads": args.threads, **info}
         self.task = TASKS[args.task]
-        self.updates = 0
+        self.updates = self.rounds = 0
         self.begin: tuple[float, int, int, float, float] | None = None
         register_optimizer_step_post_hook(self._count)
 
@@ -52,6 +52,7 @@ class Meter:
             if env_steps >= self.task.warm_steps:
                 self.begin = (time.perf_counter(), env_steps, self.updates, session_cpu(), machine_cpu())
             return
+        self.rounds += 1
         over = (
             env_steps - self.begin[1] >= self.args.steps
             if self.args.steps
@@ -72,6 +73,7 @@ class Meter:
                 "env_steps_per_s": steps / seconds,
                 "updates_per_s": updates / seconds,
                 "updates_per_step": updates / steps,
+                "updates_per_round": updates / self.rounds,
                 "env_steps_per_cpu_s": steps / own if own else None,
                 "window_s": seconds,
                 "peak_rss_mb": peak_rss_mb(),

@@ -1,4 +1,4 @@
-"""Our side: the real ``serial_pipeline`` of ding_lite with a plain config, timed from outside.
+"""Our side: the real pipelines of ding_lite with a plain config, timed from outside.
 
 An ``--option`` is a config override such as ``policy.double=False``, or ``split``: this rank's share of the task's
 batch and collect, by ``to_ddp_config``, with no more environments than steps to collect. Works under a launcher, where
@@ -8,6 +8,7 @@ the window needs to be given in ``--steps``.
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -16,14 +17,20 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # also where the project is not installed
 
 from tests.benchmarks.meter import Finished, Meter
-from tests.benchmarks.settings import TASKS, Task, parse_side
+from tests.benchmarks.settings import TASKS, PPOTask, Task, parse_side
 
 
 def make_config(name: str, task: Task, options: list[str]) -> tuple[Any, Any]:
     """``(main_config, create_config)`` of a task. The only evaluation comes before the clock starts."""
     from easydict import EasyDict
 
-    pong = name == "pong_dqn"
+    on_policy = isinstance(task, PPOTask)
+    heads = (
+        dict(share_encoder=task.pong, actor_head_layer_num=0, critic_head_layer_num=0)
+        | dict(activation="relu" if task.pong else "tanh")
+        if on_policy
+        else dict(dueling=False, head_layer_num=0)
+    )
     main_config = EasyDict(
         exp_name=name,
         env=dict(
@@ -33,34 +40,12 @@ def make_config(name: str, task: Task, options: list[str]) -> tuple[Any, Any]:
             n_evaluator_episode=1,
             manager=dict(),
         ),
-        policy=dict(
-            cuda=False,
-            model=dict(
-                encoder_hidden_size_list=[32, 64, 64, 512] if pong else [128, 128, 64],
-                dueling=False,
-                head_layer_num=0,
-            ),
-            nstep=task.nstep,
-            discount_factor=task.gamma,
-            random_collect_size=task.learning_starts,
-            learn=dict(
-                update_per_collect=task.updates,
-                batch_size=task.batch_size,
-                learning_rate=task.learning_rate,
-                target_update_freq=task.target_freq,
-            ),
-            collect=dict(n_sample=task.collect_steps),
-            eval=dict(evaluator=dict(eval_freq=10**9)),
-            other=dict(
-                eps=dict(type="linear", start=task.epsilon, end=task.epsilon, decay=1),
-                replay_buffer=dict(replay_buffer_size=task.buffer_size),
-            ),
-        ),
+        policy=task.policy_config() | dict(model=dict(encoder_hidden_size_list=list(task.hidden), **heads)),
     )
     create_config = EasyDict(
-        env=dict(type="atari" if pong else "gymnasium", import_names=["dizoo.atari.envs.atari_env"] if pong else []),
-        env_manager=dict(type="native" if pong else "base"),
-        policy=dict(type="dqn"),
+        env=dict(type="atari", import_names=["dizoo.atari.envs.atari_env"]) if task.pong else dict(type="gymnasium"),
+        env_manager=dict(type="native" if task.pong else "base"),
+        policy=dict(type="ppo" if on_policy else "dqn"),
     )
     for key, _, value in (option.partition("=") for option in options if "=" in option):
         set_key(main_config, key, value)
@@ -88,8 +73,8 @@ def set_key(config: dict[str, Any], key: str, value: str) -> None:
 def main() -> None:
     """Train until the meter says stop."""
     args = parse_side(__doc__)
-    from ding_lite.entry import serial_pipeline
-    from ding_lite.policy import DQNPolicy
+    from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+    from ding_lite.policy import Policy
     from ding_lite.utils import DDPContext, get_rank, get_world_size, to_ddp_config
     from ding_lite.worker import SampleCollector
     from tests.benchmarks.networks import count_parameters
@@ -101,9 +86,9 @@ def main() -> None:
             main_config.env.collector_env_num = min(TASKS[args.task].num_envs, main_config.policy.collect.n_sample)
         main_config.policy.multi_gpu = get_world_size() > 1
         if get_rank():
-            args.result = None
+            args.result = os.devnull
         meter = Meter("ours", args, ranks=get_world_size(), options=args.option)
-        collect, init_learn = SampleCollector.collect, DQNPolicy._init_learn
+        collect, init_optimizer = SampleCollector.collect, Policy._init_optimizer
 
         def collect_and_tell(self: Any, *rest: Any, **keywords: Any) -> Any:
             meter.boundary(self.envstep)
@@ -111,11 +96,12 @@ def main() -> None:
 
         def init_and_count(self: Any) -> None:
             meter.info["parameters"] = count_parameters(self._model)
-            init_learn(self)
+            init_optimizer(self)
 
-        SampleCollector.collect, DQNPolicy._init_learn = collect_and_tell, init_and_count  # type: ignore[method-assign]
+        SampleCollector.collect, Policy._init_optimizer = collect_and_tell, init_and_count  # type: ignore[method-assign]
+        pipeline = serial_pipeline_onpolicy if isinstance(TASKS[args.task], PPOTask) else serial_pipeline
         with suppress(Finished):
-            serial_pipeline((main_config, create_config), seed=args.seed, max_env_step=10**9)
+            pipeline((main_config, create_config), seed=args.seed, max_env_step=10**9)
 
 
 if __name__ == "__main__":

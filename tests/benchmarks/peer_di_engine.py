@@ -1,4 +1,4 @@
-"""DI-engine's side: double DQN through its own ``serial_pipeline``.
+"""DI-engine's side: double DQN and on-policy PPO through its own pipelines.
 
 Run this file with the interpreter of its own environment, in a directory that may be written to.
 
@@ -17,7 +17,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.meter import Finished, Meter
-from tests.benchmarks.settings import TASKS, Task, parse_side
+from tests.benchmarks.settings import PONG, TASKS, PPOTask, Task, parse_side
 
 
 def register_pong() -> None:
@@ -54,46 +54,29 @@ def register_pong() -> None:
         def get_action_meanings(self) -> list[str]:
             return [action.name for action in self.actions]
 
-    gym.register(TASKS["pong_dqn"].env_id, entry_point=AlePong, disable_env_checker=True, order_enforce=False)
+    gym.register(PONG, entry_point=AlePong, disable_env_checker=True, order_enforce=False)
 
 
 def make_config(name: str, task: Task, options: list[str]) -> tuple[Any, Any]:
     """``(main_config, create_config)``. Evaluation happens once, before learning: its interval is out of reach."""
     from easydict import EasyDict
 
-    pong = name == "pong_dqn"
+    on_policy = isinstance(task, PPOTask)
     main_config = {
         "exp_name": name,
         "env": {"collector_env_num": task.num_envs, "evaluator_env_num": 1, "n_evaluator_episode": 1, "stop_value": 1e9}
-        | ({"env_id": task.env_id, "frame_stack": 4} if pong else {}),
-        "policy": {
-            "cuda": False,
-            "model": {"obs_shape": [4, 84, 84] if pong else 4, "action_shape": 6 if pong else 2},
-            "nstep": task.nstep,
-            "discount_factor": task.gamma,
-            "random_collect_size": task.learning_starts,
-            "learn": {
-                "update_per_collect": task.updates,
-                "batch_size": task.batch_size,
-                "learning_rate": task.learning_rate,
-                "target_update_freq": task.target_freq,
-            },
-            "collect": {"n_sample": task.collect_steps},
-            "eval": {"evaluator": {"eval_freq": 10**9}},
-            "other": {
-                "eps": {"type": "linear", "start": task.epsilon, "end": task.epsilon, "decay": 1},
-                "replay_buffer": {"replay_buffer_size": task.buffer_size},
-            },
-        },
+        | ({"env_id": task.env_id, "frame_stack": 4} if task.pong else {}),
+        "policy": task.policy_config()
+        | {"model": {"obs_shape": [4, 84, 84] if task.pong else 4, "action_shape": 6 if task.pong else 2}},
     }
     create_config = {
         "env": {"type": "atari", "import_names": ["dizoo.atari.envs.atari_env"]}
-        if pong
+        if task.pong
         else {"type": "cartpole", "import_names": ["dizoo.classic_control.cartpole.envs.cartpole_env"]},
-        "env_manager": {"type": "subprocess" if pong else "base"},
-        "policy": {"type": "dqn"},
+        "env_manager": {"type": "subprocess" if task.pong else "base"},
+        "policy": {"type": "ppo" if on_policy else "dqn"},
     }
-    if "advanced_buffer" not in options:  # DI-engine's faster one
+    if not on_policy and "advanced_buffer" not in options:  # DI-engine's faster one
         create_config["replay_buffer"] = {"type": "deque", "import_names": ["ding.data.buffer.deque_buffer_wrapper"]}
     return EasyDict(main_config), EasyDict(create_config)
 
@@ -104,15 +87,16 @@ def main() -> None:
     task = TASKS[args.task]
     import numpy as np
 
-    from tests.benchmarks.networks import LogitNetwork, count_parameters
+    from tests.benchmarks.networks import ActorCriticNetwork, LogitNetwork, count_parameters
 
     if not hasattr(np, "bool8"):  # gym 0.25 still asks for it
         np.bool8 = np.bool_  # type: ignore[attr-defined]
     register_pong()
-    from ding.entry import serial_pipeline
+    from ding.entry import serial_pipeline, serial_pipeline_onpolicy
     from ding.worker import SampleSerialCollector
 
-    model = LogitNetwork(args.task)
+    on_policy = isinstance(task, PPOTask)
+    model = (ActorCriticNetwork if on_policy else LogitNetwork)(args.task)
     meter = Meter("di_engine", args, parameters=count_parameters(model))
     collect = SampleSerialCollector.collect
 
@@ -121,8 +105,9 @@ def main() -> None:
         return collect(self, *rest, **keywords)
 
     SampleSerialCollector.collect = collect_and_tell
+    pipeline = serial_pipeline_onpolicy if on_policy else serial_pipeline
     with suppress(Finished):
-        serial_pipeline(make_config(args.task, task, args.option), seed=args.seed, model=model)
+        pipeline(make_config(args.task, task, args.option), seed=args.seed, model=model)
 
 
 if __name__ == "__main__":

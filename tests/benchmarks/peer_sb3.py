@@ -1,4 +1,4 @@
-"""Stable-Baselines3's side: DQN with no double target. Run this file with the interpreter of its own environment."""
+"""Stable-Baselines3's side: DQN with no double target, and PPO. Run it with the interpreter of its own environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.meter import Finished, Meter
-from tests.benchmarks.settings import TASKS, parse_side
+from tests.benchmarks.settings import CARTPOLE, PONG, TASKS, DQNTask, PPOTask, Task, parse_side
 
 
 def make_cartpole() -> Any:
@@ -18,7 +18,7 @@ def make_cartpole() -> Any:
     import gymnasium
     from stable_baselines3.common.monitor import Monitor
 
-    return Monitor(gymnasium.make(TASKS["cartpole_dqn"].env_id, disable_env_checker=True))
+    return Monitor(gymnasium.make(CARTPOLE, disable_env_checker=True))
 
 
 def make_pong() -> Any:
@@ -28,16 +28,58 @@ def make_pong() -> Any:
     from stable_baselines3.common.monitor import Monitor
 
     gymnasium.register_envs(ale_py)
-    env = gymnasium.make(TASKS["pong_dqn"].env_id, disable_env_checker=True)
+    env = gymnasium.make(PONG, disable_env_checker=True)
     env = gymnasium.wrappers.AtariPreprocessing(env, noop_max=30, frame_skip=4, screen_size=84, grayscale_obs=True)
     return Monitor(gymnasium.wrappers.FrameStackObservation(env, 4, padding_type="zero"))
+
+
+def make_model(task: Task, env: Any, seed: int) -> Any:
+    """The learner, whose trained network is ``q_net`` or ``policy``."""
+    from stable_baselines3 import DQN, PPO
+
+    common: dict[str, Any] = dict(
+        policy="CnnPolicy" if task.pong else "MlpPolicy",
+        env=env,
+        learning_rate=task.learning_rate,
+        batch_size=task.batch_size,
+        gamma=task.gamma,
+        seed=seed,
+        device="cpu",
+    )
+    steps, hidden = task.collect_steps // task.num_envs, list(task.hidden)
+    if isinstance(task, PPOTask):
+        net_arch = {} if task.pong else {"net_arch": {"pi": hidden, "vf": hidden}}
+        return PPO(
+            **common,
+            n_steps=steps,
+            n_epochs=task.epochs,
+            gae_lambda=task.gae_lambda,
+            clip_range=task.clip_ratio,
+            clip_range_vf=task.clip_ratio,
+            ent_coef=task.entropy_weight,
+            vf_coef=task.value_weight / 2,  # of the whole squared error here
+            max_grad_norm=task.grad_norm,
+            policy_kwargs=net_arch | {"optimizer_kwargs": {"eps": 1e-8}},
+        )
+    assert isinstance(task, DQNTask)
+    return DQN(
+        **common,
+        buffer_size=task.buffer_size,
+        learning_starts=task.learning_starts,
+        n_steps=task.nstep,
+        train_freq=steps,
+        gradient_steps=task.updates,
+        target_update_interval=round(task.target_freq / task.ratio),  # environment steps here
+        exploration_initial_eps=task.epsilon,
+        exploration_final_eps=task.epsilon,
+        policy_kwargs=None if task.pong else {"net_arch": hidden},
+    )
 
 
 def main() -> None:
     """Train until the meter says stop."""
     args = parse_side(__doc__)
     task = TASKS[args.task]
-    from stable_baselines3 import DQN
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
@@ -54,27 +96,9 @@ def main() -> None:
         def _on_step(self) -> bool:
             return True
 
-    pong = args.task == "pong_dqn"
-    env = SubprocVecEnv([make_pong] * task.num_envs) if pong else DummyVecEnv([make_cartpole] * task.num_envs)
-    model = DQN(
-        "CnnPolicy" if pong else "MlpPolicy",
-        env,
-        learning_rate=task.learning_rate,
-        buffer_size=task.buffer_size,
-        learning_starts=task.learning_starts,
-        batch_size=task.batch_size,
-        gamma=task.gamma,
-        n_steps=task.nstep,
-        train_freq=task.collect_steps // task.num_envs,
-        gradient_steps=task.updates,
-        target_update_interval=round(task.target_freq / task.ratio),  # environment steps here
-        exploration_initial_eps=task.epsilon,
-        exploration_final_eps=task.epsilon,
-        policy_kwargs=None if pong else {"net_arch": [128, 128, 64]},
-        seed=args.seed,
-        device="cpu",
-    )
-    meter.info["parameters"] = count_parameters(model.q_net)
+    env = SubprocVecEnv([make_pong] * task.num_envs) if task.pong else DummyVecEnv([make_cartpole] * task.num_envs)
+    model = make_model(task, env, args.seed)
+    meter.info["parameters"] = count_parameters(getattr(model, "q_net", model.policy))
     try:
         model.learn(10**9, callback=Boundary())
     except Finished:

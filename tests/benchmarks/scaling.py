@@ -19,7 +19,7 @@ GOAL = 1.7
 
 def run_ranks(ranks: int, mode: str, args: argparse.Namespace) -> dict[str, Any]:
     """One run of the pipeline. One thread for torch and one for the environments' engine on each rank."""
-    options = ["env.manager.num_threads=1"] if args.task == "pong_dqn" else []
+    options = ["env.manager.num_threads=1"] if TASKS[args.task].pong else []
     options += args.option + (["split"] if mode == "share" else [])
     words = ["--task", args.task, "--threads", "1", "--steps", str(args.steps * ranks)]
     words += [word for option in options for word in ("--option", option)]

@@ -8,45 +8,124 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import dataclass
+from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """One training task; the same numbers go to every library.
 
     Attributes:
+        hidden: Hidden layers: three convolutions' channels and a dense layer for Pong, dense layers for CartPole.
         collect_steps: Environment steps, of all environments together, between two rounds of updates.
         updates: Optimizer steps in a round.
-        target_freq: Optimizer steps between two copies of the network into the target.
-        learning_starts: Environment steps before the first update.
         warm_steps: Environment steps before the clock starts (learning is under way by then).
         parameters: Trainable parameters of the network, checked on every side.
     """
 
     env_id: str
+    hidden: tuple[int, ...]
     collect_steps: int
     updates: int
     batch_size: int
     learning_rate: float
     gamma: float
-    nstep: int
-    buffer_size: int
-    target_freq: int
-    learning_starts: int
-    warm_steps: int
     parameters: int
+    warm_steps: int = 2000
     num_envs: int = 8
-    epsilon: float = 0.1
+
+    @property
+    def pong(self) -> bool:
+        """Whether it is Pong; CartPole if not."""
+        return self.env_id.startswith("Pong")
 
     @property
     def ratio(self) -> float:
         """Optimizer steps per environment step."""
         return self.updates / self.collect_steps
 
+    def policy_config(self) -> dict[str, Any]:
+        """``policy`` of a config file, but for the model; DI-engine's keys are ours."""
+        return {
+            "cuda": False,
+            "discount_factor": self.gamma,
+            "learn": {"batch_size": self.batch_size, "learning_rate": self.learning_rate},
+            "collect": {"n_sample": self.collect_steps},
+            "eval": {"evaluator": {"eval_freq": 10**9}},
+        }
 
-TASKS = {
-    "cartpole_dqn": Task(
-        env_id="CartPole-v0",
+
+@dataclass(frozen=True, kw_only=True)
+class DQNTask(Task):
+    """DQN.
+
+    Attributes:
+        target_freq: Optimizer steps between two copies of the network into the target.
+        learning_starts: Environment steps before the first update.
+    """
+
+    nstep: int
+    buffer_size: int
+    target_freq: int
+    learning_starts: int
+    epsilon: float = 0.1
+
+    def policy_config(self) -> dict[str, Any]:
+        """``policy`` of a config file, but for the model."""
+        config = super().policy_config()
+        config["learn"] |= {"update_per_collect": self.updates, "target_update_freq": self.target_freq}
+        return config | {
+            "nstep": self.nstep,
+            "random_collect_size": self.learning_starts,
+            "other": {
+                "eps": {"type": "linear", "start": self.epsilon, "end": self.epsilon, "decay": 1},
+                "replay_buffer": {"replay_buffer_size": self.buffer_size},
+            },
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOTask(Task):
+    """PPO. The policy and the value clip alike; advantages are normalised in each batch, and computed once a collect.
+
+    Attributes:
+        value_weight: Of half the squared error.
+    """
+
+    clip_ratio: float
+    gae_lambda: float = 0.95
+    value_weight: float = 0.5
+    entropy_weight: float = 0.01
+    grad_norm: float = 0.5
+
+    @property
+    def epochs(self) -> int:
+        """How often a round goes through what was collected."""
+        return self.updates * self.batch_size // self.collect_steps
+
+    def policy_config(self) -> dict[str, Any]:
+        """``policy`` of a config file, but for the model."""
+        config = super().policy_config()
+        config["collect"] |= {"gae_lambda": self.gae_lambda, "discount_factor": config.pop("discount_factor")}
+        config["learn"] |= {
+            "epoch_per_collect": self.epochs,
+            "clip_ratio": self.clip_ratio,
+            "value_clip": True,
+            "value_norm": False,
+            "adv_norm": True,
+            "value_weight": self.value_weight,
+            "entropy_weight": self.entropy_weight,
+            "grad_clip_type": "clip_norm",
+            "grad_clip_value": self.grad_norm,
+        }
+        return config | {"action_space": "discrete", "recompute_adv": False}
+
+
+CARTPOLE, PONG = "CartPole-v0", "PongNoFrameskip-v4"
+TASKS: dict[str, Task] = {
+    "cartpole_dqn": DQNTask(
+        env_id=CARTPOLE,
+        hidden=(128, 128, 64),
         collect_steps=8,
         updates=5,
         batch_size=64,
@@ -56,11 +135,22 @@ TASKS = {
         buffer_size=20_000,
         target_freq=100,
         learning_starts=64,
-        warm_steps=2000,
         parameters=25_538,  # 4-128-128-64-2
     ),
-    "pong_dqn": Task(
-        env_id="PongNoFrameskip-v4",
+    "cartpole_ppo": PPOTask(
+        env_id=CARTPOLE,
+        hidden=(64, 64),
+        collect_steps=256,
+        updates=40,  # 10 epochs
+        batch_size=64,
+        learning_rate=1e-3,
+        gamma=0.9,
+        clip_ratio=0.2,
+        parameters=9_155,  # 4-64-64-2 and 4-64-64-1
+    ),
+    "pong_dqn": DQNTask(
+        env_id=PONG,
+        hidden=(32, 64, 64, 512),
         collect_steps=96,
         updates=10,
         batch_size=32,
@@ -70,8 +160,18 @@ TASKS = {
         buffer_size=100_000,
         target_freq=500,
         learning_starts=1000,
-        warm_steps=2000,
         parameters=1_687_206,  # three convolutions, 3136-512-6
+    ),
+    "pong_ppo": PPOTask(
+        env_id=PONG,
+        hidden=(32, 64, 64, 512),
+        collect_steps=1024,
+        updates=16,  # 4 epochs
+        batch_size=256,
+        learning_rate=2.5e-4,
+        gamma=0.99,
+        clip_ratio=0.1,
+        parameters=1_687_719,  # as above, and 512-1
     ),
 }
 

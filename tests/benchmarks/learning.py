@@ -1,0 +1,107 @@
+"""Do the configs of dizoo learn, how fast, on one process and on several: ``python -m tests.benchmarks.learning``.
+
+Every run is a process of its own, as a user starts it, from its config file until the config's stop value or a limit of
+env steps; several processes share the batch and the collect. Seconds are of the whole command, evaluations included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ding_lite.config import compile_config
+from tests.distributed.launcher import ROOT, finish, launch, start
+
+
+@dataclass(frozen=True)
+class Run:
+    """A config file under dizoo, the most env steps of a run, and overrides."""
+
+    config: str
+    max_env_step: int
+    overrides: tuple[str, ...] = ()
+    mode: str = "serial_onpolicy"
+
+
+CARTPOLE = "classic_control/cartpole/config/cartpole_{}_config.py"
+CARTPOLE_V0 = ("env.env_id=CartPole-v0", "env.stop_value=195")
+RUNS = {
+    "cartpole_ppo": Run(CARTPOLE.format("ppo"), 400_000),
+    "cartpole_v0_ppo": Run(CARTPOLE.format("ppo"), 200_000, (*CARTPOLE_V0, "policy.eval.evaluator.eval_freq=40")),
+    "cartpole_a2c": Run(CARTPOLE.format("a2c"), 400_000),
+    "cartpole_pg": Run(CARTPOLE.format("pg"), 600_000),
+    "cartpole_impala": Run(CARTPOLE.format("impala"), 400_000, mode="serial"),
+    "cartpole_ppo_offpolicy": Run(CARTPOLE.format("ppo_offpolicy"), 200_000, mode="serial"),
+    "cartpole_dqn": Run(CARTPOLE.format("dqn"), 60_000, mode="serial"),
+    "pendulum_ppo": Run("classic_control/pendulum/config/pendulum_ppo_config.py", 1_000_000),
+    "acrobot_ppo": Run("classic_control/acrobot/config/acrobot_ppo_config.py", 1_000_000),
+    "mtcar_ppo": Run("classic_control/mountain_car/config/mtcar_ppo_config.py", 3_000_000),
+    "lunarlander_ppo": Run("box2d/lunarlander/config/lunarlander_ppo_config.py", 3_000_000),
+    "lunarlander_cont_ppo": Run("box2d/lunarlander/config/lunarlander_cont_ppo_config.py", 3_000_000),
+}
+
+
+def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 1800) -> dict[str, Any]:
+    """Run one config; return its result.json with `goal` and `wall`, the seconds of the whole command.
+
+    Raises:
+        RuntimeError: it failed; the message is what it printed.
+    """
+    run = RUNS[name]
+    path = ROOT / "dizoo" / run.config
+    overrides = [*run.overrides, f"exp_name={folder}/{name}_{nproc}_{seed}", f"max_env_step={run.max_env_step}"]
+    cfg = compile_config(path, overrides=list(run.overrides))
+    words = ["-m", "ding_lite", "-m", run.mode, "-c", str(path), "-s", str(seed), *overrides]
+    began = time.perf_counter()
+    if nproc == 1:
+        done = finish(start([sys.executable, *words], cwd=folder), timeout)
+    else:
+        sizes = {"learn.batch_size": cfg.policy.learn.batch_size}
+        sizes |= {f"collect.{key}": cfg.policy.collect.get(key) for key in ("n_sample", "n_episode")}
+        words += [f"policy.{key}={value // nproc}" for key, value in sizes.items() if value]
+        done = launch([*words, "policy.multi_gpu=True"], nproc, timeout, cwd=folder)
+    wall = time.perf_counter() - began
+    if done.returncode:
+        raise RuntimeError(f"{name}, seed {seed}, {nproc} process(es): {done.stderr[-2000:]}")
+    told = json.loads((folder / f"{name}_{nproc}_{seed}" / "result.json").read_text())
+    return told | {"goal": cfg.env.stop_value, "wall": wall}
+
+
+def row(name: str, nproc: int, results: list[dict[str, Any]]) -> str:
+    """Return a table's row: how many seeds reached the goal, the best evaluation, seconds and env steps of each."""
+    goal = results[0]["goal"]
+    reached = sum(result["stop_reason"] == "stop_value" for result in results)
+    best = statistics.mean(result["eval_return_best"] for result in results)
+    seconds = ", ".join(f"{result['wall']:.0f}" for result in results)
+    steps = ", ".join(f"{result['envstep'] / 1000:.0f}" for result in results)
+    return f"| {name} | {goal} | {nproc} | {reached} of {len(results)} | {best:.0f} | {seconds} | {steps} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", default=[*RUNS], help=f"of {', '.join(RUNS)}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[*range(5)])
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--folder", type=Path, default=Path("learning"), help="where the experiments are kept")
+    args = parser.parse_args()
+    unknown = set(args.runs) - set(RUNS)
+    if unknown:
+        parser.error(f"unknown runs {', '.join(sorted(unknown))}: expected some of {', '.join(RUNS)}")
+    folder = args.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    print("| run | goal | processes | reached | best, mean | seconds | thousand env steps |")
+    print("|---|---|---|---|---|---|---|")
+    for name in args.runs:
+        for nproc in args.processes:
+            print(row(name, nproc, [learn(name, seed, nproc, folder) for seed in args.seeds]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

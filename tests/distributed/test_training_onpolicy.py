@@ -1,0 +1,110 @@
+"""Whole runs of the actor-critics and policy gradients on two real gloo processes.
+
+The ranks run this file as `python -m tests.distributed.test_training_onpolicy`, in an empty directory.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ding_lite.config import read_config
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.policy import A2CPolicy, IMPALAPolicy, PGPolicy, PPOOffPolicy, PPOPolicy
+from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank, load_checkpoint
+from ding_lite.utils.tree import tree_leaves
+from tests.distributed.launcher import ROOT, launch
+from tests.policy.helpers import parameter_hash
+
+CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
+POLICIES = {"ppo": PPOPolicy, "a2c": A2CPolicy, "pg": PGPolicy, "ppo_offpolicy": PPOOffPolicy, "impala": IMPALAPolicy}
+STEPS = 2500  # env steps of both ranks, at least
+
+
+def train(name: str) -> dict[str, Any]:
+    """Train a policy from its config file; return what this rank ended with, and what it saw."""
+    collected: list[dict[str, torch.Tensor]] = []
+
+    class Watched(POLICIES[name]):  # type: ignore[misc]
+        def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+            collected.append({key: block[key].clone() for key in ("obs", "action", "reward")})
+            return super()._get_train_sample(block)
+
+    POLICY_REGISTRY["watched"] = Watched
+    main_config, create_config = read_config(CONFIGS / f"cartpole_{name}_config.py")
+    create_config["policy"]["type"] = "watched"
+    pipeline = serial_pipeline_onpolicy if Watched.default_config().on_policy else serial_pipeline
+    overrides = [f"exp_name={name}", "policy.multi_gpu=True", "env.stop_value=None"]
+    policy = pipeline((main_config, create_config), seed=0, max_env_step=STEPS, overrides=overrides)
+    state = policy.learn_mode.state_dict()
+    tensors = {str(number): torch.as_tensor(leaf) for number, leaf in enumerate(tree_leaves(numbers(state)))}
+    return {
+        "state": parameter_hash(tensors),
+        "model": parameter_hash(policy.model),
+        "experience": [parameter_hash(block) for block in collected],
+        "lengths": [len(block["reward"]) for block in collected],
+        "steps": sum(block["reward"].numel() for block in collected),
+    }
+
+
+def numbers(state: Any) -> Any:
+    """Return a state with lists as dicts and without None, so that its leaves are numbers."""
+    if isinstance(state, list | tuple):
+        state = dict(enumerate(state))
+    if isinstance(state, dict):
+        return {key: numbers(value) for key, value in state.items() if value is not None}
+    return state
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onpolicy")
+    done = launch(["-m", "tests.distributed.test_training_onpolicy"], timeout=240, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def reports(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads((folder / f"rank{rank}.json").read_text())[name] for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_everything_learned_is_equal_to_the_bit_on_all_ranks(folder: Path, name: str) -> None:
+    first, second = reports(folder, name)
+    assert first["state"] == second["state"]
+    assert first["model"] == second["model"]
+    saved = load_checkpoint(str(folder / name / "ckpt" / "ckpt_last.pth.tar"))
+    assert parameter_hash(saved["policy"]["model"]) == first["model"]
+    best = load_checkpoint(str(folder / name / "ckpt" / "ckpt_best.pth.tar"))
+    assert saved["learner"]["train_iter"] > 0
+    assert saved["learner"]["train_iter"] >= best["learner"]["train_iter"]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_each_rank_collects_experience_of_its_own_and_counts_are_sums(folder: Path, name: str) -> None:
+    first, second = reports(folder, name)
+    assert not set(first["experience"]) & set(second["experience"])
+    told = json.loads((folder / name / "result.json").read_text())
+    assert told["envstep"] == first["steps"] + second["steps"] >= STEPS
+    assert told["world_size"] == 2
+
+
+def test_whole_episodes_of_two_ranks_differ_in_length_and_end_together(folder: Path) -> None:
+    first, second = reports(folder, "pg")
+    assert len(first["lengths"]) == len(second["lengths"])
+    assert first["lengths"] != second["lengths"]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    with DDPContext(timeout=60):
+        found = {name: train(name) for name in POLICIES}
+        Path(f"rank{get_rank()}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
