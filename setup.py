@@ -25,6 +25,9 @@ setup(
     extras_require={
         "test": ["pytest>=8", "pytest-timeout>=2.3", "ruff>=0.6", "mypy>=1.11"],
         "plot": ["matplotlib>=3.8"],
+        "box2d": ["box2d>=2.3.10"],  # a wheel; before gymnasium 1.2.3 its own extra compiles another
+        "mujoco": ["gymnasium[mujoco]>=1.1"],
+        "minigrid": ["minigrid>=3.0"],
     },
     entry_points={"console_scripts": ["ding_lite=ding_lite.entry.cli:main"]},
 )

@@ -1,0 +1,25 @@
+"""Lunar lander under DI-engine's name; needs the extra `box2d`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import gymnasium
+from easydict import EasyDict
+
+from ding_lite.envs import make_gymnasium
+from ding_lite.utils.registry import ENV_REGISTRY
+from dizoo.extras import require
+
+
+@ENV_REGISTRY.register("lunarlander")
+class LunarLanderEnv(gymnasium.Wrapper):
+    """gymnasium's lunar lander; continuous by `env_id='LunarLanderContinuous-v3'` or `kwargs=dict(continuous=True)`."""
+
+    config: ClassVar = dict(
+        env_id="LunarLander-v3",  # (str) gymnasium id
+    )
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        require("Box2D", "box2d")
+        super().__init__(make_gymnasium(cfg_env))

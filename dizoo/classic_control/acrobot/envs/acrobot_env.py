@@ -1,0 +1,23 @@
+"""Acrobot under DI-engine's name; `type='gymnasium', env_id='Acrobot-v1'` is the same environment with no code."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import gymnasium
+from easydict import EasyDict
+
+from ding_lite.envs import make_gymnasium
+from ding_lite.utils.registry import ENV_REGISTRY
+
+
+@ENV_REGISTRY.register("acrobot")
+class AcroBotEnv(gymnasium.Wrapper):
+    """gymnasium's Acrobot: -1 a step until the tip is above the line; an episode is truncated after 500 steps."""
+
+    config: ClassVar = dict(
+        env_id="Acrobot-v1",  # (str) gymnasium id
+    )
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        super().__init__(make_gymnasium(cfg_env))

@@ -1,0 +1,46 @@
+"""Policy gradient (REINFORCE) on CartPole-v0, solved at a mean return of 195."""
+
+from easydict import EasyDict
+
+cartpole_pg_config = EasyDict(
+    exp_name="cartpole_pg_seed0",
+    env=dict(
+        env_id="CartPole-v0",
+        collector_env_num=8,
+        evaluator_env_num=5,
+        n_evaluator_episode=5,
+        stop_value=195,
+    ),
+    policy=dict(
+        cuda=False,
+        num_threads=1,
+        discount_factor=0.9,
+        model=dict(
+            obs_shape=4,
+            action_shape=2,
+        ),
+        learn=dict(
+            batch_size=64,
+            learning_rate=0.001,
+            entropy_weight=0.001,
+        ),
+        collect=dict(n_episode=80),
+        eval=dict(evaluator=dict(eval_freq=100)),
+    ),
+)
+main_config = cartpole_pg_config
+
+cartpole_pg_create_config = EasyDict(
+    env=dict(
+        type="cartpole",
+        import_names=["dizoo.classic_control.cartpole.envs.cartpole_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="pg"),
+)
+create_config = cartpole_pg_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_onpolicy
+
+    serial_pipeline_onpolicy((main_config, create_config), seed=0)

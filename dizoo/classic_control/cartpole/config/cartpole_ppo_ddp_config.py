@@ -1,0 +1,21 @@
+"""PPO on CartPole-v1 on several processes, which share the batch and the samples of a collect.
+
+`python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`
+"""
+
+import copy
+
+from dizoo.classic_control.cartpole.config.cartpole_ppo_config import cartpole_ppo_config, cartpole_ppo_create_config
+
+cartpole_ppo_ddp_config = copy.deepcopy(cartpole_ppo_config)
+cartpole_ppo_ddp_config.exp_name = "cartpole_ppo_ddp_seed0"
+cartpole_ppo_ddp_config.policy.multi_gpu = True
+main_config = cartpole_ppo_ddp_config
+create_config = cartpole_ppo_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_onpolicy
+    from ding_lite.utils import DDPContext, to_ddp_config
+
+    with DDPContext():
+        serial_pipeline_onpolicy((to_ddp_config(main_config), create_config), seed=0)

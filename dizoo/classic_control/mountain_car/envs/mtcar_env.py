@@ -1,0 +1,27 @@
+"""Mountain car under DI-engine's name."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+from easydict import EasyDict
+
+from ding_lite.envs import make_gymnasium
+from ding_lite.utils.registry import ENV_REGISTRY
+
+
+@ENV_REGISTRY.register("mountain_car")
+class MountainCarEnv(gymnasium.Wrapper):
+    """gymnasium's mountain car: -1 a step until the hill is climbed; an episode is truncated after 200 steps."""
+
+    config: ClassVar = dict(
+        env_id="MountainCar-v0",  # (str) gymnasium id
+        scale_obs=False,  # (bool) observations from -1 to 1; speeds are at most 0.07 otherwise
+    )
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        env = make_gymnasium(cfg_env)
+        one = np.ones(2, np.float32)
+        super().__init__(gymnasium.wrappers.RescaleObservation(env, -one, one) if cfg_env.scale_obs else env)

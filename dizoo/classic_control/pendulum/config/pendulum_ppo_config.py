@@ -1,0 +1,64 @@
+"""PPO with continuous actions on Pendulum-v1, solved at a mean return of -250."""
+
+from easydict import EasyDict
+
+pendulum_ppo_config = EasyDict(
+    exp_name="pendulum_ppo_seed0",
+    env=dict(
+        env_id="Pendulum-v1",
+        act_scale=True,
+        collector_env_num=8,
+        evaluator_env_num=8,
+        n_evaluator_episode=8,
+        stop_value=-250,
+    ),
+    policy=dict(
+        cuda=False,
+        num_threads=1,
+        discount_factor=0.9,
+        recompute_adv=True,
+        model=dict(
+            obs_shape=3,
+            action_shape=1,
+            action_space="continuous",
+            share_encoder=False,
+            encoder_hidden_size_list=[64, 64],
+            actor_head_layer_num=0,
+            critic_head_layer_num=0,
+            activation="tanh",
+            sigma_type="independent",
+            bound_type="tanh",
+        ),
+        learn=dict(
+            epoch_per_collect=10,
+            batch_size=64,
+            learning_rate=0.001,
+            value_weight=0.5,
+            entropy_weight=0.0,
+            clip_ratio=0.2,
+            adv_norm=True,
+            value_norm=True,
+        ),
+        collect=dict(
+            n_sample=2048,
+            gae_lambda=0.95,
+        ),
+        eval=dict(evaluator=dict(eval_freq=640)),
+    ),
+)
+main_config = pendulum_ppo_config
+
+pendulum_ppo_create_config = EasyDict(
+    env=dict(
+        type="pendulum",
+        import_names=["dizoo.classic_control.pendulum.envs.pendulum_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="ppo"),
+)
+create_config = pendulum_ppo_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_onpolicy
+
+    serial_pipeline_onpolicy((main_config, create_config), seed=0)

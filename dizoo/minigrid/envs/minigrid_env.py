@@ -1,0 +1,49 @@
+"""MiniGrid's rooms under DI-engine's name, with observations that are vectors; needs the extra `minigrid`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from easydict import EasyDict
+
+from ding_lite.envs import make_gymnasium
+from ding_lite.utils.registry import ENV_REGISTRY
+from dizoo.extras import require
+
+
+@ENV_REGISTRY.register("minigrid")
+class MiniGridEnv(gymnasium.Wrapper):
+    """One MiniGrid room; `info` and the limit of steps are its own."""
+
+    config: ClassVar = dict(
+        env_id="MiniGrid-Empty-8x8-v0",  # (str) gymnasium id
+        full_obs=False,  # (bool) see the whole grid instead of the 7 x 7 cells before the agent
+        onehot_obs=False,  # (bool) zeros and ones of cells and direction, no mission; else cells' and letters' numbers
+    )
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        wrappers = require("minigrid.wrappers", "minigrid")  # importing it makes the ids known to gymnasium
+        env = make_gymnasium(cfg_env)
+        env = wrappers.FullyObsWrapper(env) if cfg_env.full_obs else env
+        env = OneHotObservation(env) if cfg_env.onehot_obs else wrappers.FlatObsWrapper(env)
+        super().__init__(gymnasium.wrappers.DtypeObservation(env, np.float32))
+
+
+class OneHotObservation(gymnasium.ObservationWrapper):
+    """Cells `[W, H, 3]` of object, colour and state, and the agent's direction, as one vector of zeros and ones."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        constants = require("minigrid.core.constants", "minigrid")
+        # a cell's state is a door's, or, where the whole grid is seen, the agent's direction
+        kinds = (len(constants.OBJECT_TO_IDX), len(constants.COLOR_TO_IDX), len(constants.DIR_TO_VEC))
+        self._offset = np.cumsum((0, *kinds[:-1]))
+        self._eye_cell, self._eye_direction = np.eye(sum(kinds), dtype=np.uint8), np.eye(kinds[-1], dtype=np.uint8)
+        width, height, _ = env.observation_space["image"].shape  # type: ignore[index]  # a Dict in every room
+        self.observation_space = gymnasium.spaces.Box(0, 1, (width * height * sum(kinds) + kinds[-1],), np.uint8)
+
+    def observation(self, obs: dict[str, Any]) -> np.ndarray:
+        cells = self._eye_cell[obs["image"] + self._offset].sum(axis=2, dtype=np.uint8)
+        return np.concatenate([cells.ravel(), self._eye_direction[obs["direction"]]])

@@ -1,0 +1,28 @@
+"""MuJoCo's robots under DI-engine's name; needs the extra `mujoco`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+from easydict import EasyDict
+
+from ding_lite.envs import make_gymnasium
+from ding_lite.utils.registry import ENV_REGISTRY
+from dizoo.extras import require
+
+
+@ENV_REGISTRY.register("mujoco")
+class MujocoEnv(gymnasium.Wrapper):
+    """gymnasium's MuJoCo environments, with observations in float32."""
+
+    config: ClassVar = dict(
+        env_id="Hopper-v5",  # (str) gymnasium id, such as 'HalfCheetah-v5'
+    )
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        require("mujoco", "mujoco")
+        env = make_gymnasium(cfg_env)
+        space = gymnasium.spaces.Box(-np.inf, np.inf, env.observation_space.shape, np.float32)
+        super().__init__(gymnasium.wrappers.TransformObservation(env, lambda obs: obs.astype(np.float32), space))

@@ -1,0 +1,13 @@
+"""Which environments need a package that may not be installed."""
+
+from __future__ import annotations
+
+import pytest
+
+EXTRAS = {"lunarlander": "Box2D", "mujoco": "mujoco", "minigrid": "minigrid"}  # env.type: the package
+
+
+def needs(package: str | None) -> None:
+    """Skip a test whose package is missing."""
+    if package:
+        pytest.importorskip(package)

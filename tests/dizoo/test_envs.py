@@ -1,0 +1,130 @@
+"""Every environment of dizoo: spaces, a few steps by every manager, and one line where its package is missing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+from gymnasium.spaces import Box, Discrete
+
+from ding_lite.config import compile_config
+from ding_lite.envs import check_env, create_vector_env
+from ding_lite.utils import ENV_REGISTRY
+from ding_lite.utils.registry import ConfigError
+from tests.dizoo.extras import EXTRAS, needs
+
+CLASSIC = "dizoo.classic_control"
+# env.type: (module, size of an observation, actions or Box's dimensions, further keys of env)
+ENVS: dict[str, tuple[str, int, Any, dict[str, Any]]] = {
+    "cartpole": (f"{CLASSIC}.cartpole.envs.cartpole_env", 4, 2, {}),
+    "pendulum": (f"{CLASSIC}.pendulum.envs.pendulum_env", 3, (1,), {}),
+    "acrobot": (f"{CLASSIC}.acrobot.envs.acrobot_env", 6, 3, {}),
+    "mountain_car": (f"{CLASSIC}.mountain_car.envs.mtcar_env", 2, 3, {"scale_obs": True}),
+    "lunarlander": ("dizoo.box2d.lunarlander.envs.lunarlander_env", 8, 4, {}),
+    "mujoco": ("dizoo.mujoco.envs.mujoco_env", 11, (3,), {}),
+    # 7 x 7 cells of 3 numbers, 96 letters of 28 kinds
+    "minigrid": ("dizoo.minigrid.envs.minigrid_env", 7 * 7 * 3 + 96 * 28, 7, {}),
+}
+
+
+def make_cfg(name: str, **env: Any) -> EasyDict:
+    module, _, _, more = ENVS[name]
+    create = dict(env=dict(type=name, import_names=[module]), policy=dict(type="dqn"))
+    return compile_config((dict(env=more | env), create)).env
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_spaces_are_what_the_table_says(name: str) -> None:
+    needs(EXTRAS.get(name))
+    _, size, actions, _ = ENVS[name]
+    spec = check_env(make_cfg(name))
+    assert isinstance(spec.observation_space, Box)
+    assert (spec.observation_space.shape, spec.observation_space.dtype) == ((size,), np.float32)
+    space = spec.action_space
+    assert actions == (int(space.n) if isinstance(space, Discrete) else space.shape)
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_observations_are_of_its_space_and_a_seed_repeats_them(name: str) -> None:
+    needs(EXTRAS.get(name))
+    env = ENV_REGISTRY.find(name)(make_cfg(name))
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(20)]
+    runs = []
+    for _ in range(2):
+        rows = [env.reset(seed=5)[0], *(env.step(action)[0] for action in actions)]
+        assert all(row in env.observation_space for row in rows)
+        runs.append(np.stack(rows))
+    np.testing.assert_array_equal(*runs)
+    env.close()
+
+
+@pytest.mark.parametrize("manager", ["base", "subprocess"])
+@pytest.mark.parametrize("name", ENVS)
+def test_the_managers_step_it_to_the_same_observations(name: str, manager: str) -> None:
+    needs(EXTRAS.get(name))
+    cfg = make_cfg(name, manager=dict(type=manager), max_episode_steps=6)
+    rows = [play(cfg), play(make_cfg(name, max_episode_steps=6))]
+    np.testing.assert_array_equal(*rows)
+
+
+def play(cfg: EasyDict, steps: int = 10) -> np.ndarray:
+    env = create_vector_env(cfg, num_envs=2, seed=0, training=True)
+    obs, _ = env.reset()
+    rows = [obs.copy()]
+    for _ in range(steps):
+        obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        assert reward.shape == terminated.shape == truncated.shape == info["episode_length"].shape == (2,)
+        rows.append(obs.copy())
+    env.close()
+    return np.stack(rows)
+
+
+def test_mountain_cars_scaled_observations_fill_minus_one_to_one() -> None:
+    raw, scaled = (check_env(make_cfg("mountain_car", scale_obs=scale)).observation_space for scale in (False, True))
+    assert isinstance(raw, Box)
+    assert isinstance(scaled, Box)
+    np.testing.assert_allclose(raw.high, [0.6, 0.07])
+    np.testing.assert_allclose([scaled.low, scaled.high], [[-1, -1], [1, 1]])
+
+
+@pytest.mark.parametrize("kwargs", [dict(env_id="LunarLanderContinuous-v3"), dict(kwargs=dict(continuous=True))])
+def test_lunar_lander_may_be_continuous(kwargs: dict[str, Any]) -> None:
+    needs("Box2D")
+    assert check_env(make_cfg("lunarlander", **kwargs)).action_space.shape == (2,)
+
+
+@pytest.mark.parametrize(("full_obs", "cells"), [(False, 7 * 7), (True, 8 * 8)])
+def test_minigrids_one_hot_vector_says_the_same_as_its_image(full_obs: bool, cells: int) -> None:
+    needs("minigrid")
+    env = ENV_REGISTRY.find("minigrid")(make_cfg("minigrid", onehot_obs=True, full_obs=full_obs))
+    vector, _ = env.reset(seed=3)
+    vector, *_ = env.step(0)  # to the left: from facing right, 0, to facing up, 3
+    assert vector.shape == (cells * (11 + 6 + 4) + 4,)
+    assert vector in env.observation_space
+    assert np.argmax(vector[-4:]) == 3
+    cell = vector[:-4].reshape(cells, 11 + 6 + 4)
+    assert (cell.sum(axis=1) == 3).all()
+    parts = [part.argmax(axis=1) for part in np.split(cell, [11, 17], axis=1)]
+    room = env.unwrapped
+    image = room.grid.encode() if full_obs else room.gen_obs()["image"]
+    expected = image.reshape(cells, 3).copy()
+    if full_obs:
+        expected[1 * 8 + 1] = (10, 0, 3)  # the agent, red, facing up, in the first corner
+    np.testing.assert_array_equal(np.stack(parts, axis=1), expected)
+
+
+@pytest.mark.parametrize(("name", "package"), EXTRAS.items())
+def test_a_missing_package_is_one_line_that_names_the_extra(
+    name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in {package, *(key for key in sys.modules if key.startswith(package + "."))}:
+        monkeypatch.setitem(sys.modules, module, None)  # importing it fails then
+    extra = package.lower()
+    with pytest.raises(ConfigError, match=rf"^This environment needs the extra '{extra}' \(.*\)") as error:
+        check_env(make_cfg(name))
+    assert str(error.value).endswith(f"pip install 'ding_lite[{extra}]'.")
+    assert "\n" not in str(error.value)
