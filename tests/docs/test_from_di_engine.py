@@ -1,0 +1,322 @@
+"""docs/from_di_engine.md: its code runs, its tables are those of the source, and DI-engine's config files are read."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from ding_lite.config import check_shapes, compile_config
+from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
+from ding_lite.envs import check_env
+from tests.distributed.launcher import launch
+from tests.docs.test_docs import ROOT
+from tests.docs.test_extending import TORCHRUN, train, write_files
+
+PAGE = ROOT / "docs" / "from_di_engine.md"
+ENVS = dict(collector_env_num=8, evaluator_env_num=5, n_evaluator_episode=5, stop_value=195)
+GAMMA = "policy.collect.discount_factor is policy.discount_factor here."
+SPACE = "policy.action_space is policy.model.action_space here."
+UNROLL = "policy.collect.unroll_len is ignored: one step is one sample."
+PRINT = "policy.collect.collector is ignored: the collector has no options of its own."
+ONCE = "policy.learn.update_per_collect is ignored: an on-policy policy learns from each collect once, in epochs."
+
+
+def create(policy: str, env: str = "classic_control.cartpole", **more: Any) -> dict[str, Any]:
+    name = env.rpartition(".")[2]
+    return dict(
+        env=dict(type=name, import_names=[f"dizoo.{env}.envs.{name}_env"]),
+        env_manager=dict(type="base"),
+        policy=dict(type=policy),
+        **more,
+    )
+
+
+# Config pairs with the keys that DI-engine's files have, the notes that they give, and some of what they become.
+PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]]] = {
+    "ppo": (
+        dict(
+            exp_name="cartpole_ppo_seed0",
+            env=ENVS,
+            policy=dict(
+                cuda=False,
+                action_space="discrete",
+                model=dict(
+                    obs_shape=4,
+                    action_shape=2,
+                    action_space="discrete",
+                    encoder_hidden_size_list=[64, 64, 128],
+                    critic_head_hidden_size=128,
+                    actor_head_hidden_size=128,
+                ),
+                learn=dict(
+                    epoch_per_collect=2,
+                    update_per_collect=1,
+                    batch_size=64,
+                    learning_rate=0.001,
+                    value_weight=0.5,
+                    entropy_weight=0.01,
+                    clip_ratio=0.2,
+                    learner=dict(hook=dict(save_ckpt_after_iter=100)),
+                ),
+                collect=dict(n_sample=256, unroll_len=1, discount_factor=0.9, gae_lambda=0.95),
+                eval=dict(evaluator=dict(eval_freq=100)),
+                other=dict(replay_buffer=dict(replay_buffer_size=10000)),
+            ),
+        ),
+        create("ppo"),
+        [
+            SPACE,
+            GAMMA,
+            ONCE,
+            UNROLL,
+            "policy.other.replay_buffer is ignored: this policy learns from each collect once.",
+        ],
+        {"discount_factor": 0.9, "learn.epoch_per_collect": 2},
+    ),
+    "a2c": (
+        dict(
+            exp_name="cartpole_a2c_seed0",
+            env=ENVS,
+            policy=dict(
+                cuda=False,
+                priority=False,
+                model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64]),
+                learn=dict(
+                    batch_size=40,
+                    learning_rate=0.001,
+                    betas=(0.9, 0.999),
+                    eps=1e-8,
+                    grad_norm=0.25,
+                    normalize_advantage=True,
+                    value_weight=0.5,
+                    entropy_weight=0.01,
+                ),
+                collect=dict(n_sample=80, discount_factor=0.95, gae_lambda=0.95, nstep_return=False, nstep=1),
+                eval=dict(evaluator=dict(eval_freq=50)),
+            ),
+        ),
+        create("a2c"),
+        [
+            GAMMA,
+            "policy.learn.grad_norm is policy.learn.grad_clip_value here.",
+            "policy.learn.normalize_advantage is policy.learn.adv_norm here.",
+            "policy.priority is ignored: this policy has no prioritised replay.",
+            "policy.learn.betas is ignored: Adam has its usual coefficients.",
+            "policy.learn.eps is ignored: Adam has its usual constant.",
+            "policy.collect.nstep_return is ignored: values learn from generalised advantage estimates.",
+            "policy.collect.nstep is ignored: policy.nstep says it, where a policy sums n-step returns.",
+        ],
+        {"discount_factor": 0.95, "learn.adv_norm": True, "learn.grad_clip_value": 0.25},
+    ),
+    "pg": (
+        dict(
+            exp_name="cartpole_pg_seed0",
+            env=ENVS,
+            policy=dict(
+                cuda=False,
+                model=dict(obs_shape=4, action_shape=2),
+                learn=dict(batch_size=64, learning_rate=0.001, entropy_weight=0.001),
+                collect=dict(n_episode=80, unroll_len=1, discount_factor=0.9, collector=dict(get_train_sample=True)),
+                eval=dict(evaluator=dict(eval_freq=100)),
+            ),
+        ),
+        create("pg", collector=dict(type="episode")),
+        ["create_config.collector is ignored: the policy chooses its collector.", GAMMA, UNROLL, PRINT],
+        {"discount_factor": 0.9, "collect.n_episode": 80},
+    ),
+    "impala": (
+        dict(
+            exp_name="cartpole_impala_seed0",
+            env=ENVS,
+            policy=dict(
+                cuda=False,
+                unroll_len=8,
+                nstep=1,
+                discount_factor=0.9,
+                model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[64, 64]),
+                learn=dict(
+                    update_per_collect=4,
+                    batch_size=16,
+                    learning_rate=0.0005,
+                    grad_clip_type="clip_norm",
+                    clip_value=5,
+                    value_weight=0.5,
+                    entropy_weight=0.0001,
+                    discount_factor=0.9,
+                    lambda_=0.95,
+                    rho_clip_ratio=1.0,
+                    c_clip_ratio=1.0,
+                    rho_pg_clip_ratio=1.0,
+                ),
+                collect=dict(
+                    n_sample=16, discount_factor=0.9, gae_lambda=0.95, collector=dict(collect_print_freq=1000)
+                ),
+                eval=dict(evaluator=dict(eval_freq=200)),
+                other=dict(replay_buffer=dict(replay_buffer_size=1000, max_use=16)),
+            ),
+        ),
+        create("impala"),
+        [
+            GAMMA,
+            "policy.learn.clip_value is policy.learn.grad_clip_value here.",
+            "policy.learn.discount_factor is policy.discount_factor here.",
+            "policy.nstep is ignored: this policy sums no n-step returns.",
+            "policy.collect.gae_lambda is ignored: this policy estimates no advantages by it.",
+            PRINT,
+            "policy.other.replay_buffer.max_use is ignored: samples are used until they are overwritten.",
+        ],
+        {"discount_factor": 0.9, "unroll_len": 8, "learn.grad_clip_value": 5, "other.replay_buffer.type": "sequence"},
+    ),
+    "ppo_offpolicy": (
+        dict(
+            exp_name="cartpole_ppo_offpolicy_seed0",
+            env=ENVS,
+            policy=dict(
+                cuda=False,
+                model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[64, 64, 128]),
+                nstep_return=False,
+                learn=dict(update_per_collect=6, batch_size=64, nstep=1, nstep_return=False, adv_norm=True),
+                collect=dict(n_sample=128, unroll_len=1, discount_factor=0.9, gae_lambda=0.95),
+                eval=dict(evaluator=dict(eval_freq=40)),
+                other=dict(replay_buffer=dict(replay_buffer_size=5000)),
+            ),
+        ),
+        create("ppo_offpolicy"),
+        [
+            GAMMA,
+            "policy.nstep_return is ignored: values learn from generalised advantage estimates.",
+            "policy.learn.nstep is ignored: policy.nstep says it, where a policy sums n-step returns.",
+            "policy.learn.nstep_return is ignored: values learn from generalised advantage estimates.",
+            UNROLL,
+        ],
+        {"discount_factor": 0.9, "learn.update_per_collect": 6, "other.replay_buffer.replay_buffer_size": 5000},
+    ),
+    "pendulum": (
+        dict(
+            exp_name="pendulum_ppo_seed0",
+            env=dict(collector_env_num=10, evaluator_env_num=5, act_scale=True, n_evaluator_episode=5, stop_value=-250),
+            policy=dict(
+                cuda=False,
+                action_space="continuous",
+                recompute_adv=True,
+                model=dict(
+                    obs_shape=3,
+                    action_shape=1,
+                    encoder_hidden_size_list=[64, 64],
+                    action_space="continuous",
+                    actor_head_layer_num=0,
+                    critic_head_layer_num=0,
+                    sigma_type="conditioned",
+                    bound_type="tanh",
+                    activation=nn.Tanh(),
+                ),
+                learn=dict(
+                    epoch_per_collect=10,
+                    batch_size=32,
+                    learning_rate=3e-5,
+                    value_weight=0.5,
+                    entropy_weight=0.0,
+                    clip_ratio=0.2,
+                    adv_norm=False,
+                    value_norm=True,
+                    ignore_done=True,
+                ),
+                collect=dict(n_sample=200, unroll_len=1, discount_factor=0.9, gae_lambda=1.0),
+                eval=dict(evaluator=dict(eval_freq=200)),
+            ),
+        ),
+        create("ppo", "classic_control.pendulum"),
+        [SPACE, GAMMA, UNROLL],
+        {"model.activation": "tanh", "learn.ignore_done": True, "model.action_space": "continuous"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_config_with_the_keys_of_di_engine_compiles_and_says_what_it_read_otherwise(name: str) -> None:
+    main, created, notes, values = PAIRS[name]
+    before = copy.deepcopy((main, created))
+    cfg = compile_config([main, created])
+    assert sorted(cfg.notes) == sorted(notes)
+    for path, value in values.items():
+        got = cfg.policy
+        for key in path.split("."):
+            got = got[key]
+        assert got == value, path
+    check_shapes(cfg, check_env(cfg.env))
+    assert repr((main, created)) == repr(before)  # activations are equal only to themselves
+
+
+def test_environments_of_mujoco_have_their_keys() -> None:
+    env = dict(env_id="Hopper-v3", use_act_scale=True, norm_obs=dict(use_norm=False), norm_reward=dict(use_norm=False))
+    policy = dict(action_space="continuous", collect=dict(n_sample=3200))
+    created = create("ppo", "mujoco") | dict(env_manager=dict(type="subprocess"))
+    cfg = compile_config((dict(env=env, policy=policy), created))
+    assert sorted(cfg.notes) == [
+        "env.env_id 'Hopper-v3' is 'Hopper-v5' here: gymnasium has retired the old version.",
+        "env.norm_obs is ignored: observations are learned from as they are.",
+        "env.norm_reward is ignored: rewards are learned from as they are.",
+        "env.use_act_scale is env.act_scale here.",
+        SPACE,
+    ]
+    with pytest.raises(ValueError, match=r"env\.norm_obs: only {'use_norm': False} is possible here"):
+        compile_config((dict(env=dict(env, norm_obs=dict(use_norm=True)), policy=policy), created))
+
+
+FILE = """from easydict import EasyDict
+
+main_config = EasyDict({main})
+create_config = EasyDict({create})
+
+if __name__ == "__main__":
+    from ding.entry import {pipeline}
+    {pipeline}([main_config, create_config], seed=0, max_env_step=600)
+"""
+
+
+@pytest.mark.parametrize(("name", "pipeline"), [("a2c", "serial_pipeline_onpolicy"), ("impala", "serial_pipeline")])
+def test_a_config_file_runs_after_its_package_has_another_name(name: str, pipeline: str, tmp_path: Path) -> None:
+    main, created, *_ = PAIRS[name]
+    text = FILE.format(main=main, create=created, pipeline=pipeline)
+    (tmp_path / "config.py").write_text(re.sub(r"\bding\b", "ding_lite", text))
+    done = launch("config.py", nproc=1, timeout=200, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "policy.collect.discount_factor is policy.discount_factor here." in done.stdout + done.stderr
+    assert (tmp_path / main["exp_name"] / "result.json").exists()
+
+
+def test_the_code_that_replaces_di_engines_trains_on_two_processes(tmp_path: Path) -> None:
+    assert write_files(PAGE, tmp_path) == ["my_ppo.py", "guess_env.py", "guess_config.py"]
+    (command,) = re.findall(r"^```sh\n(.*)\n```$", PAGE.read_text(), re.M)
+    words = shlex.split(command)
+    assert words[:4] == TORCHRUN
+    result, hashes = train(words[4:], tmp_path)
+    assert (result["stop_reason"], result["eval_return_best"]) == ("stop_value", 8.0)  # all of 8 guesses right
+    assert len(hashes) == 2
+    assert hashes[0] == hashes[1]
+
+
+def with_tables(page: str) -> str:
+    """Return the page with the rows of its two tables of keys as config/compat.py has them."""
+    renamed = [f"| `{old}` | `{new}` |\n" for old, new in RENAMED_KEYS.items()]
+    ignored = [
+        f"| `{key}` | {'any' if value is Any else f'`{value!r}`'} | {why} |\n"
+        for key, (value, why) in IGNORED_KEYS.items()
+    ]
+    tables = iter(["".join(renamed), "".join(ignored)])
+    return re.sub(r"(?:^\| `(?:env|policy|create_config)\..*\n)+", lambda _: next(tables), page, flags=re.M)
+
+
+def test_tables_of_keys_are_those_of_the_source() -> None:
+    page = PAGE.read_text()
+    assert page == with_tables(page), "out of date: run python -m tests.docs.test_from_di_engine"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))
