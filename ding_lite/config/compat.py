@@ -5,6 +5,7 @@ A key that a class in use declares itself never reaches these tables.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from ding_lite.config.schema import BUFFER, UNSET, get_key, merge, set_key, show
@@ -32,7 +33,9 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.manager.wait_num": (Any, "environments step together"),
     "env.norm_obs": ({"use_norm": False}, "observations are learned from as they are"),
     "env.norm_reward": ({"use_norm": False}, "rewards are learned from as they are"),
+    "env.replay_path": (Any, "no videos are recorded"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
+    "policy.collect.collector_env_num": (Any, "env.collector_env_num says it"),
     "policy.collect.env_num": (Any, "env.collector_env_num says it"),
     "policy.collect.gae_lambda": (Any, "this policy estimates no advantages by it"),
     "policy.collect.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
@@ -41,7 +44,9 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.eval.env_num": (Any, "env.evaluator_env_num says it"),
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
     "policy.eval.evaluator.render": (False, "evaluation does not render"),
+    "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num says it"),
     "policy.learn.betas": ([0.9, 0.999], "Adam has its usual coefficients"),
+    "policy.learn.epoch_per_collect": (Any, "this policy passes over each collect once, or over a buffer"),
     "policy.learn.eps": (1e-8, "Adam has its usual constant"),
     "policy.learn.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
     "policy.learn.nstep_return": (False, "values learn from generalised advantage estimates"),
@@ -53,6 +58,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.learn.learner.hook.save_ckpt_after_run": (True, "the last checkpoint is always saved"),
     "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
     "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
+    "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run says it"),
     "policy.multi_agent": (False, "there is one agent"),
     "policy.nstep": (Any, "this policy sums no n-step returns"),
     "policy.nstep_return": (False, "values learn from generalised advantage estimates"),
@@ -60,12 +66,15 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.other.replay_buffer": (Any, "this policy learns from each collect once"),
     "policy.other.replay_buffer.deepcopy": (Any, "samples are copied out of arrays"),
     "policy.other.replay_buffer.enable_track_used_data": (Any, "used data is not tracked"),
+    "policy.other.replay_buffer.import_names": (Any, "policy.import_names says it"),
     "policy.other.replay_buffer.max_use": (Any, "samples are used until they are overwritten"),
     "policy.other.replay_buffer.monitor": (Any, "the buffer logs its own figures"),
     "policy.other.replay_buffer.periodic_thruput_seconds": (Any, "the collector logs its rate"),
+    "policy.other.replay_buffer.sliced": (Any, "sequences are cut when sampled"),
     "policy.other.replay_buffer.thruput_controller": (Any, "collecting and learning alternate"),
     "policy.priority": (False, "this policy has no prioritised replay"),
     "policy.priority_IS_weight": (False, "this policy has no prioritised replay"),
+    "policy.random_collect_size": (Any, "this policy plays its own actions from the start"),
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
     "policy.transition_with_policy_data": (Any, "a transition holds what the policy puts there"),
 }
@@ -145,15 +154,20 @@ def translate_create(create: dict, notes: list[str]) -> dict:
     return merge(cfg, {"env": parts["env"], "policy": parts["policy"]})
 
 
-def rename_keys(user: dict, notes: list[str]) -> None:
+def rename_keys(user: dict, known: Container[str], notes: list[str]) -> None:
     """Move the values of `RENAMED_KEYS` in `user` to the names used here, and `RENAMED_IDS` to their successors.
+
+    Args:
+        user: what the user set, nested; changed in place.
+        known: dotted keys that the classes in use declare.
+        notes: takes a sentence about each.
 
     Raises:
         ConfigError: old and new name are both set, to different values.
     """
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
-        if value is UNSET:
+        if value is UNSET or old in known or new not in known:
             continue
         if get_key(user, new, value) != value:
             raise ConfigError(f"{old}={value!r} contradicts {new}={get_key(user, new)!r}: set '{new}' only.")

@@ -109,8 +109,8 @@ def compile_config(
     texts = _apply_overrides(user, overrides)
     if seed is not None:
         user["seed"] = seed
-    rename_keys(user, notes)
     _import_modules(user)
+    rename_keys(user, sc.config_schema(user, model_given), notes)
     schema = sc.config_schema(user, model_given)
     values = dict(_checked_items(user, "", schema, texts, notes))
     if not values.get(sc.BUFFER + ".type"):

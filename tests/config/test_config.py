@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -21,6 +21,7 @@ from ding_lite.config import check_shapes, compile_config, read_config, save_con
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
 from ding_lite.config.schema import describe, get_key, matches, set_key
 from ding_lite.envs.vector_env import EnvSpec, check_env
+from ding_lite.policy import DQNPolicy
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENV_REGISTRY,
@@ -49,6 +50,7 @@ class WideModel(TinyModel):
 class BasePolicy:
     config = dict(
         type="base",
+        on_policy=False,
         cuda=False,
         multi_gpu=False,
         priority=False,
@@ -424,8 +426,10 @@ def test_nothing_starts_when_the_config_is_wrong(monkeypatch):
 @pytest.mark.parametrize("path", [path for path in IGNORED_KEYS if not path.startswith("create_config")])
 def test_key_without_meaning_is_accepted_with_a_note(path):
     accepted, reason = IGNORED_KEYS[path]
-    value = accepted if isinstance(accepted, bool | int | None) else dict(some="thing")
-    if path.startswith("policy.learn.learner"):
+    value = dict(some="thing") if accepted is Any else accepted
+    if path in ("policy.nstep", "policy.other.replay_buffer", "policy.priority", "policy.priority_IS_weight"):
+        cfg = compile_config((nested(path, value), dict(policy=dict(type="pg"))))
+    elif path.startswith("policy.learn.learner"):
         create = dict(env=dict(type="cartpole", import_names=["dizoo.classic_control.cartpole.envs.cartpole_env"]))
         cfg = compile_config((nested(path, value), {**create, "policy": dict(type="dqn")}))
     else:
@@ -446,11 +450,31 @@ def test_ignored_parts_of_create_config():
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
 def test_older_name_moves_to_the_new_one(old, new):
-    value = {"env.n_evaluator_episode": 16, "env.stop_value": 3}.get(new, True)
-    cfg = compile_config((nested(old, value), dict(policy=dict(type="dqn"))), overrides=["policy.priority=True"])
+    values = {"env.n_evaluator_episode": 16, "env.stop_value": 3, "policy.model.action_space": "discrete"}
+    values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0}
+    value = values.get(new, True)
+    if new in ("policy.model.action_space", "policy.learn.adv_norm"):
+        kind, overrides = "ppo", ["policy.collect.n_sample=64"]
+    else:
+        kind, overrides = "dqn", ["policy.priority=True"]
+    cfg = compile_config((nested(old, value), dict(policy=dict(type=kind))), overrides=overrides)
     assert get_key(cfg, new) == value
     assert get_key(cfg, old, "absent") == "absent"
     assert cfg.notes == [f"{old} is {new} here."]
+
+
+def test_older_name_that_the_policy_declares_itself_stays():
+    @POLICY_REGISTRY.register("config_test_declares")
+    class Declares(DQNPolicy):
+        config = dict(type="config_test_declares", learn=dict(discount_factor=0.5))
+
+    cfg = compile_config((nested("policy.learn.discount_factor", 0.25), dict(policy=dict(type="config_test_declares"))))
+    assert (cfg.policy.learn.discount_factor, cfg.policy.discount_factor, cfg.notes) == (0.25, 0.99, [])
+
+
+def test_older_name_of_what_the_policy_lacks_is_unknown_as_it_was_written():
+    with pytest.raises(ConfigError, match=r"Unknown key 'policy\.action_space'"):
+        compile_config((nested("policy.action_space", "discrete"), dict(policy=dict(type="dqn"))))
 
 
 def test_older_and_new_name_may_not_disagree():
@@ -616,8 +640,8 @@ def test_one_length_may_be_written_as_number_or_list(given):
 @pytest.mark.parametrize(
     ("main", "env_spec", "message"),
     [
-        (nested("policy.model.obs_shape", 5), spec(), r"obs_shape is 5, but the environment has \[4\].*Leave it out"),
-        (nested("policy.model.action_shape", 3), spec(), r"action_shape is 3, but the environment has \[2\]"),
+        (nested("policy.model.obs_shape", 5), spec(), r"obs_shape is 5, but the environment has 4 .*Leave it out"),
+        (nested("policy.model.action_shape", 3), spec(), r"action_shape is 3, but the environment has 2 "),
         (
             nested("policy.model.obs_shape", [4, 84, 84]),
             spec(Box(0, 255, (1, 84, 84), np.uint8)),
