@@ -226,7 +226,8 @@ def load_policy(policy: Policy, path: str, with_optimizer: bool) -> dict[str, An
     """
     state = load_checkpoint(path)
     try:
-        policy.learn_mode.load_state_dict(state["policy"] if with_optimizer else {"model": state["policy"]["model"]})
+        learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
+        policy.learn_mode.load_state_dict(learned)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         cause = " ".join(str(error).split())[:300]
         raise CheckpointError(f"Checkpoint '{path}' does not fit the config's policy and model: {cause}") from error

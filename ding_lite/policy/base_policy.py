@@ -207,6 +207,7 @@ class Policy:
         return {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        """Take what `_state_dict_learn` gave; without its `optimizer`, what a new run starts from: no counters."""
         self._model.load_state_dict(state["model"])
         if "optimizer" in state:
             groups = self._optimizer.state_dict()["param_groups"]  # the config says them

@@ -150,8 +150,9 @@ class DQNPolicy(Policy):
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
-        self._target_model.load_state_dict(state.get("target_model", state["model"]))
-        self._iterations = state.get("iterations", 0)
+        resumed = "optimizer" in state
+        self._target_model.load_state_dict(state["target_model"] if resumed else state["model"])
+        self._iterations = state["iterations"] if resumed else 0
 
     def _init_collect(self) -> None:
         eps = self._cfg.other.eps

@@ -179,8 +179,8 @@ class PPOPolicy(ActorCriticPolicy):
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
+        self._value_stats.load_state_dict(state["value_stats"])  # the model's values are in their units
         if "optimizer" in state:
-            self._value_stats.load_state_dict(state["value_stats"])
             self._collects, self._kl_beta = state["collects"], state["kl_beta"]
 
 

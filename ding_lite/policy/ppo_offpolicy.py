@@ -41,10 +41,11 @@ class PPOOffPolicy(PPOPolicy):
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
         self._set_schedules()
-        values = self._values(self._to_device(block))
+        value_TN, next_value_TN = self._values(self._to_device(block))
         if self._cfg.learn.value_norm:
-            values = tuple(map(self._value_stats.denormalize, values))
-        adv_TN, return_TN = self._advantages(block, *(value.cpu() for value in values))
+            denormalize = self._value_stats.denormalize
+            value_TN, next_value_TN = denormalize(value_TN), denormalize(next_value_TN)
+        adv_TN, return_TN = self._advantages(block, value_TN.cpu(), next_value_TN.cpu())
         return block | {"adv": adv_TN, "return_": return_TN}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.policy import DQNPolicy, Policy
+from ding_lite.policy import DQNPolicy, PGPolicy, Policy, PPOOffPolicy, PPOPolicy
 from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import OBS, make_batch, make_policy, same
 
@@ -27,12 +27,21 @@ class Further(Halfway):
 def test_defaults_of_a_class_and_its_bases_are_merged_and_not_shared() -> None:
     cfg = Further.default_config()
     assert (cfg.learn.batch_size, cfg.learn.target_theta, cfg.extra) == (7, None, {"deep": 1, "other": 2})
-    assert (cfg.nstep, Policy.default_config().nstep) == (3, 1)  # DQN's default over the base's
+    assert (cfg.nstep, "nstep" in Policy.default_config()) == (3, False)  # DQN's own
+    clips = [policy.default_config().learn.grad_clip_value for policy in (PGPolicy, Policy)]
+    assert clips == [5.0, 0.5]  # the policy gradient's over the base's
     cfg.learn.batch_size = 1
     cfg.extra.deep = 5
     assert Further.default_config().learn.batch_size == 7
     assert Halfway.config == dict(learn=dict(batch_size=7), extra=dict(deep=1))
     assert "extra" not in DQNPolicy.default_config()
+
+
+def test_what_a_policy_goes_without_is_taken_out_of_its_own_defaults_alone() -> None:
+    assert PGPolicy.default_config().collect == {"n_episode": 8}
+    assert Policy.default_config().collect == {"n_sample": None}
+    assert {"target_kl", "epoch_per_collect"} <= set(PPOPolicy.default_config().learn)
+    assert not {"target_kl", "epoch_per_collect"} & set(PPOOffPolicy.default_config().learn)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +61,7 @@ def test_contradictions_are_config_errors(override: str, message: str) -> None:
 def test_workers_see_the_three_modes() -> None:
     policy = make_policy()
     modes = {name: set(vars(getattr(policy, f"{name}_mode"))) for name in ("learn", "collect", "eval")}
-    assert modes["learn"] == {"forward", "monitor_vars", "state_dict", "load_state_dict"}
+    assert modes["learn"] == {"forward", "get_batches", "monitor_vars", "state_dict", "load_state_dict"}
     assert modes["collect"] >= {"forward", "process_transition", "get_train_sample", "get_collect_kwargs", "reset"}
     assert modes["eval"] == {"forward", "reset"}
 
@@ -135,12 +144,28 @@ class Keeping(DQNPolicy):
 def test_a_transition_may_keep_more() -> None:
     timestep = SimpleNamespace(reward=1, done=2, traj_flag=3, info={})
     output = {"action": 4, "logit": 5}
-    row = DQNPolicy._process_transition(None, 0, output, timestep)  # type: ignore[arg-type]
+    policy = make_policy()
+    row = policy._process_transition(0, output, timestep)
     assert row == {"obs": 0, "action": 4, "reward": 1, "done": 2, "traj_flag": 3}
-    assert Keeping._process_transition.__get__(object.__new__(Keeping))(0, output, timestep) == row | {"logit": 5}
+    assert Keeping(policy._cfg)._process_transition(0, output, timestep) == row | {"logit": 5}
+
+
+def test_with_ignore_done_no_step_is_terminal_and_trajectories_are_cut_all_the_same() -> None:
+    ended = np.array([True, False])
+    timestep = SimpleNamespace(reward=1, done=ended, traj_flag=ended, info={})
+    row = make_policy("learn.ignore_done=True")._process_transition(0, {"action": 4}, timestep)
+    assert row["done"].tolist() == [False, False]
+    assert row["traj_flag"].tolist() == ended.tolist() == [True, False]
 
 
 def test_evaluating_and_collecting_record_no_gradient() -> None:
     policy, obs = make_policy(), np.zeros((3, OBS), np.float32)
     for output in (policy.collect_mode.forward(obs, eps=0.3), policy.eval_mode.forward(obs)):
         assert not any(value.requires_grad for value in output.values())
+
+
+def test_observations_of_float64_are_learned_from_in_the_models_type() -> None:
+    batch = make_batch(8)
+    wide = batch | {key: batch[key].double() for key in ("obs", "next_obs")}
+    policy = make_policy()
+    assert torch.equal(policy._loss(batch)[0], policy._loss(wide)[0])

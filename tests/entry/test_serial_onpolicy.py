@@ -1,0 +1,356 @@
+"""Whole short on-policy runs of CartPole, and one clear line for what cannot run, before any environment starts."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+import ding_lite.entry.experiment as experiment_module
+from ding_lite.entry import evaluate_checkpoint, serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.entry.cli import main
+from ding_lite.entry.experiment import Experiment
+from ding_lite.policy import Policy
+from ding_lite.utils import ConfigError
+from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
+from tests.distributed.launcher import ROOT, clean_environment
+from tests.entry.helpers import last_checkpoint, metrics, result
+from tests.entry.helpers import pair as dqn_pair
+from tests.policy.helpers import parameter_hash
+
+CONFIG = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_ppo_config.py"
+STEPS, COLLECT, EPOCHS = 512, 128, 2  # 4 collects of 2 epochs of 128 / 64 = 2 minibatches: 16 iterations
+SHORT = [
+    "exp_name=run", f"policy.collect.n_sample={COLLECT}", f"policy.learn.epoch_per_collect={EPOCHS}",
+    "policy.eval.evaluator.eval_freq=8", "policy.learn.learner.hook.log_show_after_iter=4",
+    "env.evaluator_env_num=2", "env.n_evaluator_episode=2",
+]  # fmt: skip
+RESUME = ["policy.learn.resume_training=True"]
+RESUME += ["policy.learn.learner.hook.load_ckpt_before_run=run/ckpt/ckpt_last.pth.tar"]
+
+
+def pair(kind: str = "ppo") -> tuple[dict, dict]:
+    config, create = copy.deepcopy(main_config), copy.deepcopy(create_config)
+    create["policy"]["type"] = kind
+    if kind != "ppo":
+        config["policy"] = {"num_threads": 1, "model": dict(encoder_hidden_size_list=[16, 16])}
+    return config, create
+
+
+def run(*overrides: str, **options: Any) -> Policy:
+    options = {"seed": 0, "max_env_step": STEPS, **options}
+    return serial_pipeline_onpolicy(options.pop("input_cfg", pair()), **options, overrides=[*SHORT, *overrides])
+
+
+def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path: Path) -> None:
+    policy = run()
+    folder = tmp_path / "run"
+    files = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    assert {file for file in files if not file.startswith("log/serial/")} == {
+        "total_config.py",
+        "result.json",
+        "metrics.jsonl",
+        "log/log.txt",
+        "ckpt/ckpt_best.pth.tar",
+        "ckpt/ckpt_last.pth.tar",
+    }
+    state, told = last_checkpoint(folder), result(folder)
+    assert parameter_hash(state["policy"]["model"]) == parameter_hash(policy.model)
+    assert state["policy"]["collects"] == 4
+    assert state["policy"]["value_stats"]["count"].item() == STEPS
+    assert {key: told[key] for key in ("stop_reason", "envstep", "train_iter", "world_size", "seed")} == {
+        "stop_reason": "max_env_step",
+        "envstep": STEPS,
+        "train_iter": 16,
+        "world_size": 1,
+        "seed": 0,
+    }
+    assert told["episode_count"] > 0
+    lines = metrics(folder)
+    trained = [line for line in lines if "train/total_loss" in line]
+    assert [line["train_iter"] for line in trained] == [4, 8, 12, 16]
+    names = {"policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac", "grad_norm", "learning_rate"}
+    assert all({f"train/{name}" for name in names} <= set(line) for line in trained)
+    # 1 - 0.9 * collects / 400, of 0.001
+    rates = [line["train/learning_rate"] for line in trained]
+    assert rates == pytest.approx([0.001 * (1 - 0.9 * count / 400) for count in range(4)], rel=1e-5)
+    judged = [line["train_iter"] for line in lines if "eval/return_mean" in line]
+    assert judged == [0, 8, 16]
+
+
+def test_the_log_says_what_runs_where(tmp_path: Path) -> None:
+    run()
+    text = (tmp_path / "run" / "log" / "log.txt").read_text()
+    for words in ("64 a rank, 64 global, 2 epochs a collect", "128 env steps a rank, 128 global"):
+        assert words in text
+    input_cfg = pair("pg")
+    serial_pipeline_onpolicy(input_cfg, 0, max_env_step=1, overrides=["exp_name=other"])
+    assert "8 episodes a rank, 8 global" in (tmp_path / "other" / "log" / "log.txt").read_text()
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_does_not() -> None:
+    hashes = [parameter_hash(run(seed=seed, max_env_step=256).model) for seed in (3, 3, 4)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize(("kind", "more"), [("a2c", ["policy.collect.n_sample=128"]), ("pg", [])])
+def test_the_other_on_policy_policies_run_and_can_be_repeated(tmp_path: Path, kind: str, more: list[str]) -> None:
+    options = dict(seed=0, max_env_step=256, overrides=["exp_name=run", *more])
+    hashes = [parameter_hash(serial_pipeline_onpolicy(pair(kind), **options).model) for _ in range(2)]
+    assert hashes[0] == hashes[1]
+    told = result(tmp_path / "run")
+    if kind == "a2c":
+        assert (told["envstep"], told["train_iter"]) == (256, 4)
+    else:  # whole episodes: 8 more in every collect
+        assert told["envstep"] >= 256
+        assert told["episode_count"] % 8 == 0
+        assert told["train_iter"] > 0
+
+
+@pytest.mark.parametrize("kind", ["impala", "ppo_offpolicy"])
+def test_the_off_policy_actors_run_in_the_other_pipeline(tmp_path: Path, kind: str) -> None:
+    more = ["policy.collect.n_sample=128"] if kind == "ppo_offpolicy" else ["policy.unroll_len=16"]
+    options = dict(seed=0, max_env_step=512, overrides=["exp_name=run", *more])
+    hashes = [parameter_hash(serial_pipeline(pair(kind), **options).model) for _ in range(2)]
+    assert hashes[0] == hashes[1]
+    told = result(tmp_path / "run")
+    # 4 collects of 128. ppo_offpolicy: 5 iterations each. impala: 4 each, but for the first, whose 16 rows hold one
+    # sequence of each of the 8 environments, fewer than a batch
+    assert (told["envstep"], told["train_iter"]) == (512, 20 if kind == "ppo_offpolicy" else 12)
+
+
+def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> None:
+    expected = run(max_env_step=256, seed=5)
+    done = subprocess.run(
+        [sys.executable, "run/total_config.py"], env=clean_environment(), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    (again,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
+    assert parameter_hash(last_checkpoint(again)["policy"]["model"]) == parameter_hash(expected.model)
+    first, second = ({k: v for k, v in result(f).items() if k != "seconds"} for f in (tmp_path / "run", again))
+    assert first == second
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_max_train_iter_is_looked_at_between_collects(tmp_path: Path) -> None:
+    run(max_train_iter=5)
+    told = result(tmp_path / "run")
+    assert (told["stop_reason"], told["train_iter"], told["envstep"]) == ("max_train_iter", 8, 2 * COLLECT)
+
+
+def test_max_env_step_is_reached_by_whole_collects(tmp_path: Path) -> None:
+    run(max_env_step=COLLECT + 1)
+    assert result(tmp_path / "run")["envstep"] == 2 * COLLECT
+
+
+def test_the_stop_value_stops(tmp_path: Path) -> None:
+    run("env.stop_value=5")
+    told = result(tmp_path / "run")
+    assert (told["stop_reason"], told["envstep"]) == ("stop_value", 0)  # any policy balances for five steps
+
+
+def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
+    run("policy.learn.learner.hook.save_ckpt_after_iter=6")
+    names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}
+    # after a collect's 4 iterations, if 6 have passed since the last one
+    assert names == {f"{name}.pth.tar" for name in ("ckpt_best", "ckpt_last", "iteration_8", "iteration_16")}
+
+
+# -- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None:
+    run()
+    saved = last_checkpoint(tmp_path / "run")
+    options = (pair(), 0, None, None, 10**10, 1024, [*SHORT, *RESUME], True)
+    with Experiment(*options) as experiment:
+        state = experiment.policy.learn_mode.state_dict()
+        for part in ("learner", "collector", "evaluator"):
+            assert getattr(experiment, part).state_dict() == saved[part]
+        assert (experiment.learner.train_iter, experiment.collector.envstep) == (16, STEPS)
+        for part in ("model", "value_stats"):
+            assert parameter_hash(state[part]) == parameter_hash(saved["policy"][part])
+        assert state["value_stats"]["count"].item() == STEPS
+        assert state["collects"] == saved["policy"]["collects"] == 4
+
+
+def test_a_resumed_run_counts_on_and_its_schedules_too(tmp_path: Path) -> None:
+    run()
+    first, second = (parameter_hash(run(*RESUME, max_env_step=STEPS + 256).model) for _ in range(2))
+    assert first == second
+    folder, _ = sorted(path for path in tmp_path.iterdir() if path.name.startswith("run_"))
+    told = result(folder)
+    assert (told["envstep"], told["train_iter"]) == (STEPS + 256, 24)
+    rates = [line["train/learning_rate"] for line in metrics(folder) if "train/learning_rate" in line]
+    assert rates == pytest.approx([0.001 * (1 - 0.9 * count / 400) for count in (4, 5)], rel=1e-5)
+
+
+def test_a_checkpoint_is_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
+    run()
+    info = evaluate_checkpoint("run/total_config.py", "run/ckpt/ckpt_best.pth.tar", n_episode=4)
+    assert len(info["returns"]) == 4
+    assert info["return_mean"] > 5
+    main(["-m", "eval", "--ckpt", "run/ckpt/ckpt_best.pth.tar", "--episodes", "4"])
+    assert capsys.readouterr().out.count(f"return {info['return_mean']:.2f}") == 2  # the same seed, the same episodes
+
+
+class Interrupts(gymnasium.Wrapper):
+    """Ctrl-C at a certain step."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.cfg = cfg
+
+    def step(self, action: Any) -> Any:
+        self.cfg["left"] -= 1
+        if self.cfg["left"] == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().step(action)
+
+
+def test_an_interrupted_run_saves_and_can_be_resumed(tmp_path: Path) -> None:
+    never = {"left": -1}
+    with pytest.raises(SystemExit) as end:
+        run(env_setting=(Interrupts, [{"left": 20}, *[never] * 7], [never] * 2))  # in the second collect of 16 rows
+    assert end.value.code == 128 + signal.SIGINT
+    told = result(tmp_path / "run")
+    assert (told["stop_reason"], told["envstep"], told["train_iter"]) == ("interrupted", 2 * COLLECT, 8)
+    assert last_checkpoint(tmp_path / "run")["policy"]["collects"] == 2
+    run(*RESUME)
+    (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
+    assert (result(folder)["envstep"], result(folder)["train_iter"]) == (STEPS, 16)
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))  # main adds the current directory
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path, own_path: None) -> None:
+    main(["-m", "serial_onpolicy", "-c", str(CONFIG), "-s", "3", *SHORT, "max_env_step=256"])
+    told = result(tmp_path / "run")
+    assert (told["envstep"], told["seed"], told["stop_reason"]) == (256, 3, "max_env_step")
+    model = last_checkpoint(tmp_path / "run")["policy"]["model"]
+    assert parameter_hash(model) == parameter_hash(run(seed=3, max_env_step=256).model)
+
+
+# -- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """No environment is started and no directory is made."""
+    started: list[Any] = []
+    monkeypatch.setattr(experiment_module, "create_vector_env", lambda *args, **options: started.append(args))
+    yield
+    assert not started
+    assert not list(tmp_path.iterdir())
+
+
+def refusal(pipeline: Any, *args: Any, **options: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        pipeline(*args, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_policy_belongs_into_one_pipeline(nothing_starts: None) -> None:
+    line = refusal(serial_pipeline, pair(), overrides=SHORT)
+    assert "Policy 'ppo' learns on-policy, without a replay buffer: use serial_pipeline_onpolicy(...)" in line
+    assert "'ding_lite -m serial_onpolicy'" in line
+    for input_cfg in (dqn_pair(), pair("impala"), pair("ppo_offpolicy")):
+        line = refusal(serial_pipeline_onpolicy, input_cfg)
+        assert "learns from a replay buffer: use serial_pipeline(...), or 'ding_lite -m serial'." in line
+
+
+def test_the_command_line_says_it_too(nothing_starts: None, own_path: None, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["-m", "serial", "-c", str(CONFIG)])
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "ding_lite -m serial_onpolicy" in line
+
+
+class Idle(gymnasium.Env):
+    """An environment of these spaces."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        self.observation_space, self.action_space = Box(-1, 1, (4,), np.float32), cfg["action"]
+
+
+ARGS = Box(-1, 1, (2,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "space", "message"),
+    [
+        ("ppo", MultiDiscrete([2, 2]), "Policy 'ppo' takes Discrete or Box or Dict actions, the environment has Multi"),
+        ("ppo", Box(-1, 1, (2, 2), np.float32), "expected Discrete, a Box of one dimension, or a Dict of both"),
+        ("ppo", Box(-1, 1, (), np.float32), "expected Discrete, a Box of one dimension, or a Dict of both"),
+        ("ppo", Dict(kind=Discrete(2), args=ARGS), "with the keys 'action_type' and 'action_args'"),
+        ("ppo", Dict(action_type=ARGS, action_args=ARGS), "with the keys 'action_type' and 'action_args'"),
+        ("ppo", Dict(action_type=Discrete(2), action_args=Box(-1, 1, (2, 2))), "a Dict of both with the keys"),
+        ("ppo", Dict(action_type=Discrete(2), action_args=ARGS, other=ARGS), "a Dict of both with the keys"),
+        ("pg", MultiDiscrete([2, 2]), "Policy 'pg' takes Discrete or Box or Dict actions, the environment has Multi"),
+        ("dqn", ARGS, "Policy 'dqn' takes Discrete actions, the environment has Box"),
+    ],
+)
+def test_an_action_space_that_the_policy_cannot_act_in(
+    nothing_starts: None, kind: str, space: gymnasium.Space, message: str
+) -> None:
+    input_cfg, pipeline = pair(kind), serial_pipeline if kind == "dqn" else serial_pipeline_onpolicy
+    setting = (Idle, [{"action": space}] * 8, [{"action": space}] * 8)
+    overrides = ["policy.collect.n_sample=128"] if kind == "ppo" else []
+    for key in ("action_shape", "action_space", "obs_shape"):
+        input_cfg[0]["policy"]["model"].pop(key, None)
+    assert message in refusal(pipeline, input_cfg, env_setting=setting, overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["policy.model.obs_shape=5"], "policy.model.obs_shape is 5, but the environment has 4"),
+        (["policy.model.action_shape=3"], "policy.model.action_shape is 3, but the environment has 2"),
+        (["policy.model.action_space=continuous"], "policy.model.action_space is continuous, but the environment has"),
+        (["policy.collect.n_sample=None"], "policy.collect.n_sample is not set: say how many env steps each rank"),
+        (
+            ["policy.collect.n_sample=100"],
+            "policy.collect.n_sample=100 is not a multiple of env.collector_env_num=8: set it to 96 or 104.",
+        ),
+        (
+            ["policy.learn.batch_size=256"],
+            "policy.learn.batch_size=256 is more than policy.collect.n_sample=128",
+        ),
+        (["policy.on_policy=False"], "policy.on_policy cannot be set: of 'ppo' it is True."),
+        (
+            ["policy.learn.lr_scheduler={'epoch': 400, 'min_lr_lambda': 0.1}"],
+            "policy.learn.lr_scheduler must be dict(epoch_num=collects, min_lr_lambda=share left), got {'epoch': 400",
+        ),
+        (["policy.learn.target_kl=0.01"], "policy.learn.target_kl goes with kl_early_stop=True or kl_adaptive=True"),
+        (["policy.model.sigma_type=conditional"], "policy.model.sigma_type must be one of"),
+        (["policy.model.hidden=3"], "Unknown key 'policy.model.hidden'"),
+    ],
+)
+def test_mistakes_in_keys_and_values(nothing_starts: None, overrides: list[str], message: str) -> None:
+    assert message in refusal(run, *overrides)
+
+
+def test_episodes_that_the_environments_do_not_divide(nothing_starts: None) -> None:
+    line = refusal(serial_pipeline_onpolicy, pair("pg"), overrides=["policy.collect.n_episode=9"])
+    assert line == ("policy.collect.n_episode=9 is not a multiple of env.collector_env_num=8: set it to 8 or 16.")

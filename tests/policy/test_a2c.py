@@ -1,0 +1,129 @@
+"""A2C's loss by hand, and what it makes of a collect; the numbers of `actors.hand_block`."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.policy import A2CPolicy
+from ding_lite.utils.registry import ConfigError
+from tests.policy.actors import (
+    ADV,
+    HALVES,
+    RETURN,
+    Table,
+    by_state,
+    hand_block,
+    hand_model,
+    learn,
+    make_actor,
+    make_block,
+)
+from tests.policy.helpers import parameter_hash, same
+
+LN = math.log
+ENTROPY = -0.75 * LN(0.75) - 0.25 * LN(0.25)
+
+
+def table_policy(*overrides: str) -> A2CPolicy:
+    """Action 0 has probability 3/4 in both states, whose values are 1 and -1."""
+    return make_actor("a2c", *overrides, model=Table([[LN(3), 0.0]] * 2, [1.0, -1.0]))
+
+
+def table_batch(**more: Tensor) -> dict[str, Tensor]:
+    return {
+        "obs": torch.eye(2),
+        "action": torch.tensor([0, 1]),
+        "adv": torch.tensor([2.0, -1.0]),
+        "return_": torch.tensor([2.0, 1.0]),
+        **more,
+    }
+
+
+@pytest.mark.parametrize("weight", [None, [0.5, 1.5]])
+def test_loss_by_hand(weight: list[float] | None) -> None:
+    first, second = weight or (1.0, 1.0)
+    batch = table_batch(**({"weight": torch.tensor(weight)} if weight else {}))
+    loss, output = table_policy("learn.value_weight=0.25", "learn.entropy_weight=0.1")._loss(batch)
+    policy_loss = -(first * 2 * LN(0.75) + second * -1 * LN(0.25)) / 2
+    value_loss = (first * 1**2 + second * 2**2) / 2  # not halved, as DI-engine's
+    assert output["policy_loss"].item() == pytest.approx(policy_loss, rel=1e-5)
+    assert output["value_loss"].item() == pytest.approx(value_loss, rel=1e-5)
+    assert output["entropy"].item() == pytest.approx(ENTROPY, rel=1e-5)
+    assert loss.item() == pytest.approx(policy_loss + 0.25 * value_loss - 0.1 * ENTROPY, rel=1e-5)
+    assert not any(value.requires_grad for value in output.values())
+
+
+def test_the_step_is_adams_against_the_gradient_of_actor_and_critic() -> None:
+    policy = table_policy("learn.learning_rate=0.01", "learn.grad_clip_type=None", "learn.entropy_weight=0.0")
+    output = policy._forward_learn(table_batch())
+    # d/dlogit of -adv log p(a) / 2: adv / 2 * (p - 1 at a, p elsewhere); of 0.5 (R - V)^2 / 2: -0.5 (R - V)
+    logit = torch.tensor([[-0.25, 0.25], [-0.375, 0.375]])
+    value = torch.tensor([-0.5, -1.0])
+    torch.testing.assert_close(policy.model.get_parameter("_parts.logit").grad, logit)
+    torch.testing.assert_close(policy.model.value.grad, value)
+    norm = math.sqrt(2 * 0.25**2 + 2 * 0.375**2 + 0.5**2 + 1)
+    assert output["grad_norm"].item() == pytest.approx(norm, rel=1e-5)
+    assert policy.model.value.tolist() == pytest.approx([1.01, -0.99], rel=1e-4)  # Adam's first step: the rate
+    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+
+
+def hand_policy(*overrides: str) -> A2CPolicy:
+    return make_actor("a2c", *HALVES, *overrides, model=hand_model())
+
+
+@pytest.mark.parametrize("batch_size", [6, 3, 2])
+def test_advantages_and_returns_by_hand(batch_size: int) -> None:
+    batches = list(hand_policy(f"learn.batch_size={batch_size}").learn_mode.get_batches(hand_block()))
+    assert len(batches) == 6 // batch_size
+    assert by_state(batches, "adv") == pytest.approx(ADV)
+    assert by_state(batches, "return_") == pytest.approx(RETURN)
+
+
+def test_normalised_advantages_leave_the_returns_alone() -> None:
+    (batch,) = hand_policy("learn.batch_size=6", "learn.adv_norm=True").learn_mode.get_batches(hand_block())
+    raw = torch.tensor(ADV)
+    assert by_state([batch], "adv") == pytest.approx(((raw - raw.mean()) / raw.std()).tolist(), rel=1e-5)
+    assert by_state([batch], "return_") == pytest.approx(RETURN)
+
+
+def test_one_pass_takes_as_many_steps_as_there_are_minibatches() -> None:
+    policy = make_actor("a2c", "learn.batch_size=8")
+    before = parameter_hash(policy.model)
+    assert len(learn(policy, make_block(policy))) == 32 // 8
+    assert parameter_hash(policy.model) != before
+
+
+def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
+    policies: list[Any] = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        policies.append(make_actor("a2c", space="continuous"))
+    policy, other = policies
+    learn(policy, make_block(policy))
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    block, outputs = make_block(policy, seed=1), []
+    for one in policies:
+        torch.manual_seed(5)
+        outputs.append(learn(one, block))
+    assert all(same(list(mine.values()), list(its.values())) for mine, its in zip(*outputs, strict=True))
+    assert parameter_hash(policy.model) == parameter_hash(other.model)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("collect.n_sample=None", "policy.collect.n_sample is not set: say how many env steps each rank plays"),
+        ("learn.batch_size=65", "policy.learn.batch_size=65 is more than policy.collect.n_sample=64"),
+        ("learn.value_norm=True", "Unknown key 'policy.learn.value_norm'"),
+        ("on_policy=False", "policy.on_policy cannot be set: of 'a2c' it is True"),
+    ],
+)
+def test_contradictions_are_config_errors(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace(".", r"\.")):
+        make_actor("a2c", override)

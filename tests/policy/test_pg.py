@@ -1,0 +1,178 @@
+"""REINFORCE: returns by hand, which steps count, the loss and its step."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.policy import PGPolicy
+from ding_lite.rl_utils import log_prob
+from ding_lite.utils.registry import ConfigError
+from tests.policy.actors import SHAPES, Table, learn, make_actor, make_block
+from tests.policy.helpers import parameter_hash, same
+
+LN = math.log
+ENTROPY = -0.75 * LN(0.75) - 0.25 * LN(0.25)
+
+
+class Actor(Table):
+    def forward(self, obs: Tensor, mode: str = "compute_actor") -> dict[str, Any]:
+        return super().forward(obs, mode)
+
+
+def table_policy(*overrides: str) -> PGPolicy:
+    """Action 0 has probability 3/4 in both states."""
+    return make_actor("pg", *overrides, model=Actor([[LN(3), 0.0]] * 2, []))
+
+
+def episodes(end: str) -> dict[str, Tensor]:
+    """Environment 0 plays rewards 1, 2, 3 as one episode; environment 1 plays 4, then 5, and what begins then."""
+    flag = torch.tensor([[False, False], [False, True], [True, False]])
+    return {
+        "obs": torch.arange(6.0).view(3, 2, 1),
+        "action": torch.arange(6).view(3, 2),
+        "reward": torch.tensor([[1.0, 4.0], [2.0, 5.0], [3.0, 100.0]]),
+        "done": flag if end == "terminated" else torch.zeros_like(flag),
+        "traj_flag": flag,
+        "valid": torch.tensor([[True, True], [True, True], [True, False]]),
+    }
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+def test_returns_by_hand_are_those_of_the_steps_that_count(end: str) -> None:
+    samples = table_policy("discount_factor=0.5").collect_mode.get_train_sample(episodes(end))
+    # environment 0: 1 + (2 + 3 / 2) / 2 = 2.75, 3.5, 3; environment 1: 4 + 5 / 2 = 6.5, 5
+    assert samples["action"].tolist() == [0, 1, 2, 3, 4]
+    assert samples["obs"].tolist() == [[0], [1], [2], [3], [4]]
+    assert samples["return_"].tolist() == pytest.approx([2.75, 6.5, 3.5, 5.0, 3.0])
+    assert set(samples) == {"obs", "action", "return_"}
+
+
+def test_an_episode_ends_where_its_trajectory_is_cut_inside_the_block() -> None:
+    block = episodes("terminated")
+    block["valid"][:] = True
+    block["traj_flag"][2] = block["done"][2] = True
+    samples = table_policy("discount_factor=0.5").collect_mode.get_train_sample(block)
+    assert samples["return_"].tolist() == pytest.approx([2.75, 6.5, 3.5, 5.0, 3.0, 100.0])  # 100 is the next one's
+
+
+@pytest.mark.parametrize("weight", [None, [0.5, 1.5]])
+def test_loss_by_hand(weight: list[float] | None) -> None:
+    first, second = weight or (1.0, 1.0)
+    batch = {"obs": torch.eye(2), "action": torch.tensor([0, 1]), "return_": torch.tensor([2.0, -1.0])}
+    batch |= {"weight": torch.tensor(weight)} if weight else {}
+    before = copy.deepcopy(batch)
+    loss, output = table_policy("learn.entropy_weight=0.1")._loss(batch)
+    policy_loss = -(first * 2 * LN(0.75) + second * -1 * LN(0.25)) / 2
+    assert output["policy_loss"].item() == pytest.approx(policy_loss, rel=1e-5)
+    assert loss.item() == pytest.approx(policy_loss - 0.1 * ENTROPY, rel=1e-5)
+    assert output["return"].mean().item() == 0.5
+    assert same(list(batch.values()), list(before.values()))
+
+
+def test_the_gradient_is_clipped_to_norm_5_unless_told_otherwise() -> None:
+    batch = {"obs": torch.eye(2), "action": torch.tensor([0, 1]), "return_": torch.tensor([200.0, -100.0])}
+    # d/dlogit of -R log p(a) / 2: R / 2 * (p - 1 at a, p elsewhere)
+    free = torch.tensor([[-25.0, 25.0], [-37.5, 37.5]])
+    for overrides, scale in ([], 5 / free.norm()), (["learn.grad_clip_type=None"], 1):
+        policy = table_policy("learn.entropy_weight=0.0", *overrides)
+        output = policy._forward_learn(batch)
+        torch.testing.assert_close(policy.model.get_parameter("_parts.logit").grad, free * scale)
+        assert output["grad_norm"].item() == pytest.approx(free.norm().item(), rel=1e-5)
+        assert set(policy.learn_mode.monitor_vars()) <= set(output)
+
+
+@pytest.mark.parametrize("space", SHAPES)
+def test_steps_make_what_was_rewarded_likelier(space: str) -> None:
+    torch.manual_seed(0)
+    policy = make_actor("pg", "learn.learning_rate=0.01", "learn.entropy_weight=0.0", space=space)
+    samples = policy.collect_mode.get_train_sample(make_block(policy))
+    good = torch.arange(len(samples["return_"])) % 2 == 0
+    batch = samples | {"return_": good.float()}
+
+    def log_probs() -> Tensor:
+        return log_prob(policy.model(batch["obs"])["logit"], batch["action"]).detach()
+
+    before = log_probs()
+    for _ in range(10):
+        policy._forward_learn(batch)
+    assert (log_probs() - before)[good].mean() > 0.05
+
+
+@pytest.mark.parametrize("batch_size", [4, 7, 1000])
+def test_every_valid_step_is_learned_from_once(batch_size: int) -> None:
+    policy = make_actor("pg", f"learn.batch_size={batch_size}")
+    block = make_block(policy)
+    samples = policy.collect_mode.get_train_sample(block)
+    count = int(block["valid"].sum())
+    assert 0 < count < block["valid"].numel()
+    batches = list(policy.learn_mode.get_batches(samples))
+    sizes = [len(batch["return_"]) for batch in batches]
+    assert len(sizes) == max(1, round(count / batch_size))
+    assert max(sizes) - min(sizes) <= 1
+    seen = torch.cat([batch["return_"] for batch in batches])
+    assert seen.sort().values.tolist() == samples["return_"].sort().values.tolist()
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_deterministic_eval_says_whether_evaluation_samples(deterministic: bool) -> None:
+    torch.manual_seed(0)
+    policy = table_policy(f"deterministic_eval={deterministic}")
+    actions = policy.eval_mode.forward(torch.eye(2)[:1].expand(4000, 2))["action"]
+    # 1 with probability 1/4: 1,000 of 4,000, standard deviation 27
+    assert actions.sum().item() == (0 if deterministic else pytest.approx(1000, abs=130))
+    collected = policy.collect_mode.forward(torch.eye(2)[:1].expand(4000, 2))["action"]
+    assert collected.sum().item() == pytest.approx(1000, abs=130)
+
+
+def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
+    policies: list[Any] = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        policies.append(make_actor("pg"))
+    policy, other = policies
+    learn(policy, policy.collect_mode.get_train_sample(make_block(policy)))
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    samples, outputs = policy.collect_mode.get_train_sample(make_block(policy, seed=1)), []
+    for one in policies:
+        torch.manual_seed(5)
+        outputs.append(learn(one, samples))
+    assert all(same(list(mine.values()), list(its.values())) for mine, its in zip(*outputs, strict=True))
+    assert parameter_hash(policy.model) == parameter_hash(other.model)
+
+
+@pytest.mark.parametrize("space", SHAPES)
+def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> None:
+    results = []
+    for precision in ("float32", "bf16"):
+        torch.manual_seed(0)
+        policy = make_actor("pg", f"precision={precision}", "learn.batch_size=1000", space=space)
+        samples = make_actor("pg", space=space).collect_mode.get_train_sample(make_block(make_actor("pg", space=space)))
+        (output,) = learn(policy, samples)
+        assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
+        results.append(output["total_loss"].item())
+    assert results[0] != results[1]
+    assert results[1] == pytest.approx(results[0], rel=0.05, abs=0.02)  # bf16 has 8 bits
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("collect.n_sample=64", "Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': n_episode."),
+        (
+            "collect.n_episode=12",
+            "policy.collect.n_episode=12 is not a multiple of env.collector_env_num=8: set it to 8",
+        ),
+        ("collect.n_episode=0", "policy.collect.n_episode: expected at least 1, got 0"),
+        ("on_policy=False", "policy.on_policy cannot be set: of 'pg' it is True"),
+    ],
+)
+def test_contradictions_are_config_errors(override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make_actor("pg", override)
+    assert message in str(error.value)

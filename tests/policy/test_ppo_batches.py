@@ -1,0 +1,217 @@
+"""What PPO makes of a collect: values, advantages, targets, minibatches; the numbers of `actors.hand_block`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.utils.tree import tree_map
+from tests.policy.actors import ADV, HALVES, RETURN, SHAPES, by_state, hand_block, hand_model, learn, make_actor
+from tests.policy.actors import make_block as random_block
+from tests.policy.helpers import same
+
+RAW = ("learn.adv_norm=False", "learn.value_norm=False")
+
+
+def hand_policy(*overrides: str, kind: str = "ppo", epochs: int = 1) -> Any:
+    return make_actor(kind, *HALVES, f"learn.epoch_per_collect={epochs}", *overrides, model=hand_model())
+
+
+@pytest.mark.parametrize("batch_size", [6, 2])
+def test_advantages_and_returns_by_hand(batch_size: int) -> None:
+    batches = list(hand_policy(*RAW, f"learn.batch_size={batch_size}").learn_mode.get_batches(hand_block()))
+    assert by_state(batches, "adv") == pytest.approx(ADV)
+    assert by_state(batches, "return_") == pytest.approx(RETURN)
+    assert by_state(batches, "value") == [1, 2, 3, 4, 5, 6]
+
+
+def test_without_ignore_done_the_true_final_observation_of_a_terminal_state_does_not_count() -> None:
+    block = hand_block()
+    block["final_obs"] = torch.eye(10)[[5, 8]]  # V = 6 in place of 10
+    (batch,) = hand_policy(*RAW, "learn.batch_size=6").learn_mode.get_batches(block)
+    assert by_state([batch], "adv") == pytest.approx(ADV)
+
+
+def test_ignore_done_bootstraps_at_terminal_states_by_their_own_observation() -> None:
+    policy = hand_policy(*RAW, "learn.ignore_done=True", "learn.batch_size=6")
+    block = hand_block()
+    for t in range(3):  # as the collector would write it
+        timestep = type("Timestep", (), {key: block[key][t].numpy() for key in ("reward", "done", "traj_flag")})
+        row = policy.collect_mode.process_transition(
+            block["obs"][t], {key: block[key][t] for key in ("action", "logit", "value")}, timestep
+        )
+        block["done"][t] = torch.from_numpy(row["done"])
+        assert row["traj_flag"] is timestep.traj_flag
+    (batch,) = policy.learn_mode.get_batches(block)
+    # state 1: delta = 1 + V(9) / 2 - V = 1 + 5 - 2 = 4, and the sum is still cut there
+    assert by_state([batch], "adv") == pytest.approx([2.125, 4.0, 2.5, -0.25, -0.5, -1.0])
+
+
+def test_a_block_without_ends_needs_no_final_observations() -> None:
+    block = {key: value for key, value in hand_block().items() if not key.startswith("final")}
+    for key in ("done", "traj_flag"):
+        block[key] = torch.zeros(3, 2, dtype=torch.bool)
+    (batch,) = hand_policy(*RAW, "learn.batch_size=6").learn_mode.get_batches(block)
+    # V' is the next row's, then 7 and 8: delta 1 + 1.5 - 1, 1 + 2.5 - 3, -0.5; and 1 + 2 - 2, 1 + 3 - 4, -1
+    third = [-0.5, -1.0]
+    second = [0.5 - 0.5 / 4, 0.0 - 1 / 4]
+    first = [1.5 + second[0] / 4, 1.0 + second[1] / 4]
+    assert by_state([batch], "adv") == pytest.approx([*first, *second, *third])
+
+
+# -- normalisation ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [6, 3])
+def test_each_minibatchs_advantages_have_mean_0_and_deviation_1(batch_size: int) -> None:
+    policy = hand_policy("learn.value_norm=False", f"learn.batch_size={batch_size}")
+    batches = list(policy.learn_mode.get_batches(hand_block()))
+    assert len(batches) == 6 // batch_size
+    for batch in batches:
+        raw = np.array([ADV[state] for state in batch["obs"].argmax(-1).tolist()])
+        expected = (raw - raw.mean()) / raw.std(ddof=1)
+        assert batch["adv"].tolist() == pytest.approx(expected.tolist(), rel=1e-4)
+        assert by_state([batch], "return_") == pytest.approx(sorted_returns(batch))  # these are not
+
+
+def sorted_returns(batch: dict[str, Any]) -> list[float]:
+    return [RETURN[state] for state in sorted(batch["obs"].argmax(-1).tolist())]
+
+
+def by_gae(value: np.ndarray, next_value: np.ndarray) -> np.ndarray:
+    """Advantages of the hand block for other values `[6]`, by state: gamma = lambda = 1/2, r = 1."""
+    delta = 1 + next_value * np.array([1, 0, 1, 1, 1, 1]) / 2 - value
+    adv = delta.copy()
+    adv[3] += adv[5] / 4
+    adv[0] += adv[2] / 4
+    return adv
+
+
+VALUE = np.arange(1.0, 7.0)
+NEXT_VALUE = np.array([3.0, 10, 9, 6, 7, 8])
+
+
+def test_the_values_of_the_helper_are_those_by_hand() -> None:
+    assert by_gae(VALUE, NEXT_VALUE).tolist() == pytest.approx(ADV)
+
+
+def test_value_norm_learns_returns_in_units_of_their_running_deviation() -> None:
+    policy = hand_policy("learn.adv_norm=False", "learn.value_norm=True", "learn.batch_size=6")
+    stats = policy._value_stats
+    (batch,) = policy.learn_mode.get_batches(hand_block())
+    # the model has not learned any units yet: its values count as they are
+    assert by_state([batch], "adv") == pytest.approx(ADV)
+    first = np.array(RETURN)
+    assert (stats.mean.item(), stats.var.item(), stats.count.item()) == pytest.approx((first.mean(), first.var(), 6))
+    assert by_state([batch], "return_") == pytest.approx(((first - first.mean()) / first.std()).tolist(), rel=1e-5)
+    assert by_state([batch], "value") == VALUE.tolist()  # what the clip compares: the model's own output
+    # in the next collect, what the model says is in these units
+    (batch,) = policy.learn_mode.get_batches(hand_block())
+    value, next_value = (part * first.std() + first.mean() for part in (VALUE, NEXT_VALUE))
+    adv = by_gae(value, next_value)
+    assert by_state([batch], "adv") == pytest.approx(adv.tolist(), rel=1e-5)
+    joined = np.concatenate([first, adv + value])
+    assert (stats.mean.item(), stats.var.item(), stats.count.item()) == pytest.approx((joined.mean(), joined.var(), 12))
+    expected = (adv + value - joined.mean()) / joined.std()
+    assert by_state([batch], "return_") == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_statistics_are_merged_once_a_collect_whatever_the_epochs() -> None:
+    policy = hand_policy("learn.value_norm=True", "learn.batch_size=3", epochs=4)
+    for collects in (1, 2, 3):
+        assert len(learn(policy, hand_block())) == 8
+        assert policy._value_stats.count.item() == 6 * collects
+
+
+# -- epochs -----------------------------------------------------------------------------------------------------------
+
+
+def epochs_after_a_change(*overrides: str) -> list[dict[str, Any]]:
+    """Return the batches of three epochs, one each; after the first, every value that the model says is 1 more."""
+    policy = hand_policy(*RAW, "learn.batch_size=6", *overrides, epochs=3)
+    batches = []
+    for batch in policy.learn_mode.get_batches(hand_block()):
+        batches.append(batch)
+        if len(batches) == 1:
+            with torch.no_grad():
+                policy.model.value.add_(1)
+    return batches
+
+
+def test_recompute_adv_estimates_values_and_advantages_anew_at_each_epoch() -> None:
+    first, *others = epochs_after_a_change("recompute_adv=True")
+    assert by_state([first], "adv") == pytest.approx(ADV)
+    for batch in others:
+        assert by_state([batch], "value") == (VALUE + 1).tolist()
+        expected = by_gae(VALUE + 1, NEXT_VALUE + 1)
+        assert by_state([batch], "adv") == pytest.approx(expected.tolist())
+        assert by_state([batch], "return_") == pytest.approx((expected + VALUE + 1).tolist())
+
+
+def test_without_recompute_adv_all_epochs_learn_from_the_first_estimate() -> None:
+    for batch in epochs_after_a_change("recompute_adv=False"):
+        assert by_state([batch], "value") == VALUE.tolist()
+        assert by_state([batch], "adv") == pytest.approx(ADV)
+        assert by_state([batch], "return_") == pytest.approx(RETURN)
+
+
+def test_recomputing_changes_nothing_while_the_model_stays() -> None:
+    options = ("learn.batch_size=6", "learn.learning_rate=0.0")
+    epochs = list(hand_policy(*RAW, *options, epochs=2).learn_mode.get_batches(hand_block()))
+    for key in ("value", "adv", "return_"):
+        assert by_state(epochs[:1], key) == by_state(epochs[1:], key)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "sizes"),
+    [(64, [32]), (32, [32]), (16, [16, 16]), (10, [11, 11, 10]), (12, [11, 11, 10]), (5, [6, 6, 5, 5, 5, 5])],
+)
+@pytest.mark.parametrize("kind", ["ppo", "a2c"])
+def test_every_sample_is_used_once_an_epoch_in_nearly_equal_minibatches(
+    kind: str, batch_size: int, sizes: list[int]
+) -> None:
+    # 32 samples in round(32 / batch_size) parts
+    epochs = 3 if kind == "ppo" else 1
+    more = [f"learn.epoch_per_collect={epochs}"] if kind == "ppo" else []
+    policy = make_actor(kind, *more, f"learn.batch_size={batch_size}", space="hybrid")
+    block = random_block(policy)
+    batches = list(policy.learn_mode.get_batches(block))
+    assert [len(batch["adv"]) for batch in batches] == sizes * epochs
+    orders = []
+    for epoch in range(epochs):
+        parts = batches[epoch * len(sizes) : (epoch + 1) * len(sizes)]
+        obs = torch.cat([batch["obs"] for batch in parts])
+        place = (obs[:, None] == block["obs"].flatten(0, 1)).all(-1).float().argmax(-1)
+        assert sorted(place.tolist()) == list(range(32))
+        orders.append(place.tolist())
+        args = torch.cat([batch["action"]["action_args"] for batch in parts])
+        assert torch.equal(args, block["action"]["action_args"].flatten(0, 1)[place])  # and rows stay together
+        assert not any("weight" in batch for batch in parts)  # one rank: all count alike
+    assert len({tuple(order) for order in orders}) == epochs
+
+
+@pytest.mark.parametrize("space", SHAPES)
+@pytest.mark.parametrize("kind", ["ppo", "a2c"])
+def test_what_was_collected_is_left_as_it_was(kind: str, space: str) -> None:
+    policy = make_actor(kind, space=space)
+    block = random_block(policy)
+    before = tree_map(torch.clone, block)
+    learn(policy, block)
+    assert block.keys() == before.keys()
+    tree_map(lambda now, then: torch.testing.assert_close(now, then, rtol=0, atol=0), block, before)
+
+
+def test_observations_of_float64_are_read_in_the_models_type() -> None:
+    policy, wide = make_actor("ppo", "learn.value_norm=False"), {}
+    block = random_block(policy)
+    for key in block:
+        wide[key] = block[key].double() if "obs" in key else block[key]
+    batches = []
+    for samples in (block, wide):
+        torch.manual_seed(0)
+        batches.append(next(policy.learn_mode.get_batches(samples)))
+    assert {batch["obs"].dtype for batch in batches} == {torch.float32}
+    assert same([batch["adv"] for batch in batches[:1]], [batch["adv"] for batch in batches[1:]])

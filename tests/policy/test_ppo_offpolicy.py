@@ -1,0 +1,128 @@
+"""PPO from a replay buffer: what is stored after a collect, what is normalised when learning."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.utils.registry import ConfigError
+from ding_lite.worker import UniformReplayBuffer
+from tests.policy.actors import ADV, HALVES, RETURN, SHAPES, hand_block, hand_model, make_actor, make_block
+from tests.policy.helpers import parameter_hash, same
+
+
+def hand_policy(*overrides: str) -> Any:
+    return make_actor("ppo_offpolicy", *HALVES, *overrides, model=hand_model())
+
+
+def samples_of(policy: Any) -> dict[str, Tensor]:
+    return policy.collect_mode.get_train_sample(hand_block())
+
+
+@pytest.mark.parametrize("value_norm", [True, False])
+def test_advantages_and_returns_are_stored_with_the_block(value_norm: bool) -> None:
+    block, samples = hand_block(), samples_of(hand_policy(f"learn.value_norm={value_norm}"))
+    assert samples["adv"].flatten().tolist() == pytest.approx(ADV)  # before any learning the units are plain
+    assert samples["return_"].flatten().tolist() == pytest.approx(RETURN)
+    assert samples.keys() == block.keys() | {"adv", "return_"}
+    assert all(torch.equal(samples[key], block[key]) for key in block)
+
+
+def random_batch(seed: int = 0, returns: tuple[float, ...] = (3.0, 5.0, 10.0)) -> dict[str, Tensor]:
+    """Return what the buffer would, of the hand block's states."""
+    gen = torch.Generator().manual_seed(seed)
+    size = len(returns)
+    return {
+        "obs": torch.eye(10)[:size],
+        "action": torch.zeros(size, dtype=torch.int64),
+        "logit": torch.zeros(size, 2),
+        "value": torch.arange(1.0, size + 1),
+        "adv": torch.randn(size, generator=gen),
+        "return_": torch.tensor(returns),
+    }
+
+
+def test_value_norm_learns_returns_in_the_units_of_all_learned_from() -> None:
+    # the value clip off, the value loss is half the mean squared error of V = 1, 2, 3
+    policy = hand_policy("learn.value_norm=True", "learn.value_clip=False", "learn.learning_rate=0.0")
+    seen: list[float] = []
+    for returns in ((3.0, 5.0, 10.0), (0.0, 0.0, 30.0)):
+        seen += returns
+        output = policy._forward_learn(random_batch(returns=returns))
+        target = (np.array(returns) - np.mean(seen)) / np.std(seen)
+        assert output["value_loss"].item() == pytest.approx(0.5 * np.mean((target - [1, 2, 3]) ** 2), rel=1e-5)
+    # and what it says in the next collect is in these units: V = s + 1 is (s + 1) std + mean
+    value, next_value = (np.array(v) * np.std(seen) + np.mean(seen) for v in ([5.0, 6.0], [7.0, 8.0]))
+    samples = samples_of(policy)
+    expected = 1 + next_value / 2 - value  # the last row of both environments
+    assert samples["adv"][2].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+    assert samples["return_"][2].tolist() == pytest.approx((expected + value).tolist(), rel=1e-5)
+
+
+def test_without_value_norm_returns_are_learned_as_they_are() -> None:
+    policy = hand_policy("learn.value_norm=False", "learn.value_clip=False")
+    output = policy._forward_learn(random_batch())
+    # V = 1, 2, 3 against 3, 5, 10
+    assert output["value_loss"].item() == pytest.approx(0.5 * (4 + 9 + 49) / 3, rel=1e-5)
+    assert policy._value_stats.count.item() == 0
+
+
+def test_adv_norm_is_of_each_batch() -> None:
+    batch = random_batch()
+    batch["adv"] = torch.tensor([1.0, 2.0, 6.0])
+    batch["logit"] = torch.tensor([[0.0, 1.0]] * 2 + [[0.0, 0.0]])  # ratios that differ, so that a mean of 0 shows
+    outputs = []
+    for norm in (True, False):
+        policy = hand_policy(f"learn.adv_norm={norm}", "learn.clip_ratio=9.0")
+        outputs.append(policy._forward_learn(batch)["policy_loss"].item())
+    ratio = 0.5 * (1 + np.e)  # 1/2 against 1 / (1 + e)
+    adv = (np.array([1, 2, 6]) - 3) / np.std([1, 2, 6], ddof=1)
+    assert outputs[0] == pytest.approx(-np.mean(adv * [ratio, ratio, 1]), rel=1e-4)
+    assert outputs[1] == pytest.approx(-np.mean(np.array([1, 2, 6]) * [ratio, ratio, 1]), rel=1e-4)
+
+
+def test_schedules_fall_with_the_collects_and_not_with_the_iterations() -> None:
+    policy = hand_policy("learn.learning_rate=1e-9", "learn.lr_scheduler={'epoch_num': 2, 'min_lr_lambda': 0.5}")
+    rates = []
+    for _ in range(4):
+        samples_of(policy)
+        rates += [policy._forward_learn(random_batch())["learning_rate"].item() for _ in range(2)]
+    assert rates == pytest.approx([1e-9] * 2 + [0.75e-9] * 2 + [0.5e-9] * 4, rel=1e-4)
+
+
+@pytest.mark.parametrize("space", SHAPES)
+def test_batches_of_the_replay_buffer_are_learned_from(space: str) -> None:
+    policy = make_actor("ppo_offpolicy", space=space)
+    replay = UniformReplayBuffer(40, num_envs=4)
+    before = parameter_hash(policy.model)
+    for seed in range(3):
+        replay.push(policy.collect_mode.get_train_sample(make_block(policy, seed=seed)))
+    for batch in replay.batches(16, 2):
+        output = policy.learn_mode.forward(batch)
+        assert set(policy.learn_mode.monitor_vars()) - {"kl"} <= set(output)
+    assert parameter_hash(policy.model) != before
+
+
+def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
+    policies = [hand_policy("learn.lr_scheduler={'epoch_num': 9, 'min_lr_lambda': 0.5}") for _ in range(2)]
+    policy, other = policies
+    samples_of(policy)
+    policy._forward_learn(random_batch())
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    for seed in (1, 2):
+        mine, its = (samples_of(one) for one in policies)
+        assert same(list(mine.values()), list(its.values()))
+        mine, its = (one._forward_learn(random_batch(seed)) for one in policies)
+        assert same(list(mine.values()), list(its.values()))
+    assert parameter_hash(policy.model) == parameter_hash(other.model)
+
+
+@pytest.mark.parametrize("key", ["learn.kl_adaptive", "learn.kl_early_stop", "learn.target_kl"])
+def test_what_only_ppo_on_policy_does_is_no_option(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"Unknown key 'policy.{key}'".replace(".", r"\.")):
+        make_actor("ppo_offpolicy", f"{key}=1")
