@@ -1,9 +1,9 @@
-"""Count what one DQN run passes through, from the config file to the optimizer step and from environment to replay.
+"""Count what a DQN and a PPO run pass through, from the config file to the optimizer step and back to the environment.
 
     python docs/reading_cost.py [--write]
 
-`--write` puts the tables into docs/reading_cost.md instead of printing them. A short Pong run on one process is
-traced. A file counts if one of its functions ran after all imports; then all of its code lines count (no blank lines,
+`--write` puts the tables into docs/reading_cost.md instead of printing them. Short runs on one process are traced. A
+file counts if one of its functions ran after all imports; then all of its code lines count (no blank lines,
 comments, docstrings). The last column counts only the functions that ran.
 """
 
@@ -23,14 +23,14 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = ROOT / "dizoo/atari/pong_dqn_ddp_config.py"
 PAGE = ROOT / "docs/reading_cost.md"
 INTRO = """# Reading cost
 
-Written by `python docs/reading_cost.py --write`, which traces a short Pong run on one process. A file is listed if one
-of its functions ran after all imports, and then counts as a whole; blank lines, comments and docstrings do not count.
-The last column counts only the functions that ran: what has to be read to follow the run. The goal for the first
-table is 1,500 lines in 12 files: met by the functions that run, missed by whole files and by the number of files.
+Written by `python docs/reading_cost.py --write`, which traces short runs on one process: DQN on Pong, PPO on CartPole.
+A file is listed if one of its functions ran after all imports, and then counts as a whole; blank lines, comments and
+docstrings do not count. The last column counts only the functions that ran: what has to be read to follow the run. The
+goal for the path of each run is 1,500 lines in 12 files: met by the functions that run, missed by whole files and by
+the number of files.
 
 """
 # What a run touches too, but a reader who wants to know how it learns may skip. Whatever is not here is the path.
@@ -51,12 +51,36 @@ BESIDE = {
     "ding_lite/utils/tree.py": "a map over nested dicts",
     "ding_lite/worker/evaluator.py": "evaluation",
     "dizoo/atari/envs/atari_env.py": "the game; another environment has another file, or none",
+    "dizoo/classic_control/cartpole/envs/cartpole_env.py": "the game's name",
 }
+
+
+class Run(NamedTuple):
+    """One run that is traced: its name, its config file, the pipeline's name, small sizes."""
+
+    name: str
+    config: Path
+    pipeline: str
+    overrides: tuple[str, ...]
+
+
 # Small sizes; episodes are cut after 40 steps, so that ends of episodes, evaluation and learning are all seen.
-OVERRIDES = (
-    *("env.max_episode_steps=40", "env.evaluator_env_num=2", "env.n_evaluator_episode=2", "policy.learn.batch_size=4"),
-    *("policy.random_collect_size=96", "policy.other.replay_buffer.replay_buffer_size=1600"),
-    *("policy.learn.target_update_freq=5", "policy.learn.learner.hook.log_show_after_iter=5"),
+SMALL = (
+    *("env.max_episode_steps=40", "env.evaluator_env_num=2", "env.n_evaluator_episode=2"),
+    "policy.learn.learner.hook.log_show_after_iter=5",
+)
+DQN = (
+    *("policy.learn.batch_size=4", "policy.random_collect_size=96"),
+    *("policy.other.replay_buffer.replay_buffer_size=1600", "policy.learn.target_update_freq=5"),
+)
+RUNS = (
+    Run("DQN", ROOT / "dizoo/atari/pong_dqn_ddp_config.py", "serial_pipeline", SMALL + DQN),
+    Run(
+        "PPO",
+        ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py",
+        "serial_pipeline_onpolicy",
+        (*SMALL, "policy.learn.epoch_per_collect=2", "env.stop_value=None"),
+    ),
 )
 SKIPPED_TOKENS = (
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
@@ -98,17 +122,19 @@ def function_lines(source: str, first_lines: set[int]) -> set[int]:
     return lines
 
 
-def trace_run() -> dict[str, set[int]]:
+def trace_run(run: Run) -> dict[str, set[int]]:
     """Do a short run; return for each file of the project the first lines of its functions that ran.
 
     Everything is imported before, and modules and class bodies are left out: importing a file is not using it.
     """
-    for name in ("ding_lite.entry", "ding_lite.worker", "ding_lite.model", "dizoo.atari.envs.atari_env"):
+    for name in ("ding_lite.worker", "ding_lite.model", "dizoo.atari.envs.atari_env"):
         importlib.import_module(name)
+    importlib.import_module("dizoo.classic_control.cartpole.envs.cartpole_env")
     import torch
 
-    from ding_lite.entry import serial_pipeline
     from ding_lite.utils import DDPContext
+
+    pipeline = getattr(importlib.import_module("ding_lite.entry"), run.pipeline)
 
     torch.set_num_threads(1)
     codes: set[CodeType] = set()
@@ -118,29 +144,29 @@ def trace_run() -> dict[str, set[int]]:
             codes.add(frame.f_code)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        overrides = [*OVERRIDES, f"exp_name={folder}/run"]
+        overrides = [*run.overrides, f"exp_name={folder}/run"]
         sys.setprofile(record)
         try:
             with DDPContext():
-                serial_pipeline(str(CONFIG), seed=0, max_env_step=800, overrides=overrides)
+                pipeline(str(run.config), seed=0, max_env_step=800, overrides=overrides)
         finally:
             sys.setprofile(None)
     found: dict[str, set[int]] = {}
     for code in codes:
         path = Path(code.co_filename)
         is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)
-        if path.is_relative_to(ROOT) and (is_function or path == CONFIG):
+        if path.is_relative_to(ROOT) and (is_function or path == run.config):
             found.setdefault(path.relative_to(ROOT).as_posix(), set()).add(code.co_firstlineno)
     return {name: lines for name, lines in found.items() if name.startswith(("ding_lite/", "dizoo/"))}
 
 
-def count(found: dict[str, set[int]]) -> list[FileCount]:
+def count(run: Run, found: dict[str, set[int]]) -> list[FileCount]:
     """Return the counts of each file, in the order of names."""
     counts = []
     for name, first_lines in sorted(found.items()):
         source = (ROOT / name).read_text(encoding="utf-8")
         code = code_lines(source)
-        ran = code if ROOT / name == CONFIG else code & function_lines(source, first_lines)
+        ran = code if ROOT / name == run.config else code & function_lines(source, first_lines)
         counts.append(FileCount(name, len(code), len(ran)))
     return counts
 
@@ -153,18 +179,21 @@ def table(title: str, counts: list[FileCount]) -> str:
 
 
 def make_tables() -> str:
-    """Trace a run and return both tables."""
-    counts = count(trace_run())
-    path = [one for one in counts if one.name not in BESIDE]
-    beside = [one for one in counts if one.name in BESIDE]
-    text = f"{table('the path of one DQN run', path)}\n\n{table('what it touches beside', beside)}\n"
+    """Trace the runs and return two tables for each."""
+    tables = []
+    for run in RUNS:
+        counts = count(run, trace_run(run))
+        path = [one for one in counts if one.name not in BESIDE]
+        beside = [one for one in counts if one.name in BESIDE]
+        tables += [table(f"the path of one {run.name} run", path), table("what it touches beside", beside)]
+    text = "\n\n".join(tables) + "\n"
     for name, purpose in BESIDE.items():
         text = text.replace(f"`{name}`", f"`{name}` ({purpose})")
     return text
 
 
 def main() -> None:
-    """Print or write both tables."""
+    """Print or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="write docs/reading_cost.md")
     arguments = parser.parse_args()
