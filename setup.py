@@ -3,6 +3,9 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 here = Path(__file__).parent
+# Extras of dizoo's environments; those of the tests are wheels of a few MB.
+BOX2D = ['box2d>=2.3.10; python_version < "3.14"']  # before gymnasium 1.2.3 its own extra compiles another
+MINIGRID = ["minigrid>=3.0"]
 
 setup(
     name="ding_lite",
@@ -23,11 +26,11 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
-        "test": ["pytest>=8", "pytest-timeout>=2.3", "ruff>=0.6", "mypy>=1.11"],
+        "test": ["pytest>=8", "pytest-timeout>=2.3", "ruff>=0.6", "mypy>=1.11", *BOX2D, *MINIGRID],
         "plot": ["matplotlib>=3.8"],
-        "box2d": ["box2d>=2.3.10"],  # a wheel; before gymnasium 1.2.3 its own extra compiles another
+        "box2d": BOX2D,
         "mujoco": ["gymnasium[mujoco]>=1.1"],
-        "minigrid": ["minigrid>=3.0"],
+        "minigrid": MINIGRID,
     },
     entry_points={"console_scripts": ["ding_lite=ding_lite.entry.cli:main"]},
 )

@@ -19,7 +19,7 @@ from torch.nn.grad import conv2d_input
 from ding_lite.utils.registry import ConfigError
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": functional.relu,
+    "relu": torch.relu,
     "tanh": torch.tanh,
     "gelu": functional.gelu,
     "elu": functional.elu,

@@ -81,6 +81,8 @@ def q_nstep_td_error(
         next_q_B = next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1)
         discount_B = gamma**nstep if value_gamma is None else value_gamma
         target_B = return_B + discount_B * next_q_B.masked_fill(done.bool(), 0.0)
-    loss_B = criterion(q_B, target_B, reduction="none")
-    loss = loss_B.mean() if weight is None else (loss_B * weight).mean()
+    if weight is None:
+        loss = criterion(q_B, target_B, reduction="mean")
+    else:
+        loss = (criterion(q_B, target_B, reduction="none") * weight).mean()
     return loss, target_B - q_B.detach()

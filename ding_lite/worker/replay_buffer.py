@@ -102,7 +102,7 @@ class UniformReplayBuffer:
         group = 1 if self._sample_bytes() * batch_size * number > GATHER_AT_ONCE else number
         for _ in range(number // group):
             samples = self._gather(self._draw(batch_size * group))
-            parts = tree_map(lambda leaf: leaf.to(self._batch_device, non_blocking=True).split(batch_size), samples)
+            parts = tree_map(lambda leaf: self._split(leaf, group), samples)
             for i in range(group):
                 yield tree_map(lambda part: part[i], parts)  # noqa: B023 (called at once)
 
@@ -114,6 +114,10 @@ class UniformReplayBuffer:
         `value_gamma` is the discount of its value, gamma^(steps summed); `index` names the places for `update`.
         """
         return next(self.batches(batch_size, 1))
+
+    def _split(self, leaf: Tensor, group: int) -> tuple[Tensor, ...]:
+        """Move samples of `group` batches to the batches' device, and cut them apart."""
+        return leaf.to(self._batch_device, non_blocking=True).view(group, -1, *leaf.shape[1:]).unbind()
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Take new priorities `[B]` of places `[B]`; a uniform buffer has no use for them."""
@@ -135,7 +139,7 @@ class UniformReplayBuffer:
         last_B, batch["value_gamma"] = place_B, self._discount_K[1:2].expand(len(place_B))
         if self._nstep > 1:
             last_B = self._sum_rewards(batch, place_B)
-        batch["obs"] = self._observations(place_B, self._age[place_B])
+        batch["obs"] = self._observations(place_B, place_B, 0)
         batch["next_obs"] = self._successors(last_B)
         return batch | drawn
 
@@ -151,18 +155,19 @@ class UniformReplayBuffer:
         batch["done"], batch["traj_flag"] = self._ring["done"][last_B], self._ring["traj_flag"][last_B]
         return last_B
 
-    def _observations(self, place_B: Tensor, age_B: Tensor) -> Any:
-        """Return the observations at these places, stacks rebuilt; `age_B` env steps after their episodes' starts."""
+    def _observations(self, place_B: Tensor, known_B: Tensor, later: int) -> Any:
+        """Return the observations at these places, stacks rebuilt; they are `later` rows after `known_B`, no resets."""
         if self._stack == 1:
             return tree_map(lambda ring: ring[place_B], self._ring["obs"])
         place_BS = (place_B[:, None] + self._frame_S * self._num_envs) % self._num_places
+        age_B = self._age[known_B] + later  # env steps since the episode's start
         place_BS = torch.where(self._frame_S >= -age_B[:, None], place_BS, self._num_places)  # there, zeros
         frames = self._ring["obs"].index_select(0, place_BS.flatten()).unflatten(0, place_BS.shape)
         return frames.contiguous(memory_format=torch.channels_last) if frames.ndim == 4 else frames
 
     def _successors(self, place_B: Tensor) -> Any:
         """Return the observations that follow these places, the true ones where a trajectory was truncated."""
-        obs = self._observations((place_B + self._num_envs) % self._num_places, self._age[place_B] + 1)
+        obs = self._observations((place_B + self._num_envs) % self._num_places, place_B, 1)
         if self._num_slots > len(self._free_slots):
             self._insert_finals(obs, self._final_slot[place_B])
         return obs

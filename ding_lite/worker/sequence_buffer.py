@@ -71,7 +71,7 @@ class SequenceReplayBuffer(UniformReplayBuffer):
         place_UB = (drawn["index"] + self._step_U[:, None] * self._num_envs) % self._num_places
         batch = {key: tree_map(lambda ring: ring[place_UB], ring) for key, ring in self._ring.items() if key != "obs"}
         place_M = place_UB.flatten()
-        obs_M = self._observations(place_M, self._age[place_M])
+        obs_M = self._observations(place_M, place_M, 0)
         batch["obs"] = tree_map(lambda obs: obs.unflatten(0, place_UB.shape), obs_M)
         batch["last_obs"] = self._successors(place_UB[-1])
         final_index = (self._final_slot[place_UB[:-1]].flatten() >= 0).nonzero().squeeze(1)

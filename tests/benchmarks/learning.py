@@ -55,6 +55,9 @@ def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 1800)
     """
     run = RUNS[name]
     path = ROOT / "dizoo" / run.config
+    ddp = path.with_name(path.name.replace("_config.py", "_ddp_config.py"))
+    if nproc > 1 and ddp.exists():
+        path = ddp
     overrides = [*run.overrides, f"exp_name={folder}/{name}_{nproc}_{seed}", f"max_env_step={run.max_env_step}"]
     cfg = compile_config(path, overrides=list(run.overrides))
     words = ["-m", "ding_lite", "-m", run.mode, "-c", str(path), "-s", str(seed), *overrides]
