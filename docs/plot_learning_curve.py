@@ -1,9 +1,11 @@
 """Draw the learning curves of one or more experiments from their metrics.jsonl.
 
     python docs/plot_learning_curve.py EXPERIMENT [EXPERIMENT ...] [--output FILE.png] [--title TEXT] [--window 20]
+        [--evaluations]
 
-Points are evaluations; the line is the return of the episodes that were collected, a mean over `--window` records. Both
-are true, unclipped returns over global env steps. Needs matplotlib: the extra `plot`.
+Points are evaluations; the line is the return of the episodes that were collected, a mean over `--window` records; with
+`--evaluations` a line joins the points instead. Both are true, unclipped returns over global env steps. Needs
+matplotlib: the extra `plot`.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ def moving_mean(values: list[float], window: int) -> list[float]:
     return means
 
 
-def draw(experiments: list[Path], output: Path, title: str | None, window: int) -> None:
-    """Write the picture."""
+def draw(experiments: list[Path], output: Path, title: str | None, window: int, evaluations: bool) -> None:
+    """Write the picture, of evaluations alone if so wished."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -58,14 +60,15 @@ def draw(experiments: list[Path], output: Path, title: str | None, window: int) 
     for number, experiment in enumerate(experiments):
         metrics, name, color = experiment / "metrics.jsonl", experiment.resolve().name, f"C{number}"
         steps, returns = read_curve(metrics, "collect/return_mean")
-        if steps:
+        if steps and not evaluations:
             axes.plot(steps, moving_mean(returns, window), color=color, alpha=0.6, label=f"{name}: collect")
         steps, returns = read_curve(metrics, "eval/return_mean")
-        axes.plot(steps, returns, ".", color=color, markersize=5, label=f"{name}: evaluation")
+        label = name if evaluations else f"{name}: evaluation"
+        axes.plot(steps, returns, ".-" if evaluations else ".", color=color, markersize=5, label=label)
     axes.set(xlabel="env steps, all ranks", ylabel="mean return of an episode", title=title)
     axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(fontsize="small" if evaluations else None)
     output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output, dpi=110)
 
@@ -77,9 +80,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("learning_curve.png"), help="picture to write")
     parser.add_argument("--title", help="title of the picture")
     parser.add_argument("--window", type=int, default=20, help="records of collected episodes in a mean")
+    parser.add_argument("--evaluations", action="store_true", help="draw nothing but evaluations, as lines")
     arguments = parser.parse_args()
     try:
-        draw(arguments.experiments, arguments.output, arguments.title, arguments.window)
+        draw(arguments.experiments, arguments.output, arguments.title, arguments.window, arguments.evaluations)
     except ImportError:
         sys.exit("matplotlib is not installed: pip install -e '.[plot]'")
     except ValueError as error:
