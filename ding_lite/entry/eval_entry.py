@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.entry.experiment import load_policy
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
@@ -43,6 +45,7 @@ def evaluate_checkpoint(
     check_shapes(cfg, check_env(cfg.env))
     if get_rank() != 0:
         raise ConfigError("Evaluating a checkpoint takes one process: run it without a launcher.")
+    torch.set_num_threads(cfg.policy.num_threads or torch.get_num_threads())
     set_seed(derive_seeds(cfg.seed, "policy", n=1)[0])
     policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
     state = load_policy(policy, path, with_optimizer=False)

@@ -2,13 +2,15 @@
 
 Every run is a process of its own, as a user starts it, from its config file until the config's stop value or a limit of
 env steps; several processes share the batch and the collect. Seconds are of the whole command, evaluations included.
+A stop value that one evaluation reached can be luck: the best checkpoint is evaluated again, over new episodes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
-import statistics
 import sys
 import time
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ding_lite.config import compile_config
+from ding_lite.entry import evaluate_checkpoint
 from tests.distributed.launcher import ROOT, finish, launch, start
 
 
@@ -76,14 +79,23 @@ def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 1800)
     return told | {"goal": cfg.env.stop_value, "wall": wall}
 
 
+def check(name: str, seed: int, nproc: int, folder: Path, episodes: int) -> float:
+    """Return the mean return of a run's best checkpoint over episodes that the run has not seen."""
+    experiment = folder / f"{name}_{nproc}_{seed}"
+    path = experiment / "ckpt" / "ckpt_best.pth.tar"
+    with contextlib.redirect_stdout(io.StringIO()):
+        info = evaluate_checkpoint(str(experiment / "total_config.py"), str(path), seed=1000 + seed, n_episode=episodes)
+    return info["return_mean"]
+
+
 def row(name: str, nproc: int, results: list[dict[str, Any]]) -> str:
-    """Return a table's row: how many seeds reached the goal, the best evaluation, seconds and env steps of each."""
+    """Return a table's row: how many seeds reached the goal, and of each its check, seconds and env steps."""
     goal = results[0]["goal"]
     reached = sum(result["stop_reason"] == "stop_value" for result in results)
-    best = statistics.mean(result["eval_return_best"] for result in results)
+    checked = ", ".join(f"{result['check']:.0f}" for result in results)
     seconds = ", ".join(f"{result['wall']:.0f}" for result in results)
     steps = ", ".join(f"{result['envstep'] / 1000:.0f}" for result in results)
-    return f"| {name} | {goal} | {nproc} | {reached} of {len(results)} | {best:.0f} | {seconds} | {steps} |"
+    return f"| {name} | {goal} | {nproc} | {reached} of {len(results)} | {checked} | {seconds} | {steps} |"
 
 
 def main() -> None:
@@ -92,6 +104,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", default=[*RUNS], help=f"of {', '.join(RUNS)}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[*range(5)])
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--episodes", type=int, default=100, help="of the evaluation afterwards")
     parser.add_argument("--folder", type=Path, default=Path("learning"), help="where the experiments are kept")
     args = parser.parse_args()
     unknown = set(args.runs) - set(RUNS)
@@ -99,11 +112,14 @@ def main() -> None:
         parser.error(f"unknown runs {', '.join(sorted(unknown))}: expected some of {', '.join(RUNS)}")
     folder = args.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    print("| run | goal | processes | reached | best, mean | seconds | thousand env steps |")
+    print(f"| run | goal | processes | reached | over {args.episodes} new episodes | seconds | thousand env steps |")
     print("|---|---|---|---|---|---|---|")
     for name in args.runs:
         for nproc in args.processes:
-            print(row(name, nproc, [learn(name, seed, nproc, folder) for seed in args.seeds]), flush=True)
+            results = [learn(name, seed, nproc, folder) for seed in args.seeds]
+            for seed, result in zip(args.seeds, results, strict=True):
+                result["check"] = check(name, seed, nproc, folder, args.episodes)
+            print(row(name, nproc, results), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ lunarlander_ppo_config = EasyDict(
     env=dict(
         env_id="LunarLander-v3",
         collector_env_num=8,
-        evaluator_env_num=8,
-        n_evaluator_episode=8,
+        evaluator_env_num=20,
+        n_evaluator_episode=40,
         stop_value=200,
     ),
     policy=dict(
         cuda=False,
         num_threads=1,
-        discount_factor=0.99,
+        discount_factor=0.999,
         recompute_adv=True,
         model=dict(
             obs_shape=8,
@@ -37,10 +37,10 @@ lunarlander_ppo_config = EasyDict(
             value_norm=True,
         ),
         collect=dict(
-            n_sample=1024,
-            gae_lambda=0.95,
+            n_sample=2048,
+            gae_lambda=0.98,
         ),
-        eval=dict(evaluator=dict(eval_freq=1600)),
+        eval=dict(evaluator=dict(eval_freq=3200)),
     ),
 )
 main_config = lunarlander_ppo_config

@@ -7,8 +7,8 @@ acrobot_ppo_config = EasyDict(
     env=dict(
         env_id="Acrobot-v1",
         collector_env_num=8,
-        evaluator_env_num=8,
-        n_evaluator_episode=8,
+        evaluator_env_num=20,
+        n_evaluator_episode=40,
         stop_value=-100,
     ),
     policy=dict(

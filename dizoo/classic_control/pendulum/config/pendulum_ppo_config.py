@@ -8,8 +8,8 @@ pendulum_ppo_config = EasyDict(
         env_id="Pendulum-v1",
         act_scale=True,
         collector_env_num=8,
-        evaluator_env_num=8,
-        n_evaluator_episode=8,
+        evaluator_env_num=20,
+        n_evaluator_episode=40,
         stop_value=-250,
     ),
     policy=dict(
