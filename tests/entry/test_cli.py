@@ -128,7 +128,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         (["policy.learn.batch_size=0"], "policy.learn.batch_size: expected at least 1, got 0"),
         (["policy.learn.target_theta=0.1", "policy.learn.target_update_freq=5"], "not both"),
         (["policy.collect.n_sample=9"], "is not a multiple of env.collector_env_num=8"),
-        (["policy.model.obs_shape=5"], "policy.model.obs_shape is 5, but the environment has [4]"),
+        (["policy.model.obs_shape=5"], "policy.model.obs_shape is 5, but the environment has 4 "),
         (["env.env_id=CartPoel-v1"], "Did you mean 'CartPole-v1'?"),
         (["policy.model.activation=swish"], "policy.model.activation must be one of relu, tanh"),
         (["policy.learn.learner.hook.load_ckpt_before_run=gone.pth.tar"], "'gone.pth.tar'"),
