@@ -1,4 +1,4 @@
-"""PPO on LunarLander-v3, solved at a mean return of 200."""
+"""PPO on LunarLander-v3, solved at a mean return of 200; it stops at 230."""
 
 from easydict import EasyDict
 
@@ -9,7 +9,7 @@ lunarlander_ppo_config = EasyDict(
         collector_env_num=8,
         evaluator_env_num=20,
         n_evaluator_episode=40,
-        stop_value=200,
+        stop_value=230,
     ),
     policy=dict(
         cuda=False,

@@ -1,4 +1,4 @@
-"""PPO with continuous actions on Pendulum-v1, solved at a mean return of -250."""
+"""PPO with continuous actions on Pendulum-v1, solved at a mean return of -250; it stops at -200."""
 
 from easydict import EasyDict
 
@@ -10,7 +10,7 @@ pendulum_ppo_config = EasyDict(
         collector_env_num=8,
         evaluator_env_num=20,
         n_evaluator_episode=40,
-        stop_value=-250,
+        stop_value=-200,
     ),
     policy=dict(
         cuda=False,
