@@ -157,6 +157,7 @@ class FlatParameters:
             param.data, param.grad = data, grad
             self._views.append((data, grad))
         self._world_size, self._works = get_world_size(), list[dist.Work]()
+        self._token = torch.zeros(1)  # see `_wait_for_all`
         self._ready, self._launched = set[int](), 0  # parameters whose gradient is final; buckets on their way
         self._buckets: list[tuple[Tensor, set[int]]] = [(self.gradient, set())]
         if overlap and self._world_size > 1 and self._rows is None:
@@ -217,14 +218,14 @@ class FlatParameters:
         if self._world_size == 1:
             return
         if self._rows is not None:
-            dist.barrier()  # all gradients are there
+            self._wait_for_all()  # all gradients are there
             first, *others = self._rows.tensor_split(self._world_size, dim=1)[get_rank()]
             for other in others:
                 first.add_(other)
             first.div_(self._world_size)
             for other in others:
                 other.copy_(first)
-            dist.barrier()  # all parts are averaged
+            self._wait_for_all()  # all parts are averaged
             return
         while self._launched < len(self._buckets):
             self._launch_next()
@@ -234,6 +235,10 @@ class FlatParameters:
         self._works.clear()
         self._ready.clear()
         self._launched = 0
+
+    def _wait_for_all(self) -> None:
+        """Return when every rank has come here. gloo sums one number in a fraction of its barrier's time."""
+        dist.all_reduce(self._token)
 
     def broadcast(self, src: int = 0) -> None:
         """Give every rank the parameters of rank `src`."""
