@@ -55,9 +55,6 @@ class ActorCriticPolicy(Policy):
     def default_model() -> tuple[str, list[str]]:
         return "vac", ["ding_lite.model"]
 
-    def _init_learn(self) -> None:
-        self._init_optimizer()
-
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "policy_loss", "value_loss", "entropy"]
 
@@ -68,16 +65,6 @@ class ActorCriticPolicy(Policy):
         return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
 
     # From what was collected to minibatches.
-
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a minibatch `[B, ...]` and detached tensors to log. Pure in model and batch."""
-        raise NotImplementedError
-
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        loss, output = self._loss(batch)
-        output["grad_norm"] = self._step_optimizer(loss)
-        output["total_loss"] = loss.detach()
-        return output
 
     def _minibatches(self, samples_M: dict[str, Any], sizes: list[int]) -> Iterator[dict[str, Any]]:
         """Yield minibatches of a pass in random order; `sizes` are M of all ranks."""

@@ -177,15 +177,23 @@ class Policy:
     # Learn mode.
 
     def _init_learn(self) -> None:
+        """Prepare what learning needs beside the model."""
+        self._init_optimizer()
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch, and detached tensors that `_forward_learn` returns. Pure in model and batch."""
         raise NotImplementedError
 
-    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one optimizer step on a batch, a dict of `[B, ...]` tensors on the policy's device.
 
         Returns:
             Tensors, whose means may be logged, and `priority` `[B]` where there is one.
         """
-        raise NotImplementedError
+        loss, output = self._loss(batch)
+        output["grad_norm"] = self._step_optimizer(loss)
+        output["total_loss"] = loss.detach()
+        return output
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches to learn from after a collect, if the policy is on-policy; others have a replay buffer.

@@ -128,9 +128,7 @@ class DQNPolicy(Policy):
         return loss, {"priority": td_error_B.abs(), "q_value": q_BA.detach()}
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        loss, output = self._loss(batch)
-        output["grad_norm"] = self._step_optimizer(loss)
-        output["total_loss"] = loss.detach()
+        output = super()._forward_learn(batch)
         self._iterations += 1
         self._update_target()
         return output

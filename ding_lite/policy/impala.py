@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.actor_critic import ActorCriticPolicy
+from ding_lite.policy.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.rl_utils.vtrace import vtrace_data, vtrace_error_continuous_action, vtrace_error_discrete_action
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -55,7 +55,7 @@ class IMPALAPolicy(ActorCriticPolicy):
         """
         learn = self._cfg.learn
         n_step, batch_size = batch["reward"].shape
-        parts = [tree_map(lambda leaf: leaf.flatten(0, 1), batch["obs"]), batch["last_obs"]]
+        parts = [flatten_rows(batch["obs"]), batch["last_obs"]]
         parts += [batch["final_obs"]] if "final_index" in batch else []
         output = self._run_model(tree_map(lambda *leaves: torch.cat(leaves), *parts), "compute_actor_critic")
         size = n_step * batch_size

@@ -44,9 +44,6 @@ class PGPolicy(Policy):
     def default_model() -> tuple[str, list[str]]:
         return "pg", ["ding_lite.model"]
 
-    def _init_learn(self) -> None:
-        self._init_optimizer()
-
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "policy_loss", "entropy", "return"]
 
@@ -73,12 +70,6 @@ class PGPolicy(Policy):
         policy_loss, entropy = pg_error(pg_data(logit, batch["action"], batch["return_"], batch.get("weight")))
         figures = {"policy_loss": policy_loss.detach(), "entropy": entropy.detach(), "return": batch["return_"]}
         return policy_loss - self._cfg.learn.entropy_weight * entropy, figures
-
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        loss, output = self._loss(batch)
-        output["grad_norm"] = self._step_optimizer(loss)
-        output["total_loss"] = loss.detach()
-        return output
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
