@@ -1,14 +1,8 @@
 """Vector environments in SAME_STEP mode, built from a config."""
 
-from ding_lite.envs.vector_env import (
-    ENV_DEFAULTS,
-    EnvSpec,
-    EpisodeMonitor,
-    check_env,
-    create_vector_env,
-    derive_seeds,
-    make_gymnasium,
-)
+from ding_lite.envs.episode_monitor import EpisodeMonitor
+from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.vector_env import ENV_DEFAULTS, EnvSpec, check_env, create_vector_env, make_gymnasium
 
 __all__ = [
     "ENV_DEFAULTS",

@@ -1,120 +1,256 @@
-"""One process per environment: gymnasium's AsyncVectorEnv, made safe to lose workers and to start beside torch.
+"""One process per environment, each replaced when it fails; see `worker_process` for the processes themselves.
 
-Never imports torch: worker processes import this module.
+gymnasium's AsyncVectorEnv cannot lose a worker: its steps are answered by all or by none, and its locks and its queue
+of errors may stay taken by a worker that was killed.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import sys
+import logging
+import os
+import pickle
+import select
+import socket
+import struct
 import time
-import types
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing.connection import Connection
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode
-from gymnasium.vector.async_vector_env import _async_worker
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import (
+    CloudpickleWrapper,
+    batch_space,
+    create_shared_memory,
+    iterate,
+    read_from_shared_memory,
+)
 
-LOST = (EOFError, ConnectionError)  # what the other end of a pipe sees when a process is gone
+from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, SharedArrays
+from ding_lite.utils.registry import UserError
+
 CLOSE_GRACE = 5.0  # seconds that workers get to close their environments before they are killed
+LONGEST_WAIT = 86400.0  # seconds; poll takes no more than 24 days
+logger = logging.getLogger(__name__)
 
 
-class SubprocessVectorEnv(AsyncVectorEnv):
-    """gymnasium's AsyncVectorEnv, with light workers that survive Ctrl-C and can be lost without a hang.
+class EnvError(UserError, RuntimeError):
+    """An environment failed more often than `env.manager.max_retry` allows."""
+
+
+class WorkerError(Exception):
+    """A worker gave no answer, or a failed one; the message says which."""
+
+
+@dataclass
+class Worker:
+    """The parent's side of a worker process."""
+
+    pid: int
+    pipe: Connection
+    poll: select.poll  # of the pipe
+    fresh: bool = True  # it has not answered yet, and may still be building its environment
+
+
+class SubprocessVectorEnv(VectorEnv):
+    """Environments in processes of their own, which may fail: SAME_STEP, observations in shared memory.
+
+    A worker that dies, raises, or does not answer in time is replaced by a new one, and the others' steps are kept. In
+    the step where that happens its reward is 0, it is truncated, `info["abnormal"] [N]` (bool, present only then) is
+    True, and its `info["final_obs"]` is the last observation before. It then has to be reset, with a `reset_mask`. One
+    that fails in `reset` is reset again.
+
+    Args:
+        env_fns: make the environments, one each, in the workers.
+        step_timeout: seconds until a step, or the reset that begins an episode, has to be answered.
+        max_retry: failures in a row that an environment may have; an episode that ends well sets them back to 0.
 
     Raises:
-        RuntimeError: from `step` and `reset`, when a worker died or gave no answer within `step_timeout` seconds; the
-            workers are stopped then.
+        EnvError: from anything, when an environment failed more often than that; the workers are stopped then.
     """
 
-    def __init__(self, env_fns: Sequence[Callable[[], gymnasium.Env]], step_timeout: float) -> None:
-        self._timeout = step_timeout
-        # a fork of this process would inherit torch, its threads and the other workers' pipes
-        context = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-        if context == "forkserver":
-            multiprocessing.get_context(context).set_forkserver_preload([__name__])
-        with _main_module_hidden():
-            super().__init__(
-                env_fns, copy=False, context=context, worker=_quiet_worker, autoreset_mode=AutoresetMode.SAME_STEP
-            )
+    def __init__(self, env_fns: Sequence[Callable[[], gymnasium.Env]], step_timeout: float, max_retry: int = 3) -> None:
+        self.num_envs = len(env_fns)
+        self._env_fns, self._step_timeout, self._max_retry = env_fns, step_timeout, max_retry
+        self._failures = [0] * self.num_envs
+        self._busy = False
+        self._memory = os.memfd_create("observations")
+        self._nursery = Nursery(self._memory, CLOSE_GRACE)
+        self._workers: list[Worker] = []
+        try:
+            self._workers.extend(self._start_worker(index) for index in range(self.num_envs))
+            answers = self._insist(dict.fromkeys(range(self.num_envs), ("describe",)), {})
+            self._set_spaces([answers[index] for index in range(self.num_envs)])
+        except BaseException:
+            self.close(terminate=True)
+            raise
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start a new episode in every environment."""
-        with self._losses_reported():
-            self.reset_async(seed=seed, options=options)
-            return self.reset_wait(self._timeout)
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start a new episode in every environment.
+
+        Args:
+            seed: one per environment, or that of the first one, to which the others add their index.
+            options: given to the environments, but for `reset_mask` (bool `[N]`: which to reset). `actions`, one entry
+                per environment, are what each takes at once: it gets `step_timeout` for every one of them.
+        """
+        options = dict(options or {})
+        mask_N = options.pop("reset_mask", np.ones(self.num_envs, np.bool_))
+        index_K = [int(i) for i in np.flatnonzero(mask_N)]
+        if seed is None or isinstance(seed, int | np.integer):
+            seed = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+        requests, seconds = {}, {}
+        for i in index_K:
+            own, count = _own_options(options, i)
+            requests[i], seconds[i] = ("reset", seed[i], own or None), self._step_timeout * (1 + count)
+        answers = self._insist(requests, seconds)
+        infos: dict[str, Any] = {}
+        for i in index_K:
+            infos = self._add_info(infos, answers[i], i)
+        return self.observations, infos
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment."""
-        with self._losses_reported():
-            self.step_async(actions)
-            return self.step_wait(self._timeout)
+        requests = {i: ("step", action) for i, action in enumerate(iterate(self.action_space, actions))}
+        answers = self._exchange(requests, {})
+        reward_N = np.zeros(self.num_envs, np.float64)
+        terminated_N, truncated_N = np.zeros((2, self.num_envs), np.bool_)
+        infos: dict[str, Any] = {}
+        for i, (reward_N[i], terminated_N[i], truncated_N[i], info) in answers.items():
+            infos = self._add_info(infos, info, i)
+            if terminated_N[i] or truncated_N[i]:
+                self._failures[i] = 0
+        if len(answers) < self.num_envs:
+            infos["abnormal"] = np.array([i not in answers for i in range(self.num_envs)])
+            truncated_N |= infos["abnormal"]
+            for i in [i for i in requests if i not in answers]:
+                # a worker writes its observation last of all, so that this is still the one before
+                last = next(islice(iterate(self.observation_space, self.observations), i, None))
+                infos = self._add_info(infos, {"final_obs": deepcopy(last)}, i)
+        return self.observations, reward_N, terminated_N, truncated_N, infos
 
-    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+    def close_extras(self, terminate: bool = False) -> None:
         """Let the workers close their environments, and kill those that have not after a few seconds."""
-        grace = 0.0 if terminate else CLOSE_GRACE if timeout is None else timeout
-        deadline = time.monotonic() + grace
-        pipes = [pipe for pipe in self.parent_pipes if pipe is not None]
-        for pipe in pipes:
-            with suppress(*LOST):
-                pipe.send(("close", None))
-        for process in self.processes:
-            process.join(max(0.0, deadline - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
-        for pipe in pipes:
-            pipe.close()
+        for worker in self._workers:
+            if terminate:
+                self._nursery.kill(worker.pid)
+            worker.pipe.close()
+        self._nursery.close()
+        os.close(self._memory)
 
-    def _check_spaces(self) -> None:
-        with self._losses_reported():
-            super()._check_spaces()
+    def _set_spaces(self, described: list[tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], str | None]]) -> None:
+        self.single_observation_space, self.single_action_space, metadata, self.render_mode = described[0]
+        for i, (observation_space, action_space, *_) in enumerate(described):
+            if (observation_space, action_space) != (self.single_observation_space, self.single_action_space):
+                raise EnvError(
+                    f"Environment {i} has other spaces than environment 0: {observation_space}, {action_space}; "
+                    f"expected {self.single_observation_space}, {self.single_action_space}."
+                )
+        self.metadata = {**metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        arrays: Any = SharedArrays(self._memory)
+        shared = create_shared_memory(self.single_observation_space, n=self.num_envs, ctx=arrays)
+        self.observations = read_from_shared_memory(self.single_observation_space, shared, n=self.num_envs)
 
-    @contextmanager
-    def _losses_reported(self) -> Iterator[None]:
+    def _start_worker(self, index: int) -> Worker:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(True)
+        theirs.setblocking(True)
+        # for a worker that stops in the middle of a message
+        timeval = struct.pack("ll", int(START_TIMEOUT + self._step_timeout), 0)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+        with theirs:
+            pid = self._nursery.fork(theirs.fileno())
+        poll = select.poll()
+        poll.register(ours, select.POLLIN)
+        worker = Worker(pid, Connection(ours.detach()), poll)
+        with suppress(*LOST):  # the first request will tell
+            worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, CloudpickleWrapper(self._env_fns[index]))))
+        return worker
+
+    def _insist(self, requests: dict[int, tuple], seconds: Mapping[int, float]) -> dict[int, Any]:
+        """Ask until every environment has given an answer."""
+        answers: dict[int, Any] = {}
+        while missing := {i: request for i, request in requests.items() if i not in answers}:
+            answers |= self._exchange(missing, seconds)
+        return answers
+
+    def _exchange(self, requests: dict[int, tuple], seconds: Mapping[int, float]) -> dict[int, Any]:
+        """Return the answers of the workers that gave one within their `seconds` (or `step_timeout`).
+
+        The others are replaced.
+        """
+        if self.closed or self._busy:
+            state = "closed" if self.closed else "unusable: its last step or reset was interrupted"
+            raise EnvError(f"The environments cannot be used: the vector environment is {state}.")
+        self._busy = True
+        answers: dict[int, Any] = {}
+        failures: dict[int, str] = {}
+        started = time.monotonic()
+        for i, request in requests.items():
+            try:
+                self._workers[i].pipe.send(request)
+            except (*LOST, BlockingIOError):
+                failures[i] = ""
+        for i in [i for i in requests if i not in failures]:
+            try:
+                answers[i] = self._receive(self._workers[i], started, seconds.get(i, self._step_timeout))
+            except WorkerError as error:
+                failures[i] = str(error)
+        for i, failure in failures.items():
+            self._replace(i, failure)
+        self._busy = False
+        return answers
+
+    def _receive(self, worker: Worker, started: float, seconds: float) -> Any:
+        seconds += START_TIMEOUT if worker.fresh else 0
+        left = min(max(0.0, started + seconds - time.monotonic()), LONGEST_WAIT)
         try:
-            yield
-        except (multiprocessing.TimeoutError, *LOST) as error:
-            message = self._describe_loss()
+            if not worker.poll.poll(left * 1000):
+                raise WorkerError(
+                    f"gave no answer within {seconds:g} s: it is stuck, or env.manager.step_timeout is too short for it"
+                )
+            good, answer = worker.pipe.recv()
+        except LOST:
+            raise WorkerError("") from None
+        except BlockingIOError:
+            raise WorkerError("stopped in the middle of an answer") from None
+        worker.fresh = False
+        if not good:
+            raise WorkerError("raised " + " ".join(answer.split()))
+        return answer
+
+    def _replace(self, index: int, failure: str) -> None:
+        """Kill a worker and start a new one for its environment; an empty `failure`: it died by itself."""
+        worker = self._workers[index]
+        worker.pipe.close()
+        code = self._nursery.kill(worker.pid)
+        failure = failure or f"died (exit code {code}): see its output above, and whether memory ran out"
+        self._failures[index] += 1
+        count = f"failure {self._failures[index]} in a row, env.manager.max_retry is {self._max_retry}"
+        if self._failures[index] > self._max_retry:
             self.close(terminate=True)
-            raise RuntimeError(message) from error
-
-    def _describe_loss(self) -> str:
-        time.sleep(0.1)  # a dying worker closes its pipe a moment before its exit code is known
-        dead = [f"{i} (exit code {p.exitcode})" for i, p in enumerate(self.processes) if p.exitcode is not None]
-        if dead:
-            return f"Environment worker {', '.join(dead)} died: see its output above, and whether memory ran out."
-        silent = [str(i) for i, pipe in enumerate(self.parent_pipes) if pipe is not None and not pipe.poll()]
-        return (
-            f"Environment worker {', '.join(silent)} gave no answer within {self._timeout:g} s: "
-            "it is stuck, or env.manager.step_timeout is too short for this environment."
-        )
+            raise EnvError(f"Environment {index} {failure} ({count}).")
+        logger.warning("Environment %d %s; it is started again (%s).", index, failure, count)
+        self._workers[index] = self._start_worker(index)
 
 
-def _quiet_worker(*args: Any) -> None:
-    """Run gymnasium's worker; Ctrl-C is for the parent to handle, and a parent that is gone is no error here."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        _async_worker(*args)
-    except LOST:
-        parent = multiprocessing.parent_process()
-        if parent is None or parent.is_alive():
-            raise  # an environment's own failure, such as a simulator that refuses the connection
-
-
-@contextmanager
-def _main_module_hidden() -> Iterator[None]:
-    """Keep new processes from running the user's script again, which would import torch in each of them.
-
-    They do not need it: environments travel by cloudpickle, which takes classes of the script along by value.
-    """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+def _own_options(options: dict[str, Any], index: int) -> tuple[dict[str, Any], int]:
+    """Return the options without the other environments' actions, and how many actions this one has to replay."""
+    actions = options.get("actions")
+    if actions is None:
+        return options, 0
+    own = actions[index]
+    rows = own
+    while isinstance(rows, Mapping):
+        rows = next(iter(rows.values()))
+    return {**options, "actions": [own if i == index else None for i in range(len(actions))]}, len(rows)

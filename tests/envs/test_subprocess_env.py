@@ -1,9 +1,10 @@
-"""Worker processes: light, quiet on Ctrl-C, and never waited for in vain."""
+"""Worker processes: light, replaced when they fail, never waited for in vain, and gone whatever ends the run."""
 
 from __future__ import annotations
 
-import multiprocessing
+import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,42 +16,76 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
-from ding_lite.envs.subprocess_env import SubprocessVectorEnv
+from ding_lite.envs import subprocess_env
+from ding_lite.envs.subprocess_env import EnvError, SubprocessVectorEnv
 
-DIE, HANG, RAISE = 1, 2, 3
+DIE, HANG, RAISE, HOLD, STOP, END, EXIT = range(1, 8)
+FIRST = np.array([True, False, False])
 
 
 class MoodyEnv(gymnasium.Env):
-    """Obeys an action that asks it to die, hang or raise; with `sick="close"` it cannot be closed."""
+    """Observes its process and the steps of its episode, and obeys an action that asks it to fail.
 
-    observation_space = Box(0, 1e9, (1,), np.float64)
-    action_space = Discrete(4)
+    `sick`: cannot be closed ("close"), built ("build") or reset ("reset", or while a file of that name exists). Where
+    it is a file's name, another file tells that it was closed.
+    """
+
+    observation_space = Dict({"pid": Box(0, 1e9, (), np.float64), "steps": Box(0, 1e9, (2,), np.float32)})
+    action_space = Discrete(9)
 
     def __init__(self, sick: str = "") -> None:
         self.sick = sick
+        if sick == "build":
+            raise FileNotFoundError("no such ROM:\n pong.bin")
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
-        return np.array([os.getpid()], np.float64), {}
+        self.steps = 0.0
+        if self.sick == "reset":
+            raise ArithmeticError("the pole\nis on fire")
+        if os.path.isabs(self.sick) and os.path.exists(self.sick):
+            os.remove(self.sick)
+            os.kill(os.getpid(), signal.SIGKILL)
+        for seconds in (options or {}).get("slowly", []):
+            time.sleep(seconds)
+        return self._observe(), {"seed": -1 if seed is None else seed, "options": str(options)}
 
     def step(self, action: int):
+        self.steps += 1
         if action == DIE:
             os.kill(os.getpid(), signal.SIGKILL)
-        if action == HANG:
+        elif action == HANG:
             time.sleep(600)
-        if action == RAISE:
-            raise ArithmeticError("the pole is on fire")
-        return np.array([os.getpid()], np.float64), 0.0, False, False, {}
+        elif action == RAISE:
+            raise ArithmeticError("the pole\nis on fire")
+        elif action == HOLD:
+            ctypes.PyDLL(None).sleep(600)  # native code that keeps Python's lock
+        elif action == STOP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif action == EXIT:
+            sys.exit(3)
+        return self._observe(), 1.0, action == END, False, {}
 
     def close(self) -> None:
-        if self.sick == "close" and multiprocessing.parent_process():  # gymnasium makes one in the parent, too
+        if self.sick == "close":
             time.sleep(600)
+        if os.path.isabs(self.sick):
+            Path(f"{self.sick}.closed").touch()
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        return {"pid": np.array(os.getpid(), np.float64), "steps": np.full(2, self.steps, np.float32)}
 
 
-def workers(num_envs: int = 3, timeout: float = 20.0, sick: str = "") -> tuple[SubprocessVectorEnv, list[int]]:
-    env = SubprocessVectorEnv([partial(MoodyEnv, sick)] * num_envs, step_timeout=timeout)
-    return env, [int(pid) for pid in env.reset()[0][:, 0]]
+def workers(
+    num_envs: int = 3, timeout: float = 20.0, sick: str = "", max_retry: int = 3
+) -> tuple[SubprocessVectorEnv, list[int]]:
+    env = SubprocessVectorEnv([partial(MoodyEnv, sick)] * num_envs, timeout, max_retry)
+    return env, pids_of(env.reset()[0])
+
+
+def pids_of(obs: dict[str, np.ndarray]) -> list[int]:
+    return [int(pid) for pid in obs["pid"]]
 
 
 def gone(pid: int, timeout: float = 10.0) -> bool:
@@ -67,15 +102,17 @@ def gone(pid: int, timeout: float = 10.0) -> bool:
     return False
 
 
-def run_script(tmp_path: Path, body: str) -> subprocess.Popen:
-    """Start a user's script (no `__main__` guard) in a process group of its own."""
+def run_script(tmp_path: Path, body: str, *arguments: str) -> subprocess.Popen:
+    """Start a user's script (no `__main__` guard) in a process group of its own, temporary files in `tmp_path`/tmp."""
     script = tmp_path / "train.py"
+    (tmp_path / "tmp").mkdir()
     script.write_text(textwrap.dedent(body))
     env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
+        "TMPDIR": str(tmp_path / "tmp"),
     }
     return subprocess.Popen(
-        [sys.executable, str(script)],
+        [sys.executable, str(script), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -93,57 +130,202 @@ def test_each_environment_has_a_process_of_its_own_that_close_ends() -> None:
     assert all(gone(pid, 0.5) for pid in pids)
 
 
-def test_a_dead_worker_is_one_clear_error_and_the_others_are_stopped() -> None:
-    env, pids = workers()
-    started = time.monotonic()
-    with pytest.raises(RuntimeError, match=r"Environment worker 1 \(exit code -9\) died"):
-        env.step(np.array([0, DIE, 0]))
-    assert time.monotonic() - started < 5
-    assert all(gone(pid, 1) for pid in pids)
+@pytest.mark.parametrize(
+    ("action", "cause"),
+    [
+        (DIE, r"died \(exit code -9\)"),
+        (RAISE, r"raised ArithmeticError: the pole is on fire"),
+        (EXIT, r"raised SystemExit: 3"),
+        (HANG, r"gave no answer within 1\.5 s.*step_timeout"),
+        (HOLD, r"gave no answer within 1\.5 s.*step_timeout"),
+        (STOP, r"gave no answer within 1\.5 s.*step_timeout"),
+    ],
+    ids=["killed", "raises", "exits", "sleeps", "holds the GIL", "stopped"],
+)
+def test_a_failed_worker_costs_its_own_episode_and_nothing_else(
+    action: int, cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    env, pids = workers(timeout=1.5)
+    env.step(np.zeros(3, np.int64))
+    obs, reward, terminated, truncated, info = env.step(np.array([action, 0, END]))
+    assert re.fullmatch(
+        rf"Environment 0 {cause}.* it is started again \(failure 1 in a row, env.manager.max_retry is 3\)\.",
+        caplog.messages[0],
+    )
+    final_obs = info["final_obs"]
+    assert info["abnormal"].tolist() == [True, False, False]
+    assert (reward.tolist(), terminated.tolist(), truncated.tolist()) == ([0, 1, 1], [0, 0, 1], [1, 0, 0])
+    assert (obs["steps"][1:, 0].tolist(), pids_of(obs)[1:]) == ([2, 0], pids[1:])
+    assert gone(pids[0], 1)
+
+    obs, info = env.reset(seed=[7, 8, 9], options={"reset_mask": FIRST})
+    assert info["seed"].tolist() == [7, 0, 0]
+    assert info["_seed"].tolist() == [True, False, False]
+    assert (obs["steps"][:, 0].tolist(), pids_of(obs)[1:]) == ([0, 2, 0], pids[1:])
+    assert pids_of(obs)[0] not in pids
+    # what was seen before the failure, and the true end of an episode that ended well in the same step; both ours
+    assert [final and final["steps"].tolist() for final in final_obs] == [[1, 1], None, [2, 2]]
+    assert final_obs[0]["pid"] == pids[0]
+    obs, reward, *_, info = env.step(np.zeros(3, np.int64))
+    assert (obs["steps"][:, 0].tolist(), reward.tolist(), "abnormal" in info) == ([1, 3, 1], [1, 1, 1], False)
     env.close()
 
 
-def test_a_worker_that_died_between_steps_is_noticed() -> None:
+def test_two_workers_fail_at_once_and_one_died_between_steps() -> None:
     env, pids = workers()
     os.kill(pids[2], signal.SIGKILL)
     assert gone(pids[2])
-    with pytest.raises(RuntimeError, match=r"Environment worker 2 \(exit code -9\) died"):
-        env.step(np.zeros(3, np.int64))
-
-
-def test_a_stuck_worker_is_an_error_after_the_time_out() -> None:
-    env, pids = workers(timeout=0.7)
-    started = time.monotonic()
-    with pytest.raises(RuntimeError, match=r"Environment worker 0, 2 gave no answer within 0\.7 s.*step_timeout"):
-        env.step(np.array([HANG, 0, HANG]))
-    assert 0.7 <= time.monotonic() - started < 5
-    assert all(gone(pid, 1) for pid in pids)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # gymnasium shows the worker's traceback as one
-def test_an_exception_in_an_environment_arrives_with_its_type_and_message() -> None:
-    env, pids = workers()
-    with pytest.raises(ArithmeticError, match="the pole is on fire"):
-        env.step(np.array([0, 0, RAISE]))
+    obs, *_, truncated, info = env.step(np.array([RAISE, 0, 0]))
+    assert info["abnormal"].tolist() == truncated.tolist() == [True, False, True]
+    obs, _ = env.reset(seed=0, options={"reset_mask": info["abnormal"]})
+    assert obs["steps"][:, 0].tolist() == [0, 1, 0]
+    assert pids_of(obs)[1] == pids[1]
+    assert len({*pids, *pids_of(obs)}) == 5
     env.close()
-    assert all(gone(pid, 1) for pid in pids)
 
 
-def test_close_kills_what_does_not_close_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ding_lite.envs.subprocess_env.CLOSE_GRACE", 0.5)
+def test_too_many_failures_in_a_row_are_an_error_that_names_environment_and_cause() -> None:
+    env, _ = workers(max_retry=2)
+    for _ in range(2):
+        env.step(np.array([DIE, 0, 0]))
+        obs, _ = env.reset(options={"reset_mask": FIRST})
+    env.step(np.array([END, 0, 0]))  # an episode that ends well: the next failure is the first one again
+    for _ in range(2):
+        env.step(np.array([DIE, 0, 0]))
+        obs, _ = env.reset(options={"reset_mask": FIRST})
+    env.step(np.array([0, RAISE, END]))  # each environment has its own count
+    obs, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+    with pytest.raises(EnvError, match=r"^Environment 0 raised ArithmeticError: the pole is on fire \(failure 3 in a"):
+        env.step(np.array([RAISE, 0, 0]))
+    assert all(gone(pid, 1) for pid in pids_of(obs))
+    env.close()
+
+
+def test_a_worker_that_fails_in_reset_is_replaced_and_reset_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    poison = tmp_path / "poison"
+    env, pids = workers(num_envs=2, sick=str(poison))
+    poison.touch()
+    obs, info = env.reset(seed=5, options={"reset_mask": np.array([False, True])})
+    assert caplog.messages[0].startswith("Environment 1 died (exit code -9)")
+    assert (pids_of(obs)[0], info["seed"].tolist()) == (pids[0], [0, 6])
+    assert pids_of(obs)[1] not in pids
+    env.close()
+    assert (tmp_path / "poison.closed").exists(), "a worker that is well closes its environment"
+
+
+@pytest.mark.parametrize(
+    ("sick", "cause"),
+    [("reset", "ArithmeticError: the pole is on fire"), ("build", r"FileNotFoundError: no such ROM: pong\.bin")],
+)
+def test_an_environment_that_never_starts_is_an_error(sick: str, cause: str) -> None:
+    with pytest.raises(EnvError, match=rf"^Environment 0 raised {cause} \(failure 2 in a row, .*max_retry is 1\)\.$"):
+        workers(sick=sick, max_retry=1)
+
+
+def test_environments_of_different_spaces_are_refused() -> None:
+    makes = [partial(gymnasium.make, "CartPole-v1"), partial(gymnasium.make, "Acrobot-v1")]
+    with pytest.raises(EnvError, match=r"^Environment 1 has other spaces than environment 0: .*; expected"):
+        SubprocessVectorEnv(makes, step_timeout=20)
+
+
+def test_reset_gives_each_environment_its_own_actions_and_leaves_the_options_alone() -> None:
+    env, _ = workers(num_envs=2)
+    options = {"reset_mask": np.array([True, False]), "episode": np.array([4, 5]), "actions": [np.arange(3), None]}
+    _, info = env.reset(seed=[1, 2], options=options)
+    assert list(info["options"]) == [str({"episode": np.array([4, 5]), "actions": [np.arange(3), None]}), None]
+    assert set(options) == {"reset_mask", "episode", "actions"}
+    _, info = env.reset(seed=3, options={"actions": [{"type": np.arange(2)}, np.arange(4)]})
+    assert list(info["options"]) == [
+        str({"actions": [{"type": np.arange(2)}, None]}),
+        str({"actions": [None, np.arange(4)]}),
+    ]
+    assert info["seed"].tolist() == [3, 4]
+    assert env.reset()[1]["options"].tolist() == ["None", "None"]
+    env.close()
+
+
+def test_a_reset_has_as_much_time_as_the_actions_that_it_replays_would_have(caplog: pytest.LogCaptureFixture) -> None:
+    env, pids = workers(num_envs=2, timeout=1.0)
+    env.step(np.zeros(2, np.int64))
+    obs, _ = env.reset(options={"slowly": [0.4] * 4, "actions": [np.zeros(4), np.zeros(4)]})
+    assert pids_of(obs) == pids
+    assert not caplog.messages
+    env.close()
+
+
+def test_a_step_that_was_interrupted_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess_env, "CLOSE_GRACE", 600.0)
+    env, pids = workers(num_envs=2)
+    old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    with pytest.raises(KeyboardInterrupt):
+        env.step(np.array([HANG, 0]))
+    signal.signal(signal.SIGALRM, old)
+    with pytest.raises(EnvError, match="its last step or reset was interrupted"):
+        env.step(np.zeros(2, np.int64))
+    env.close(terminate=True)
+    assert all(gone(pid, 0.5) for pid in pids)
+    with pytest.raises(EnvError, match="is closed"):
+        env.reset()
+
+
+@pytest.mark.parametrize("action", [0, HANG, HOLD])
+def test_close_kills_what_does_not_close_in_time(monkeypatch: pytest.MonkeyPatch, action: int) -> None:
+    monkeypatch.setattr(subprocess_env, "CLOSE_GRACE", 0.5)
     env, pids = workers(sick="close")
+    for worker in env._workers:
+        worker.pipe.send(("step", action))
     started = time.monotonic()
     env.close()
     assert time.monotonic() - started < 4
     assert all(gone(pid, 0.5) for pid in pids)
 
 
-def test_close_in_the_middle_of_a_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ding_lite.envs.subprocess_env.CLOSE_GRACE", 0.5)
+def test_the_process_that_starts_workers_may_be_killed_too() -> None:
     env, pids = workers()
-    env.step_async(np.array([0, HANG, 0]))  # as when Ctrl-C arrives while waiting
+    env._nursery._process.kill()
+    assert all(gone(pid, 2) for pid in pids)
+    info = env.step(np.zeros(3, np.int64))[-1]
+    assert info["abnormal"].all()
+    obs, _ = env.reset()
+    assert not {*pids} & {*pids_of(obs)}
     env.close()
-    assert all(gone(pid, 0.5) for pid in pids)
+    assert all(gone(pid, 0.5) for pid in pids_of(obs))
+
+
+class SimulatorEnv(MoodyEnv):
+    """Has a program of its own running, whose process id is the observation."""
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        if not self.steps:
+            self.program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        return super()._observe() | {"pid": np.array(self.program.pid, np.float64)}
+
+
+def test_programs_that_an_environment_started_end_with_its_worker() -> None:
+    env = SubprocessVectorEnv([SimulatorEnv] * 2, step_timeout=20)
+    first = pids_of(env.reset()[0])
+    env.step(np.array([DIE, 0]))
+    assert gone(first[0], 2)
+    assert not gone(first[1], 0)
+    second = pids_of(env.reset(options={"reset_mask": np.array([True, False])})[0])
+    env.close()
+    assert all(gone(pid, 2) for pid in second)
+
+
+class DiceEnv(MoodyEnv):
+    """Draws from numpy's global random state."""
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        return super()._observe() | {"steps": np.random.rand(2).astype(np.float32)}
+
+
+def test_workers_do_not_share_numpys_random_state() -> None:
+    env = SubprocessVectorEnv([DiceEnv] * 3, step_timeout=20)
+    assert len(set(env.reset()[0]["steps"][:, 0].tolist())) == 3
+    env.close()
 
 
 def test_workers_import_no_torch_and_take_environments_of_the_script_along(tmp_path: Path) -> None:
@@ -151,17 +333,18 @@ def test_workers_import_no_torch_and_take_environments_of_the_script_along(tmp_p
     script = run_script(
         tmp_path,
         """
-        import sys
+        import os, sys
         import torch
         import gymnasium, numpy as np
         from ding_lite.envs.subprocess_env import SubprocessVectorEnv
+
+        PARENT = os.getpid()
 
         class Probe(gymnasium.Env):
             observation_space = gymnasium.spaces.Box(0, 1, (2,), np.float32)
             action_space = gymnasium.spaces.Discrete(2)
             def reset(self, *, seed=None, options=None):
-                import multiprocessing
-                return np.array(["torch" in sys.modules, multiprocessing.parent_process() is not None], np.float32), {}
+                return np.array(["torch" in sys.modules, os.getpid() == PARENT], np.float32), {}
 
         env = SubprocessVectorEnv([Probe] * 2, step_timeout=30)
         print("in worker:", env.reset()[0].tolist(), sys.modules["__main__"].__file__.endswith("train.py"))
@@ -170,27 +353,39 @@ def test_workers_import_no_torch_and_take_environments_of_the_script_along(tmp_p
     )
     out, err = script.communicate(timeout=100)
     assert script.returncode == 0, err
-    assert out.splitlines() == ["in worker: [[0.0, 1.0], [0.0, 1.0]] True"]
+    assert out.splitlines() == ["in worker: [[0.0, 0.0], [0.0, 0.0]] True"]
 
 
 WAITING = """
-    import os, sys, time, signal
+    import ctypes, os, subprocess, sys, time, signal
     import gymnasium, numpy as np
     from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 
     class Pid(gymnasium.Env):
-        observation_space = gymnasium.spaces.Box(0, 1e9, (1,), np.float64)
+        observation_space = gymnasium.spaces.Box(0, 1e9, (2,), np.float64)
         action_space = gymnasium.spaces.Discrete(2)
+        def __init__(self):
+            self.program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        def observe(self):
+            return np.array([os.getpid(), self.program.pid], np.float64)
         def reset(self, *, seed=None, options=None):
-            return np.array([os.getpid()], np.float64), {}
+            return self.observe(), {}
         def step(self, action):
             time.sleep(0.01)
-            return np.array([os.getpid()], np.float64), 0.0, False, False, {}
+            if len(ARGV) > 1:
+                os.write(1, b"stuck\\n")
+            if "sleep" in ARGV:
+                time.sleep(600)
+            if "hold" in ARGV:
+                ctypes.PyDLL(None).sleep(600)
+            return self.observe(), 0.0, False, False, {}
 
-    env = SubprocessVectorEnv([Pid] * 2, step_timeout=30)
+    ARGV = sys.argv
+    env = SubprocessVectorEnv([Pid] * 2, step_timeout=600)
     asked = []
-    signal.signal(signal.SIGINT, lambda *_: asked.append(1))
-    print(*(int(pid) for pid in env.reset()[0][:, 0]), flush=True)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda *_: asked.append(1))
+    print(*env.reset()[0].T.reshape(-1).astype(int), env._nursery._process.pid, flush=True)
     while not asked:
         env.step(np.zeros(2, np.int64))
     env.step(np.zeros(2, np.int64))
@@ -199,20 +394,36 @@ WAITING = """
 """
 
 
-def test_ctrl_c_reaches_the_parent_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_to_everyone_is_the_parents_to_handle(tmp_path: Path, number: signal.Signals) -> None:
     script = run_script(tmp_path, WAITING)
     assert script.stdout is not None
-    assert len(script.stdout.readline().split()) == 2
-    os.killpg(script.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
+    pids = [int(pid) for pid in script.stdout.readline().split()]
+    for pid in pids[:2]:
+        os.kill(pid, number)  # as a scheduler does, which signals every process of a job
+    os.killpg(script.pid, number)  # as a terminal or a launcher does
     out, err = script.communicate(timeout=30)
     assert (script.returncode, out, err) == (0, "closed\n", "")
 
 
-def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
-    script = run_script(tmp_path, WAITING)
+@pytest.mark.parametrize("state", ["", "sleep", "hold"], ids=["well", "asleep", "holding the GIL"])
+@pytest.mark.parametrize("kill", [os.kill, os.killpg])
+def test_nothing_outlives_a_killed_parent(tmp_path: Path, state: str, kill) -> None:
+    script = run_script(tmp_path, WAITING, *filter(None, [state]))
     assert script.stdout is not None
     pids = [int(pid) for pid in script.stdout.readline().split()]
-    script.kill()
+    assert len(pids) == 5
+    assert not state or [script.stdout.readline(), script.stdout.readline()] == ["stuck\n"] * 2
+    kept = [name for pid in [script.pid, *pids] for name in files_of(pid) if name.startswith(("/dev/shm", "/tmp"))]
+    kill(script.pid, signal.SIGKILL)
     _, err = script.communicate(timeout=30)
     assert all(gone(pid) for pid in pids)
-    assert "Traceback" not in err
+    assert err == ""
+    assert kept == [], "a name that a SIGKILL would leave in the file system"
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def files_of(pid: int) -> set[str]:
+    """Return the names of the files that a process has open or mapped, but for pytest's."""
+    names = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir() if int(entry.name) > 2]
+    return {*names, *re.findall(r"/\S+$", Path(f"/proc/{pid}/maps").read_text(), re.MULTILINE)}

@@ -18,6 +18,8 @@ REWARD = 3.0
 class CountingGame(gymnasium.Env):
     """Observations `(seed of the episode, steps so far)`; each step is worth 3; it ends after `length` steps.
 
+    The seed of an episode is that of the environment plus the number of the episode.
+
     Args:
         length: steps of an episode.
         end: 'terminated' or 'truncated'.
@@ -27,6 +29,7 @@ class CountingGame(gymnasium.Env):
 
     observation_space: gymnasium.Space[Any] = Box(-np.inf, np.inf, (2,), np.float64)
     action_space: gymnasium.Space[Any] = Discrete(3)
+    counts_episodes = True
 
     def __init__(
         self, length: int, end: str = "terminated", lives_at: tuple[int, ...] = (), log: list | None = None
@@ -39,7 +42,9 @@ class CountingGame(gymnasium.Env):
         return np.array([self.seed, self.step_count], np.float64), {"lives": lives}
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        self.seed = seed if seed is not None else self.seed + 1
+        assert seed is not None
+        assert options is not None
+        self.seed = seed + options["episode"]
         self.step_count = 0
         self.log.append(("reset", self.seed))
         return self._observe()

@@ -19,12 +19,16 @@ from ale_py.vector_env import AtariVectorEnv
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode
 
+from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
 
 GAME_ID = re.compile(r"(?:ALE/(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<rom>\w+))")
 DEFAULT_LIMIT = 108_000  # emulator frames: half an hour of play, as everywhere in the literature
 SCREEN = 84  # pixels
+GAMES_PER_SEED = 32  # to come back to a game takes a reset, 3 ms, for each one since the seed
+# games whose start depends on what was played before it
+REMEMBERING = ("hangman", "haunted_house", "ice_hockey", "sir_lancelot", "surround", "time_pilot", "yars_revenge")
 
 
 def find_rom(env_id: str) -> str:
@@ -49,14 +53,80 @@ def find_rom(env_id: str) -> str:
 
 
 class AtariEngine(AtariVectorEnv):
-    """ale-py's vector environment, taking seeds as the other vector environments do: as a list.
+    """ale-py's vector environment, whose games are started and replayed as `ding_lite.envs.SeededEnv` does it.
+
+    A seed makes ale-py load the ROM again, which takes as long as 250 steps of play. So only every `games_per_seed`-th
+    game has a seed of its own; those between are the ones that follow it, whatever was played in it.
 
     Each step's arrays are new memory: unlike those of the other managers they are never overwritten.
     """
 
+    counts_episodes = True
+
+    def __init__(self, game: str, num_envs: int, *, games_per_seed: int, **kwargs: Any) -> None:
+        super().__init__(game, num_envs, **kwargs)
+        self._games_per_seed = games_per_seed
+        self._seed_N = np.full(num_envs, -1, np.int64)
+        self._game_N = np.zeros(num_envs, np.int64)
+
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start a new game in every environment."""
-        return super().reset(seed=np.asarray(seed) if isinstance(seed, list) else seed, options=options)
+        """Start games, see `SeededEnv.reset`.
+
+        Args:
+            seed: one per game. None: those that they have.
+            options: `episode` `[N]`, `reset_mask` `[N]` (None: all); `actions`, if all are started.
+        """
+        options = options or {}
+        mask_N = options.get("reset_mask", np.full(self.num_envs, True))
+        seed_N = self._seed_N if seed is None else np.asarray(seed)
+        game_N = options.get("episode", self._game_N + 1 if seed is None else np.zeros(self.num_envs, np.int64))
+        if "actions" not in options:
+            return self._start(mask_N, seed_N, game_N)
+        return self._replay(seed_N, game_N, options["actions"])
+
+    def _start(self, mask_N: np.ndarray, seed_N: np.ndarray, game_N: np.ndarray) -> tuple[Any, dict[str, Any]]:
+        place_N = game_N % self._games_per_seed
+        next_N = (self._seed_N == seed_N) & (self._game_N + 1 == game_N) & (place_N > 0)
+        seeded_N = mask_N & ~next_N
+        left_N = np.where(next_N, 1, place_N) * mask_N
+        self._seed_N, self._game_N = np.where(mask_N, seed_N, self._seed_N), np.where(mask_N, game_N, self._game_N)
+        result = None
+        if seeded_N.any():
+            pairs = zip(seed_N[seeded_N].tolist(), (game_N - place_N)[seeded_N].tolist(), strict=True)
+            seeds = np.array([episode_seed(seed, game) for seed, game in pairs])
+            result = super().reset(seed=seeds, options={"reset_mask": seeded_N})
+        while (left_N > 0).any():
+            result = super().reset(options={"reset_mask": left_N > 0})
+            left_N = left_N - 1
+        assert result is not None, "no game was to be started"
+        return result
+
+    def _replay(self, seed_N: np.ndarray, game_N: np.ndarray, actions_N: list[Any]) -> tuple[Any, dict[str, Any]]:
+        """Start games so that all have played their actions at the same time."""
+        length_N = np.array([len(actions) for actions in actions_N])
+        obs, info = self._start(np.full(self.num_envs, True), seed_N, game_N)
+        replayed_N = np.full(self.num_envs, True)
+        for left in range(length_N.max(), 0, -1):
+            if (length_N == left).any() and left < length_N.max():
+                self._start(length_N == left, seed_N, game_N)
+            row = [actions[len(actions) - left] if left <= len(actions) else 0 for actions in actions_N]
+            obs, _, terminated_N, truncated_N, info = self.step(np.array(row))
+            replayed_N &= ~((terminated_N | truncated_N) & (left <= length_N))
+        if (length_N == 0).any() and length_N.any():
+            obs, info = self._start(length_N == 0, seed_N, game_N)
+        return obs, {**info, "replayed": replayed_N}
+
+    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take one step in every game."""
+        obs, reward_N, terminated_N, truncated_N, info = super().step(actions)
+        ended_N = terminated_N | truncated_N
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and ended_N.any():
+            self._game_N[ended_N] += 1
+            seeded_N = ended_N & (self._game_N % self._games_per_seed == 0)
+            if seeded_N.any():
+                obs, start = self._start(seeded_N, self._seed_N, self._game_N)
+                info = {**info, **start}
+        return obs, reward_N, terminated_N, truncated_N, info
 
 
 @ENV_REGISTRY.register("atari")
@@ -75,6 +145,7 @@ class AtariEnv(gymnasium.Env):
         manager=dict(type="native"),  # (dict) ale-py's engine is the fastest
     )
     stacks_frames = True
+    counts_episodes = True
 
     def __init__(self, cfg_env: EasyDict) -> None:
         # not SAME_STEP: an end must show its own last observation, and `reset` then starts exactly one new game
@@ -85,9 +156,10 @@ class AtariEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new game."""
+        """Start a new game, that of `options["episode"]`."""
         super().reset(seed=seed)
-        obs_N, info = self._engine.reset(seed=seed if seed is None else [seed])
+        episode = {"episode": np.array([options["episode"]])} if options and "episode" in options else None
+        obs_N, info = self._engine.reset(seed=seed if seed is None else [seed], options=episode)
         return obs_N[0], {"lives": int(info["lives"][0])}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -101,10 +173,11 @@ class AtariEnv(gymnasium.Env):
         cls, cfg_env: EasyDict, num_envs: int, num_threads: int, autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP
     ) -> AtariEngine:
         """Build the engine; its arguments that would change lives or rewards are switched off."""
-        limit = cfg_env.max_episode_steps
+        rom, limit = find_rom(cfg_env.env_id), cfg_env.max_episode_steps
         return AtariEngine(
-            find_rom(cfg_env.env_id),
+            rom,
             num_envs,
+            games_per_seed=1 if cfg_env.sticky_action_prob or rom in REMEMBERING else GAMES_PER_SEED,
             num_threads=num_threads,
             max_num_frames_per_episode=limit * cfg_env.frame_skip if limit else DEFAULT_LIMIT,
             repeat_action_probability=cfg_env.sticky_action_prob,

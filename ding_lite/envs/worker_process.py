@@ -1,0 +1,252 @@
+"""The processes behind `SubprocessVectorEnv`: one environment each, forked by a nursery, gone with whoever needs them.
+
+The nursery is a light process of the parent's, one for a vector environment: it has imported what environments need,
+and forks a worker in milliseconds. It ends with its workers when its socket to the parent closes, however the parent
+ended; the kernel ends the workers when the nursery does. So none outlives the run, though it be stuck in native code,
+nor does a program that an environment started, which is in its worker's process group.
+Nothing has a name in a file system, hence nothing is left there: `multiprocessing` would use named semaphores for its
+locks and a directory for its fork server, which a SIGKILL of the parent's process group leaves behind.
+
+Never imports torch: workers run in here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, write_to_shared_memory
+
+LOST = (EOFError, ConnectionError)  # what the other end of a pipe sees when a process is gone
+START_TIMEOUT = 60.0  # seconds for a process to start and build its environment
+NUMBER = struct.Struct("q")  # what parent and nursery exchange: process ids and exit codes
+PR_SET_PDEATHSIG = 1  # prctl's option: the signal to get when the parent process ends
+PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class SharedArrays:
+    """Arrays in an unnamed file, for gymnasium's `create_shared_memory(ctx=...)`; no locks, since writers never meet.
+
+    Processes that ask for the same arrays in the same order get the same memory.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file, self._end = file, 0
+
+    def Array(self, kind: Any, size: int) -> SharedArray:  # noqa: N802  # multiprocessing's name
+        """Return the next `size` elements of a type code or ctypes type."""
+        start, length = self._end, max(1, size * np.dtype(kind).itemsize)
+        self._end = start + -(-length // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+        os.posix_fallocate(self._file, start, length)  # only ever grows the file; memory that lacks is an error here
+        return SharedArray(mmap.mmap(self._file, length, offset=start))
+
+
+class SharedArray:
+    """What gymnasium expects of an array with a lock."""
+
+    def __init__(self, buffer: mmap.mmap) -> None:
+        self._buffer = buffer
+
+    def get_obj(self) -> mmap.mmap:
+        return self._buffer
+
+
+class Nursery:
+    """The parent's side: starts and ends workers.
+
+    Args:
+        memory: file of the `SharedArrays`.
+        grace: seconds that workers get to close their environments, before they are killed.
+    """
+
+    def __init__(self, memory: int, grace: float) -> None:
+        self._memory, self._grace = memory, grace
+        self._start()
+
+    def fork(self, pipe: int) -> int:
+        """Start a worker at the other end of `pipe`, in a process group of its own, and return its process id.
+
+        Raises:
+            EOFError, ConnectionError: no process can be started.
+        """
+        try:
+            return self._ask(0, [pipe])
+        except LOST:  # it was killed, and its workers with it
+            self.close()
+            self._start()
+            return self._ask(0, [pipe])
+
+    def kill(self, pid: int) -> int:
+        """Kill a worker and what it started, and return the exit code of the worker, which may have ended before."""
+        try:
+            return self._ask(pid, [])
+        except LOST:
+            return -signal.SIGKILL  # the nursery was killed, and its workers with it
+
+    def close(self) -> None:
+        """Wait until all workers, whose pipes the caller has closed, have ended or are killed."""
+        self._control.close()
+        try:
+            self._process.wait(self._grace + START_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        self._control, control = socket.socketpair()
+        self._control.settimeout(START_TIMEOUT)
+        control.setblocking(True)
+        arguments = f"{control.fileno()}, {self._memory}, {self._grace!r}"
+        path = [str(entry) for entry in sys.path]
+        code = f"import sys; sys.path[:] = {path!r}; from {__name__} import nurse; nurse({arguments})"
+        with control, clear_mpi_env_vars():
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[control.fileno(), self._memory],
+                process_group=0,  # it has to outlive a SIGKILL of the parent's, to end what environments started
+            )
+
+    def _ask(self, number: int, files: list[int]) -> int:
+        socket.send_fds(self._control, [NUMBER.pack(number)], files)
+        answer = self._control.recv(NUMBER.size)
+        if not answer:
+            raise EOFError
+        return int(NUMBER.unpack(answer)[0])
+
+
+def nurse(control_file: int, memory: int, grace: float) -> None:
+    """Be the nursery: fork a worker for each file that arrives, kill one for each process id, end with the parent."""
+    for number in PARENTS_SIGNALS:
+        # a terminal or a scheduler sends these to everyone; a handler, unlike SIG_IGN, is not passed on by exec
+        signal.signal(number, lambda *_: None)
+    control = socket.socket(fileno=control_file)
+    pids: set[int] = set()
+    while True:
+        try:
+            request, files, _, _ = socket.recv_fds(control, NUMBER.size, 1, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError:
+            break
+        if not request:
+            break
+        if files:
+            answer = _fork_worker(Connection(files[0]), control, memory)
+            pids.add(answer)
+        else:
+            answer = _kill_group(NUMBER.unpack(request)[0], pids)
+        with suppress(ConnectionError):
+            control.sendall(NUMBER.pack(answer))
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(os.waitid(os.P_PID, pid, ENDED) is None for pid in pids):
+        time.sleep(0.01)
+    for pid in list(pids):
+        _kill_group(pid, pids)
+
+
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # look whether it has ended; its id stays taken, so that it can be killed
+
+
+def _fork_worker(pipe: Connection, control: socket.socket, memory: int) -> int:
+    nursery = os.getpid()
+    pid = os.fork()
+    if pid:
+        with suppress(OSError):  # both sides do it, so that whoever is first finds it done
+            os.setpgid(pid, pid)
+        pipe.close()
+        return pid
+    status = 1
+    try:
+        control.close()
+        os.setpgid(0, 0)
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == nursery:  # else it ended before the kernel knew
+            serve(pipe, memory)
+            status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(status)
+
+
+def _kill_group(pid: int, pids: set[int]) -> int:
+    if pid not in pids:
+        return -signal.SIGKILL  # of a nursery that was killed, and its workers with it
+    pids.remove(pid)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def serve(pipe: Connection, memory: int) -> None:
+    """Be a worker: build the environment that the first message describes, and answer requests until the pipe ends.
+
+    A request is the name of a method of `EnvServer` with its arguments; an answer `(True, result)`, or `(False, text)`
+    where the environment raised.
+    """
+    server: EnvServer | None = None
+    np.random.seed()  # else environments that draw from numpy's global state all draw alike
+    with suppress(*LOST):
+        build = pipe.recv_bytes()
+        while True:
+            command, *arguments = pipe.recv()
+            try:
+                server = server or EnvServer(memory, *pickle.loads(build))
+                answer = pickle.dumps((True, getattr(server, command)(*arguments)), pickle.HIGHEST_PROTOCOL)
+            except BaseException as error:
+                with suppress(OSError):
+                    sys.stderr.write(traceback.format_exc())
+                answer = pickle.dumps((False, f"{type(error).__name__}: {error}"))
+            pipe.send_bytes(answer)
+    if server:
+        server.env.close()
+
+
+class EnvServer:
+    """One environment, of `num_envs`, whose observations go to shared memory; restarted in the step that ends it."""
+
+    def __init__(self, memory: int, index: int, num_envs: int, env_fn: Callable[[], gymnasium.Env]) -> None:
+        self.env = env_fn()
+        self._index = index
+        arrays: Any = SharedArrays(memory)
+        self._arrays = create_shared_memory(self.env.observation_space, n=num_envs, ctx=arrays)
+
+    def describe(self) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], str | None]:
+        """Return observation space, action space, metadata and render mode."""
+        return self.env.observation_space, self.env.action_space, dict(self.env.metadata), self.env.render_mode
+
+    def reset(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
+        """Start an episode and return its `info`."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._write(obs)
+        return info
+
+    def step(self, action: Any) -> tuple[float, bool, bool, dict[str, Any]]:
+        """Return reward, terminated, truncated and `info` of a step in gymnasium's SAME_STEP mode."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        if terminated or truncated:
+            final = {"final_info": info, "final_obs": obs}
+            obs, info = self.env.reset()
+            info = {**final, **info}
+        self._write(obs)
+        return float(reward), bool(terminated), bool(truncated), info
+
+    def _write(self, obs: Any) -> None:
+        write_to_shared_memory(self.env.observation_space, self._index, obs, self._arrays)
