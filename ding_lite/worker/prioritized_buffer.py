@@ -32,6 +32,23 @@ class SumTree:
         """The least positive leaf; infinity if there is none."""
         return float(self._min[1])
 
+    @property
+    def leaves(self) -> np.ndarray:
+        """All leaves, in the tree's own memory, and zeros beyond them up to a power of two."""
+        return self._sum[self._first :]
+
+    def refill(self, value_L: np.ndarray) -> None:
+        """Set the first leaves, and all others to zero."""
+        self._sum[:] = 0.0
+        self._sum[self._first : self._first + len(value_L)] = value_L
+        self._min[self._first :] = np.where(self.leaves > 0, self.leaves, np.inf)
+        first = self._first
+        while first > 1:  # a level at a time: the same sums as those of single leaves, bit by bit
+            first //= 2
+            children = slice(2 * first, 4 * first)
+            self._sum[first : 2 * first] = self._sum[children].reshape(-1, 2).sum(1)
+            self._min[first : 2 * first] = self._min[children].reshape(-1, 2).min(1)
+
     def __getitem__(self, leaf_B: np.ndarray) -> np.ndarray:
         return self._sum[leaf_B + self._first]
 
@@ -88,16 +105,32 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         super().push(block)
         # Overwritten rows, and those whose stacks lost frames, leave; rows whose successors are now there enter.
         self._tree[self._places(first, n_step + self._stack - 1)] = 0.0
-        entering = min(n_step, self.count() // self._num_envs)
+        entering = min(n_step, self._num_ready())
         self._tree[self._places(self._cursor - self._nstep - entering, entering)] = self._max_priority**self._alpha
+        if self._any_barred:
+            barred = self._barred.cpu().numpy() & (self._tree.leaves[: self._num_places] > 0)
+            self._tree[barred.nonzero()[0]] = 0.0
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        place_B = index.cpu().numpy()
+        """Take new priorities `[B]` of places `[B]`; where one is not finite, the old one stays."""
         priority_B = priority.detach().cpu().numpy().astype(np.float64) + MIN_PRIORITY
-        if not np.isfinite(priority_B).all():
-            raise ValueError("priorities must be finite: a loss has become nan or infinite")
-        self._max_priority = max(self._max_priority, float(priority_B.max()))
+        finite_B = np.isfinite(priority_B)
+        place_B, priority_B = index.cpu().numpy()[finite_B], priority_B[finite_B]
+        self._max_priority = max(self._max_priority, float(priority_B.max(initial=0.0)))
         self._tree[place_B] = np.where(self._tree[place_B] > 0, priority_B**self._alpha, 0.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        leaves = torch.from_numpy(self._tree.leaves[: self._size * self._num_envs])
+        return super().state_dict() | {
+            "priority": leaves,  # to the power of alpha; 0 where no sample starts
+            "max_priority": self._max_priority,
+            "num_drawn": self._num_drawn,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._tree.refill(state["priority"].numpy(force=True))
+        self._max_priority, self._num_drawn = state["max_priority"], state["num_drawn"]
 
     def _draw(self, number: int) -> dict[str, Tensor]:
         mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total

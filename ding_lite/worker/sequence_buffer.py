@@ -38,7 +38,7 @@ class SequenceReplayBuffer(UniformReplayBuffer):
         num_rows = replay_buffer_size * unroll_len // num_envs
         extra = max(kwargs.get("frame_stack", 0), 1)  # the row after the newest, and the oldest one's earlier frames
         super().__init__((num_rows + extra) * num_envs, num_envs, **kwargs | {"nstep": 1})
-        self._ahead = unroll_len - 1
+        self._ahead, self._span, self._rows_after = unroll_len - 1, unroll_len, 1
         self._step_U = torch.arange(unroll_len, device=self._device)
 
     def push(self, block: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class SequenceReplayBuffer(UniformReplayBuffer):
     def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
         """Yield `number` batches, see `sample`."""
         for _ in range(number):
-            samples = self._gather(self._draw(batch_size))
+            samples = self._take(batch_size)
             yield tree_map(lambda leaf: leaf.to(self._batch_device, non_blocking=True), samples)
 
     def sample(self, batch_size: int) -> dict[str, Any]:

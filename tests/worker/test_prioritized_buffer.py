@@ -16,7 +16,7 @@ def block(rewards: list[float]) -> dict:
         "reward": torch.tensor(rewards).view(n_step, 1),
         "done": torch.zeros(n_step, 1, dtype=torch.bool),
         "traj_flag": torch.zeros(n_step, 1, dtype=torch.bool),
-        "episode_step": torch.arange(n_step, dtype=torch.int32).view(n_step, 1),
+        "episode_step": torch.tensor(rewards).int().view(n_step, 1),
     }
 
 
@@ -74,8 +74,12 @@ def test_new_steps_enter_with_the_greatest_priority_seen():
     np.testing.assert_allclose(buffer._tree[np.array([0, 1, 2, 3])], [7.0, 1.0, 7.0, 0.0], rtol=1e-5)
 
 
-def test_a_priority_that_is_not_finite_is_refused():
-    buffer = PrioritizedReplayBuffer(20, 1)
-    buffer.push(block([0.0, 1.0, 2.0]))
-    with pytest.raises(ValueError, match="finite"):
-        buffer.update(torch.tensor([0]), torch.tensor([float("nan")]))
+def test_priorities_that_are_not_finite_leave_the_old_ones():
+    buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0)
+    buffer.push(block([0.0, 1.0, 2.0, 3.0]))
+    buffer.update(torch.tensor([0, 1, 2]), torch.tensor([2.0, 3.0, 4.0]))
+    buffer.update(torch.tensor([0, 1, 2]), torch.tensor([float("nan"), 5.0, float("inf")]))
+    np.testing.assert_allclose(buffer._tree[np.arange(4)], [2.0, 5.0, 4.0, 0.0], rtol=1e-5)
+    buffer.update(torch.tensor([0, 1]), torch.tensor([float("nan")] * 2))
+    buffer.push(block([4.0]))  # the step before enters with the greatest finite priority
+    np.testing.assert_allclose(buffer._tree[np.arange(5)], [2.0, 5.0, 4.0, 5.0, 0.0], rtol=1e-5)

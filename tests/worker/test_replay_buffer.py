@@ -12,15 +12,20 @@ GAMMA = 0.9
 
 
 class History:
-    """N random episodes played step by step, kept naively: whole stacks, true successors, one entry per step."""
+    """N random episodes played step by step, kept naively: whole stacks, true successors, one entry per step.
 
-    def __init__(self, num_envs: int, stack: int, seed: int = 0) -> None:
+    With `abnormal` probability a step is one in which the environment fails: the whole episode is then not `valid`.
+    """
+
+    def __init__(self, num_envs: int, stack: int, seed: int = 0, abnormal: float = 0.0) -> None:
         self.rng = np.random.default_rng(seed)
         self.num_envs, self.stack = num_envs, stack
+        self.kind_p = [0.7 - abnormal, 0.1, 0.1, 0.1, abnormal]
         self.frames = 0
         self.obs_N = [self._first() for _ in range(num_envs)]
         self.age_N = [0] * num_envs
         self.steps: list[list[dict]] = []  # [time][env]
+        self.running: list[list[dict]] = [[] for _ in range(num_envs)]  # steps of the episodes being played
 
     def _frame(self) -> np.ndarray:
         self.frames += 1
@@ -31,6 +36,10 @@ class History:
         first[-1] = self._frame()
         return first
 
+    def start(self, n: int) -> None:
+        """Start a new episode."""
+        self.obs_N[n], self.age_N[n], self.running[n] = self._first(), 0, []
+
     def play(self, n_step: int) -> dict:
         """Play, remember, and return the rollout block as a collector would."""
         rows = []
@@ -38,7 +47,7 @@ class History:
         for t in range(n_step):
             row = []
             for n in range(self.num_envs):
-                kind = self.rng.choice(["go", "terminated", "truncated", "life"], p=[0.7, 0.1, 0.1, 0.1])
+                kind = self.rng.choice(["go", "terminated", "truncated", "life", "abnormal"], p=self.kind_p)
                 following = np.concatenate([self.obs_N[n][1:], self._frame()[None]])
                 step = {
                     "obs": self.obs_N[n],
@@ -48,14 +57,18 @@ class History:
                     "traj_flag": kind != "go",
                     "following": following,
                     "age": self.age_N[n],
+                    "valid": True,
                 }
                 row.append(step)
+                self.running[n].append(step)
                 self.age_N[n] += 1
                 self.obs_N[n] = following
-                if kind in ("terminated", "truncated"):
+                if kind in ("terminated", "truncated", "abnormal"):
                     finals.append(following)
                     final_index.append(t * self.num_envs + n)
-                    self.obs_N[n], self.age_N[n] = self._first(), 0
+                    for played in self.running[n]:
+                        played["valid"] = kind != "abnormal"
+                    self.start(n)
             rows.append(row)
         self.steps += rows
 
@@ -76,6 +89,10 @@ class History:
             final_obs = torch.tensor(np.array(finals))
             block["final_obs"] = final_obs.squeeze(1) if self.stack == 1 else final_obs
             block["final_index"] = torch.tensor(final_index)
+        if not all(step["valid"] for row in rows for step in row):
+            block["valid"] = column("valid", torch.bool)
+        last_obs = torch.tensor(np.array(self.obs_N))
+        block["last_obs"] = last_obs.squeeze(1) if self.stack == 1 else last_obs
         return block
 
     def sample(self, time: int, n: int, nstep: int) -> dict:

@@ -136,9 +136,7 @@ def test_samples_equal_a_naive_record_through_starts_ends_and_wrap_around(unroll
     size, kept = 9, 3 * unroll_len  # sequences of all environments; rows
     buffer = SequenceReplayBuffer(size, 3, unroll_len=unroll_len, frame_stack=stack if stack > 1 else 0, seed=1)
     for n_step in (7, 1, 6, 3, 5, 6, 1, 1, 4, 3, 6, 2):  # ends before, at and after the ring's end
-        block = history.play(n_step)
-        last_obs = torch.tensor(np.array(history.obs_N))
-        buffer.push(block | {"last_obs": last_obs.squeeze(1) if stack == 1 else last_obs})
+        buffer.push(history.play(n_step))
         seen = check_all(buffer, history, unroll_len, kept + stack)
         total = len(history.steps)
         # Stacks of the first steps need no earlier frames: until rows are overwritten, all that there are can be used.
