@@ -18,7 +18,9 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.drift import checksum
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
+from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.utils.distributed import FlatParameters, broadcast_module
 from ding_lite.utils.launch import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
@@ -48,13 +50,17 @@ class Policy:
             weight_decay=0.0,  # (float) L2 penalty of Adam
             grad_clip_type=None,  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
             grad_clip_value=0.5,  # (float) the bound
+            on_nonfinite="stop",  # (str) where loss or gradient is nan or infinite: 'stop', or 'skip' that update
             ignore_done=False,  # (bool) bootstrap at terminal states too, as where a time limit cuts
-            resume_training=False,  # (bool) restore counters, optimizer and random states too, not the model alone
+            resume_training=False,  # (bool) go on with a run: the checkpoint's below, or the one in exp_name
             learner=dict(
                 hook=dict(
                     load_ckpt_before_run="",  # (str) checkpoint file to start from; empty: none
                     log_show_after_iter=100,  # (int) learner iterations between two records of the losses
                     save_ckpt_after_iter=10000,  # (int) learner iterations between two checkpoints
+                    keep_ckpt=3,  # (int) newest checkpoints that are kept, beside the best; 0: all
+                    save_replay_buffer=True,  # (bool) checkpoints hold the replay buffer too, for exact resuming
+                    check_ranks_after_iter=1000,  # (int) learner iterations until ranks compare parameters; 0: never
                 ),
             ),
         ),
@@ -96,12 +102,13 @@ class Policy:
         if policy.learn.grad_clip_type not in (None, "clip_norm", "clip_value"):
             got = policy.learn.grad_clip_type
             raise ConfigError(f"policy.learn.grad_clip_type must be 'clip_norm', 'clip_value' or None, got '{got}'.")
+        if policy.learn.on_nonfinite not in ("stop", "skip"):
+            raise ConfigError(f"policy.learn.on_nonfinite must be 'stop' or 'skip', got '{policy.learn.on_nonfinite}'.")
+        for key in ("keep_ckpt", "check_ranks_after_iter"):
+            if (value := policy.learn.learner.hook[key]) < 0:
+                raise ConfigError(f"policy.learn.learner.hook.{key} must be 0 or more, got {value}.")
         if policy.on_policy != cls.default_config().on_policy:
             raise ConfigError(f"policy.on_policy cannot be set: of '{policy.type}' it is {not policy.on_policy}.")
-        if policy.learn.resume_training and not policy.learn.learner.hook.load_ckpt_before_run:
-            raise ConfigError(
-                "policy.learn.resume_training=True needs policy.learn.learner.hook.load_ckpt_before_run, a checkpoint."
-            )
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -128,6 +135,7 @@ class Policy:
         self._model = (model if model is not None else self._create_model()).to(self._device)
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         self._dtype = next(self._model.parameters()).dtype
+        self._step_check = StepCheck(cfg.learn.on_nonfinite, self._model)
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         for network in [value for value in vars(self).values() if isinstance(value, nn.Module)]:
@@ -155,6 +163,8 @@ class Policy:
         return SimpleNamespace(
             forward=self._forward_learn,
             get_batches=self._get_batches,
+            finish=self._step_check.finish,
+            checksum=self._checksum_learn,
             monitor_vars=self._monitor_vars_learn,
             state_dict=self._state_dict_learn,
             load_state_dict=self._load_state_dict_learn,
@@ -190,9 +200,13 @@ class Policy:
         Returns:
             Tensors, whose means may be logged, and `priority` `[B]` where there is one.
         """
-        loss, output = self._loss(batch)
-        output["grad_norm"] = self._step_optimizer(loss)
-        output["total_loss"] = loss.detach()
+        loss, figures = self._loss(batch)
+        self._step_check.note(batch, figures)
+        output = figures | {"grad_norm": self._step_optimizer(loss), "total_loss": loss.detach()}
+        if self._step_check.skipped:
+            output["skipped_updates"] = torch.tensor(float(self._step_check.skipped))
+        if self._step_check.uncertain and "priority" in output:  # replay cannot sort by nan
+            output["priority"] = output["priority"].nan_to_num(0.0, 0.0, 0.0)
         return output
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -209,10 +223,19 @@ class Policy:
 
     def _monitor_vars_learn(self) -> list[str]:
         """Return the names in `_forward_learn`'s output that are worth a curve."""
-        return ["total_loss", "grad_norm"]
+        return ["total_loss", "grad_norm", *(["skipped_updates"] if self._step_check.skipped else [])]
+
+    def _checksum_learn(self) -> tuple[int, int]:
+        """Return a checksum of the bits of all networks' parameters, which must be the same on every rank."""
+        networks = [value for value in vars(self).values() if isinstance(value, nn.Module)]
+        return checksum(parameter for network in networks for parameter in network.parameters())
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        return {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
+        return {
+            "model": self._model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "skipped_updates": self._step_check.skipped,
+        }
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         """Take what `_state_dict_learn` gave; without its `optimizer`, what a new run starts from: no counters."""
@@ -220,26 +243,47 @@ class Policy:
         if "optimizer" in state:
             groups = self._optimizer.state_dict()["param_groups"]  # the config says them
             self._optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
+            self._check_optimizer()
+            self._step_check.skipped = state["skipped_updates"]
+
+    def _check_optimizer(self) -> None:
+        """Raise `ValueError` if a loaded moment is not of its parameter's shape, which torch does not look at."""
+        for parameter, moments in self._optimizer.state.items():
+            for name, value in moments.items():
+                if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
+                    raise ValueError(
+                        f"the optimizer's {name} is of shape {tuple(value.shape)}, expected {tuple(parameter.shape)}: "
+                        "it is another model's or an older ding_lite's; start from the model alone, with "
+                        "policy.learn.resume_training=False"
+                    )
 
     def _init_optimizer(self) -> None:
         """Give the model flat parameters and Adam over them: one tensor to average, clip and step."""
         learn = self._cfg.learn
         overlap = self._cfg.multi_gpu and not self._cfg.bp_update_sync
         self._flat = FlatParameters(self._model, overlap, share_memory=self._cfg.multi_gpu)
-        self._optimizer = torch.optim.Adam(
+        self._optimizer: torch.optim.Optimizer = torch.optim.Adam(
             [self._flat.parameter], lr=learn.learning_rate, weight_decay=learn.weight_decay, fused=True
         )
 
     def _step_optimizer(self, loss: Tensor) -> Tensor:
-        """Backward, average over ranks, clip, step; return the norm of the averaged gradient before clipping."""
+        """Backward, average over ranks, clip, step; return the norm of the averaged gradient before clipping.
+
+        The step is left out where the loss or the gradient of a rank is not finite, see `torch_utils.nonfinite`.
+        """
+        self._step_check.resolve()
         self._flat.zero_grad()
+        self._step_check.mark(loss, self._flat)
         loss.backward()
         if self._cfg.multi_gpu:
             self._flat.average_grad()
         gradient = self._flat.gradient
         norm = torch.linalg.vector_norm(gradient)
+        if not self._step_check.passes(norm, self._optimizer):
+            return norm
         if self._cfg.learn.grad_clip_type == "clip_norm":
-            gradient.mul_((self._cfg.learn.grad_clip_value / (norm + 1e-6)).clamp(max=1.0))
+            scale = (self._cfg.learn.grad_clip_value / (norm + 1e-6)).clamp(max=1.0)
+            gradient.mul_(scale.nan_to_num(1.0))  # a nan everywhere would hide which gradients are not finite
         elif self._cfg.learn.grad_clip_type == "clip_value":
             gradient.clamp_(-self._cfg.learn.grad_clip_value, self._cfg.learn.grad_clip_value)
         self._optimizer.step()

@@ -22,6 +22,7 @@ from ding_lite.torch_utils.minibatch import rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.distributed import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_leaves
 
 
 @POLICY_REGISTRY.register("ppo")
@@ -97,11 +98,14 @@ class PPOPolicy(ActorCriticPolicy):
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._set_schedules()
         block = self._to_device(samples)
-        sizes = rank_sizes(block["reward"].numel())
-        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")})
+        valid_TN = block.get("valid")
+        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")}, valid_TN)
+        sizes = rank_sizes(len(next(tree_leaves(samples_M))))
+        if not all(sizes):
+            return  # a rank has nothing to step with, so none does
         for epoch in range(self._cfg.learn.epoch_per_collect):
             if epoch == 0 or self._cfg.recompute_adv:
-                samples_M |= flatten_rows(self._targets(block, epoch))
+                samples_M |= self._targets(block, epoch)
             for batch in self._minibatches(samples_M, sizes):
                 yield batch
                 if self._cfg.learn.kl_early_stop and self._joined_kl(self._kl[-1:]) > 1.5 * self._cfg.learn.target_kl:
@@ -109,16 +113,15 @@ class PPOPolicy(ActorCriticPolicy):
         return self._end_collect()
 
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
-        """Return `value`, as the model said it, `adv`, and `return_`, as the model should say it, `[T, N]`."""
+        """Return `value`, as the model said it, `adv`, and `return_`, as the model should say it, `[M]`."""
         value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
-        if not self._cfg.learn.value_norm:
-            adv_TN, return_TN = self._advantages(block, value_TN, next_value_TN)
-            return {"value": value_TN, "adv": adv_TN, "return_": return_TN}
-        stats = self._value_stats
-        adv_TN, return_TN = self._advantages(block, stats.denormalize(value_TN), stats.denormalize(next_value_TN))
-        if epoch == 0:
-            stats.update(return_TN)
-        return {"value": value_TN, "adv": adv_TN, "return_": stats.normalize(return_TN)}
+        stats, norm = self._value_stats, self._cfg.learn.value_norm
+        unscale = stats.denormalize if norm else lambda value: value
+        adv_TN, return_TN = self._advantages(block, unscale(value_TN), unscale(next_value_TN))
+        targets_M = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN}, block.get("valid"))
+        if norm and epoch == 0:
+            stats.update(targets_M["return_"])
+        return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss and detached tensors to log. Pure in model and batch.

@@ -67,6 +67,8 @@ def normalize_parts(parts: list[Tensor]) -> list[Tensor]:
     Args:
         parts: K tensors `[B]` of floats, as many on every rank; their lengths may differ.
     """
+    if not parts:
+        return []
     x_KB = pad_sequence(parts, batch_first=True).double()
     size_K = torch.tensor([len(part) for part in parts], device=x_KB.device)
     mask_KB = torch.arange(x_KB.shape[1], device=x_KB.device) < size_K.unsqueeze(1)

@@ -51,15 +51,18 @@ class RunningMeanStd(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Merge the values of all ranks, in one collective; their numbers may differ."""
+        """Merge the values of all ranks, in one collective; their numbers may differ.
+
+        If one value of any rank is not finite, all are ignored: it would be remembered for ever.
+        """
         values = x.double().reshape(-1)
         mean = values.sum() / max(len(values), 1)
         new = joined_moments(values.new_tensor(float(len(values))), mean, (values - mean).square().sum())
         old = (self.count, self.mean, self.var * self.count)
         count, mean, square = merge_moments(*(torch.stack(pair) for pair in zip(old, new, strict=True)))
-        self.count.copy_(count)
-        self.mean.copy_(mean)
-        self.var.copy_(square / count)
+        sound = square.isfinite()  # on the device: nobody waits for it
+        for buffer, value in ((self.count, count), (self.mean, mean), (self.var, square / count)):
+            buffer.copy_(torch.where(sound, value, buffer))
 
     @property
     def std(self) -> Tensor:

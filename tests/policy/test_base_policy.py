@@ -50,7 +50,9 @@ def test_what_a_policy_goes_without_is_taken_out_of_its_own_defaults_alone() -> 
         ("precision=fp8", "policy.precision must be 'float32' or 'bf16', got 'fp8'"),
         ("learn.grad_clip_type=norm", "must be 'clip_norm', 'clip_value' or None, got 'norm'"),
         ("priority_IS_weight=True", "set policy.priority=True too"),
-        ("learn.resume_training=True", "needs policy.learn.learner.hook.load_ckpt_before_run"),
+        ("learn.on_nonfinite=ignore", "policy.learn.on_nonfinite must be 'stop' or 'skip', got 'ignore'"),
+        ("learn.learner.hook.check_ranks_after_iter=-1", "hook.check_ranks_after_iter must be 0 or more, got -1"),
+        ("learn.learner.hook.keep_ckpt=-1", "hook.keep_ckpt must be 0 or more, got -1"),
     ],
 )
 def test_contradictions_are_config_errors(override: str, message: str) -> None:
@@ -61,7 +63,8 @@ def test_contradictions_are_config_errors(override: str, message: str) -> None:
 def test_workers_see_the_three_modes() -> None:
     policy = make_policy()
     modes = {name: set(vars(getattr(policy, f"{name}_mode"))) for name in ("learn", "collect", "eval")}
-    assert modes["learn"] == {"forward", "get_batches", "monitor_vars", "state_dict", "load_state_dict"}
+    learn = {"forward", "get_batches", "finish", "checksum", "monitor_vars", "state_dict", "load_state_dict"}
+    assert modes["learn"] == learn
     assert modes["collect"] >= {"forward", "process_transition", "get_train_sample", "get_collect_kwargs", "reset"}
     assert modes["eval"] == {"forward", "reset"}
 
@@ -105,6 +108,14 @@ def test_the_learning_rate_is_the_configs_and_not_the_checkpoints() -> None:
     other.learn_mode.load_state_dict(policy.learn_mode.state_dict())
     (group,) = other._optimizer.param_groups
     assert (group["lr"], group["weight_decay"]) == (0.25, 0.5)
+
+
+def test_an_optimizers_state_of_another_size_is_refused() -> None:
+    policy, state = trained(0), trained(10).learn_mode.state_dict()
+    moments = state["optimizer"]["state"][0]
+    moments["exp_avg"] = moments["exp_avg"][:-1]
+    with pytest.raises(ValueError, match=r"exp_avg is of shape \(\d+,\), expected .*resume_training=False"):
+        policy.learn_mode.load_state_dict(state)
 
 
 def test_the_model_alone_becomes_online_and_target_network_of_a_new_training() -> None:

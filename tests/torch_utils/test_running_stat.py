@@ -93,3 +93,19 @@ def test_moments_of_several_shapes_of_statistics_merge_in_one_call() -> None:
     assert count.tolist() == [3, 3]
     assert mean.tolist() == [2, 1]
     assert square.tolist() == [8, 0]  # 4 + 0 + 4; none
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_values_that_are_not_finite_are_not_remembered(bad: float) -> None:
+    stat = RunningMeanStd()
+    stat.update(tensor([1.0, bad]))
+    assert (stat.mean.item(), stat.var.item(), stat.count.item()) == (0.0, 1.0, 0.0)
+    stat.update(tensor([1.0, 3.0]))
+    stat.update(tensor([bad, 2.0, 2.0]))
+    assert (stat.mean.item(), stat.var.item(), stat.count.item()) == (2.0, 1.0, 2.0)
+
+
+def test_no_values_at_all_change_nothing() -> None:
+    stat = RunningMeanStd()
+    stat.update(torch.empty(0))
+    assert (stat.mean.item(), stat.var.item(), stat.count.item()) == (0.0, 1.0, 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ding_lite.utils import watchdog
 from ding_lite.worker import Learner, PrioritizedReplayBuffer
 from tests.policy.helpers import OBS, make_batch, make_policy, same
 
@@ -65,3 +66,16 @@ def test_new_priorities_reach_the_steps_that_they_are_of() -> None:
     assert torch.equal(told[0][0], batches[0]["index"])
     torch.testing.assert_close(told[0][1], expected)
     assert "weight" in batches[0]
+
+
+def test_one_process_compares_its_parameters_with_nobodys() -> None:
+    mode = make_policy().learn_mode
+    mode.checksum = lambda: pytest.fail("a checksum costs time")
+    Learner(mode, 100, lambda values: None, check_freq=1).train([make_batch(8)])
+
+
+def test_iterations_are_progress_that_the_watchdog_sees() -> None:
+    before = watchdog._progress.count
+    Learner(make_policy().learn_mode, 100, lambda values: None).train([make_batch(8), make_batch(8)])
+    assert watchdog._progress.count == before + 2
+    assert watchdog._progress.stage == "learn"

@@ -1,0 +1,208 @@
+"""Steps whose loss or gradient is not finite, on any rank: noticed by all of them alike, told about, and left out.
+
+Before backward a nan is written into `FlatParameters.flag` where this rank's loss is not finite. The gradient is
+averaged and its norm is taken anyway, and that is then not finite on every rank: no further collective is needed. On a
+CPU the norm is read at once. A GPU is not waited for: fused optimizers leave such a step out by themselves
+(`found_inf`), and the verdict of a step is read before the next one's gradient is zeroed.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.utils.checkpoint import CheckpointError, save_checkpoint
+from ding_lite.utils.distributed import FlatParameters, all_gather_object
+from ding_lite.utils.launch import get_rank, get_world_size
+from ding_lite.utils.registry import UserError
+from ding_lite.utils.tree import tree_map
+
+NAMES = 3  # of parameters that a message lists
+ADVICE = "Look at that batch, or set policy.learn.on_nonfinite='skip' to go on without such updates."
+
+
+class NonFiniteError(UserError):
+    """A loss or gradient is nan or infinite; raised on every rank, with the same words.
+
+    Attributes:
+        detail: what is not finite, on which rank.
+        batch: this rank's batch, nested dicts of tensors of its own.
+        concerned: whether it may be this rank's batch that did it.
+        lag: learner iterations between the step and its being noticed.
+        iteration: the learner iteration of the step; whoever counts them sets it.
+    """
+
+    def __init__(self, detail: str, batch: dict[str, Any], concerned: bool, lag: int) -> None:
+        super().__init__(detail)
+        self.detail, self.batch, self.concerned, self.lag = detail, batch, concerned, lag
+        self.iteration: int | None = None
+        self._saved = ""
+
+    def saved(self, path: str) -> NonFiniteError:
+        """Write the batch to `path`, for `load_checkpoint`, if this rank is concerned; return the error, saying so."""
+        if self.concerned:
+            try:
+                save_checkpoint(path, {"iteration": self.iteration, "detail": self.detail, "batch": self.batch})
+                self._saved = f" The batch is saved in '{path}'."
+            except CheckpointError as error:
+                self._saved = f" {error}"
+        return self
+
+    def __str__(self) -> str:
+        where = "" if self.iteration is None else f"Iteration {self.iteration}: "
+        return f"{where}{self.detail}.{self._saved} {ADVICE}"
+
+
+class _Step(NamedTuple):
+    """What an error tells of a step."""
+
+    batch: dict[str, Any]
+    figures: dict[str, Tensor]
+
+
+class StepCheck:
+    """Says whether an optimizer step may be taken. All ranks call the same methods in the same order.
+
+    A step is: `note`, `resolve`, zero the gradient, `mark`, backward, average, norm, `passes`.
+
+    Args:
+        on_nonfinite: 'stop' raises `NonFiniteError`; 'skip' counts, and warns the first time.
+        module: whose parameters' gradients are looked through for what is not finite.
+
+    Attributes:
+        skipped: updates left out so far.
+        uncertain: whether the last step was, or may turn out to have been, left out.
+    """
+
+    def __init__(self, on_nonfinite: Literal["stop", "skip"], module: nn.Module) -> None:
+        self.skipped, self.uncertain = 0, False
+        self._stop, self._module = on_nonfinite == "stop", module
+        self._step = _Step({}, {})
+        self._loss: Tensor | float = 0.0
+        self._pending: tuple[_Step, Tensor, torch.cuda.Event | None] | None = None
+        self._verdict: Tensor | None = None  # of the pending step, 1 for left out, in memory that a GPU can write
+
+    def note(self, batch: dict[str, Any], figures: dict[str, Tensor]) -> None:
+        """Keep what an error would tell of the coming step, until the next one or `finish`."""
+        self._step = _Step(batch, figures)
+
+    def resolve(self) -> None:
+        """Read the verdict of the step before, if it is not known yet; its gradient must still be there."""
+        if self._pending is None:
+            return
+        (step, loss, event), self._pending = self._pending, None
+        if event is not None:
+            event.synchronize()
+        if self._verdict:
+            self._report(step, loss, lag=int(step is not self._step))
+
+    def finish(self) -> None:
+        """Read the verdict of the last of several steps, and keep no batch."""
+        self._step = _Step({}, {})
+        self.resolve()
+
+    def mark(self, loss: Tensor, flat: FlatParameters) -> None:
+        """Make the gradient's norm, on every rank, not finite if the loss is not; between zeroing and backward."""
+        if loss.is_cuda:
+            self._loss = loss.detach()
+            flat.flag.copy_(self._loss * 0)
+        else:
+            self._loss = loss.item()
+            if not math.isfinite(self._loss):
+                flat.flag.fill_(math.nan)
+
+    def passes(self, norm: Tensor, optimizer: torch.optim.Optimizer) -> bool:
+        """Return whether to clip the gradient and step; a GPU's fused optimizer decides on its own, later.
+
+        Args:
+            norm: of the averaged gradient, scalar, not clipped.
+            optimizer: about to step.
+
+        Raises:
+            NonFiniteError: with 'stop', on every rank.
+        """
+        self.uncertain = self._lags(norm, optimizer)
+        if self.uncertain:
+            self._launch(norm, optimizer)
+        elif not math.isfinite(norm.item()):
+            self.uncertain = True
+            self._report(self._step, self._loss, lag=0)
+            return False
+        return True
+
+    @staticmethod
+    def _lags(norm: Tensor, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the optimizer reads `found_inf`, so that nobody need wait for the GPU."""
+        return norm.is_cuda and all(group.get("fused") for group in optimizer.param_groups)
+
+    def _launch(self, norm: Tensor, optimizer: torch.optim.Optimizer) -> None:
+        found = (norm - norm).ne(0).float()  # inf - inf is nan, and nan differs from 0
+        optimizer.found_inf = found  # type: ignore[attr-defined]  # as torch's GradScaler does
+        if self._verdict is None:
+            self._verdict = torch.empty((), pin_memory=norm.is_cuda)
+        self._verdict.copy_(found, non_blocking=True)
+        event = torch.cuda.Event() if norm.is_cuda else None
+        if event is not None:
+            event.record()
+        self._pending = (self._step, torch.as_tensor(self._loss), event)
+
+    def _report(self, step: _Step, loss: Tensor | float, lag: int) -> None:
+        if not self._stop:
+            self.skipped += 1
+            if self.skipped > 1:
+                return
+        error = self._diagnose(step, float(loss), lag)
+        if self._stop:
+            raise error
+        if get_rank() == 0:
+            message = f"An update was left out: {error.detail}. Further ones are counted as 'skipped_updates'."
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def _diagnose(self, step: _Step, loss: float, lag: int) -> NonFiniteError:
+        """Ask all ranks which of them it was, and what they see; a collective call."""
+        text = ""
+        if not math.isfinite(loss):
+            figures = ", ".join(describe(step.figures))
+            text = f"the loss is {loss}" + (f" ({figures})" if figures else "")
+        texts, batches = zip(*all_gather_object((text, ", ".join(describe(step.batch)))), strict=True)
+        several = get_world_size() > 1
+        sources = [rank for rank, each in enumerate(texts) if each]
+        first, *others = sources or [next((rank for rank, each in enumerate(batches) if each), 0)]
+        detail = texts[first] or f"the loss is finite{' on every rank' if several else ''}, its gradient is not"
+        if several and sources:
+            detail = f"on rank {first} {detail}"
+            detail += f", also on {_join('rank', others)}" if others else ""
+        if batches[first]:
+            detail += f"; batch{f' of rank {first}' if several else ''}: {batches[first]}"
+        detail += self._describe_gradient()
+        batch = tree_map(lambda leaf: leaf.detach().to("cpu", copy=True), step.batch)  # no views of a whole collect
+        return NonFiniteError(detail, batch, not sources or get_rank() in sources, lag)
+
+    def _describe_gradient(self) -> str:
+        gradients = {name: param.grad for name, param in self._module.named_parameters() if param.grad is not None}
+        names = [name for name, gradient in gradients.items() if not gradient.isfinite().all()]
+        if not names:
+            return ""
+        return f"; first gradients that are not finite: {', '.join(names[:NAMES])} ({len(names)} of {len(gradients)})"
+
+
+def describe(data: dict[str, Any]) -> list[str]:
+    """Return what is not finite in nested dicts of tensors, such as `['reward has 3 inf of 64', 'obs.image ...']`."""
+    found = []
+    for name, value in data.items():
+        if isinstance(value, dict):
+            found += [f"{name}.{text}" for text in describe(value)]
+            continue
+        counts = {"nan": int(value.isnan().sum()), "inf": int(value.isinf().sum())}
+        if any(counts.values()):
+            parts = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+            found.append(f"{name} has {parts} of {value.numel()}" if value.ndim else f"{name} is {value.item()}")
+    return found
+
+
+def _join(noun: str, numbers: list[int]) -> str:
+    return f"{noun}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"

@@ -1,0 +1,182 @@
+"""Two real ranks, of which rank 1 alone has what is not finite, or parameters of its own.
+
+Each rank runs this file as `python -m tests.distributed.test_nonfinite <what> [folder]`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.policy import DQNPolicy
+from ding_lite.torch_utils import NonFiniteError, RankDriftError, RunningMeanStd
+from ding_lite.utils import DDPContext, get_rank, shared_memory
+from ding_lite.worker import Learner
+from tests.distributed.launcher import launch
+from tests.policy.helpers import make_batch, make_policy, parameter_hash
+
+ME = ["-m", "tests.distributed.test_nonfinite"]
+# how gradients are averaged: in shared memory, in one collective, in buckets during backward
+WAYS = {"shared": ["bp_update_sync=True"], "flat": ["bp_update_sync=True"], "overlap": ["bp_update_sync=False"]}
+
+
+class Rooted(DQNPolicy):
+    """Adds a root whose gradient is not finite where the first reward is 7, a constant that is not where it is 8."""
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, figures = super()._loss(batch)
+        if batch["reward"][0] == 7:
+            loss = loss + (next(self._model.parameters()) * 0).sqrt().sum()
+        if batch["reward"][0] == 8:
+            loss = loss + math.inf
+        return loss, figures
+
+
+def create(*overrides: str) -> DQNPolicy:
+    torch.manual_seed(0)
+    return Rooted(make_policy("multi_gpu=True", *overrides)._cfg)
+
+
+def make_batches(number: int, value: float = 1.0, at: int = -1, index: int = 3) -> list[dict[str, Tensor]]:
+    """Return different batches on each rank; rank 1's `at`-th has this reward."""
+    batches = [make_batch(8, 2 * seed + get_rank()) for seed in range(number)]
+    if get_rank() == 1 and at >= 0:
+        batches[at]["reward"][index] = value
+    return batches
+
+
+def run(policy: DQNPolicy, batches: list[dict[str, Tensor]], check_freq: int = 0) -> dict[str, Any]:
+    """Train, and return what came of it."""
+    learner = Learner(policy.learn_mode, 1000, lambda values: None, check_freq)
+    found: dict[str, Any] = {"error": "", "concerned": None}
+    try:
+        learner.train(batches)
+    except (NonFiniteError, RankDriftError) as error:
+        found = {"error": str(error), "concerned": getattr(error, "concerned", None), "kind": type(error).__name__}
+    return found | {"iteration": learner.train_iter, "hash": parameter_hash(policy.model)}
+
+
+def run_all() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for way, overrides in WAYS.items():
+        shared_memory.DIRECTORY = "/dev/shm" if way == "shared" else "/nonexistent"
+        skip = [*overrides, "learn.on_nonfinite=skip"]
+        found[f"stop-{way}"] = run(create(*overrides), make_batches(5, math.nan, at=2))
+        found[f"gradient-{way}"] = run(create(*overrides), make_batches(5, 7.0, at=2, index=0))
+        found[f"loss-{way}"] = run(create(*overrides), make_batches(5, 8.0, at=2, index=0))
+        found[f"before-{way}"] = run(create(*overrides), make_batches(2))
+        found[f"skip-{way}"] = run(create(*skip), make_batches(5, -math.inf, at=4))
+        found[f"without-{way}"] = run(create(*skip), make_batches(4))
+    policy = create()
+    found["drift-none"] = run(policy, make_batches(4), check_freq=2)
+    with torch.no_grad():
+        parameter = list(policy.model.parameters())[-1].view(-1)[-1:]
+        if get_rank() == 1:
+            parameter.copy_(torch.nextafter(parameter, torch.tensor([math.inf])))
+    found["drift-never"] = run(policy, make_batches(2), check_freq=0)
+    found["drift"] = run(policy, make_batches(4), check_freq=3)
+    stat = RunningMeanStd()
+    stat.update(torch.tensor([1.0, math.nan if get_rank() == 1 else 3.0]))
+    stat.update(torch.tensor([2.0 + get_rank()]))
+    return found | {"moments": [stat.mean.item(), stat.count.item()]}
+
+
+def rank_all(folder: str) -> None:
+    with DDPContext(timeout=20):
+        Path(folder, f"rank{get_rank()}.json").write_text(json.dumps(run_all()))
+
+
+def rank_stop() -> None:
+    with DDPContext():
+        Learner(create().learn_mode, 1000, lambda values: None).train(make_batches(1000, math.nan, at=2))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    done = launch([*ME, "all", str(folder)], timeout=100)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(Path(folder, f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def both(found: list[dict[str, Any]], name: str, key: str) -> Any:
+    """Return what both ranks alike have found."""
+    assert found[0][name][key] == found[1][name][key]
+    return found[0][name][key]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_both_ranks_stop_at_the_same_iteration_and_name_the_rank(found: list[dict[str, Any]], way: str) -> None:
+    message = both(found, f"stop-{way}", "error")
+    assert message.startswith(
+        "Iteration 3: on rank 1 the loss is nan (priority has 1 nan of 8); batch of rank 1: reward "
+    )
+    assert "reward has 1 nan of 8; first gradients that are not finite: " in message
+    assert both(found, f"stop-{way}", "iteration") == 2
+    assert both(found, f"stop-{way}", "hash") == both(found, f"before-{way}", "hash")
+    assert [each[f"stop-{way}"]["concerned"] for each in found] == [False, True]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_gradient_of_one_rank_stops_both(found: list[dict[str, Any]], way: str) -> None:
+    message = both(found, f"gradient-{way}", "error")
+    assert message.startswith("Iteration 3: the loss is finite on every rank, its gradient is not; first gradients")
+    assert both(found, f"gradient-{way}", "hash") == both(found, f"before-{way}", "hash")
+    assert [each[f"gradient-{way}"]["concerned"] for each in found] == [True, True]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_loss_of_one_rank_stops_both(found: list[dict[str, Any]], way: str) -> None:
+    assert both(found, f"loss-{way}", "error").startswith("Iteration 3: on rank 1 the loss is inf. ")
+    assert both(found, f"loss-{way}", "hash") == both(found, f"before-{way}", "hash")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_both_ranks_skip_the_same_update(found: list[dict[str, Any]], way: str) -> None:
+    assert both(found, f"skip-{way}", "error") == ""
+    assert both(found, f"skip-{way}", "iteration") == 5
+    assert both(found, f"skip-{way}", "hash") == both(found, f"without-{way}", "hash")
+
+
+def test_a_last_bit_that_differs_is_drift(found: list[dict[str, Any]]) -> None:
+    assert both(found, "drift-none", "error") == ""
+    assert both(found, "drift-none", "iteration") == 4
+    assert [each["drift-never"]["error"] for each in found] == ["", ""]
+    assert both(found, "drift", "kind") == "RankDriftError"
+    assert both(found, "drift", "iteration") == 3
+    message = both(found, "drift", "error")
+    assert message.startswith("Iteration 3: the parameters of rank 1 differ from those of rank 0; ")
+
+
+def test_statistics_of_both_ranks_ignore_values_that_one_has(found: list[dict[str, Any]]) -> None:
+    assert [each["moments"] for each in found] == [[2.5, 2.0], [2.5, 2.0]]
+
+
+def test_the_job_ends_with_one_line_a_rank() -> None:
+    done = launch([*ME, "stop"], timeout=40)
+    assert done.returncode == 1
+    for rank in range(2):
+        lines = [line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]")]
+        if rank == 1 or lines:  # the launcher may end rank 0 before it has spoken
+            assert len(lines) == 1
+            assert lines[0].startswith(
+                f"[rank {rank}] Iteration 3: on rank 1 the loss is nan (priority has 1 nan of 8); "
+            )
+
+
+def main(what: str, *words: str) -> None:
+    torch.set_num_threads(1)
+    commands: dict[str, Callable[..., None]] = {"all": rank_all, "stop": rank_stop}
+    commands[what](*words)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,289 @@
+"""A loss or gradient that is not finite: noticed, told about, and without effect. Several ranks: tests/distributed."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.policy import DQNPolicy
+from ding_lite.torch_utils.nonfinite import NonFiniteError, StepCheck, describe
+from ding_lite.utils.checkpoint import load_checkpoint
+from ding_lite.utils.registry import POLICY_REGISTRY, UserError
+from ding_lite.worker import Learner
+from tests.distributed import parity
+from tests.policy.helpers import make_batch, make_policy, same
+
+SKIP = "learn.on_nonfinite=skip"
+OURS = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
+
+
+def make_bad(size: int = 8, seed: int = 0, value: float = math.nan) -> dict[str, Tensor]:
+    batch = make_batch(size, seed)
+    batch["reward"][2] = value
+    return batch
+
+
+def everything(policy: Any) -> list[Tensor]:
+    """Return copies of parameters, moments and step counts."""
+    moments = [value for state in policy._optimizer.state.values() for value in state.values()]
+    return [value.detach().clone() for value in (policy._flat.parameter, *moments) if isinstance(value, Tensor)]
+
+
+def trained(*overrides: str) -> DQNPolicy:
+    torch.manual_seed(0)
+    policy = make_policy(*overrides)
+    policy._forward_learn(make_batch(8, 1))
+    return policy
+
+
+class Lagging(StepCheck):
+    """Decides as for a GPU: the optimizer is told, and the verdict is read at the next step."""
+
+    @staticmethod
+    def _lags(norm: Tensor, optimizer: torch.optim.Optimizer) -> bool:
+        return True
+
+
+def lagging(*overrides: str) -> DQNPolicy:
+    policy = trained(*overrides)
+    policy._step_check = Lagging(policy._cfg.learn.on_nonfinite, policy.model)
+    return policy
+
+
+class Rooted(DQNPolicy):
+    """Adds a root whose value is 0 and whose gradient is not finite."""
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, figures = super()._loss(batch)
+        return loss + (next(self._model.parameters()) * 0).sqrt().sum(), figures
+
+
+class Shifted(DQNPolicy):
+    """Adds a constant that is not finite, which the gradient does not show."""
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, figures = super()._loss(batch)
+        return loss + math.inf, figures
+
+
+class Talkative(DQNPolicy):
+    """Logs a figure that is nan and enters nothing."""
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, figures = super()._loss(batch)
+        return loss, figures | {"q_value": torch.tensor(math.nan)}
+
+
+class Descending(DQNPolicy):
+    """Takes plain gradient steps, with an optimizer that knows nothing of fused ones' flag."""
+
+    def _init_optimizer(self) -> None:
+        super()._init_optimizer()
+        self._optimizer = torch.optim.SGD([self._flat.parameter], lr=0.1)
+
+
+def test_the_error_names_iteration_figures_batch_and_gradients() -> None:
+    policy = trained()
+    before = everything(policy)
+    learner = Learner(policy.learn_mode, 100, lambda values: None)
+    learner.train_iter = 521
+    bad = make_bad(value=-math.inf)
+    with pytest.raises(NonFiniteError) as caught:
+        learner.train([make_batch(8, 2), bad])
+    assert isinstance(caught.value, UserError)
+    message = str(caught.value)
+    assert message.startswith(
+        "Iteration 523: the loss is inf (priority has 1 inf of 8); batch: reward has 1 inf of 8; "
+    )
+    name = next(name for name, _ in policy.model.named_parameters())
+    assert f"first gradients that are not finite: {name}, " in message
+    assert "on_nonfinite='skip'" in message
+    assert "\n" not in message
+    assert caught.value.batch.keys() == bad.keys()
+    assert all(torch.equal(caught.value.batch[key], bad[key]) for key in bad)
+    assert learner.train_iter == 522
+    policy = trained()
+    policy._forward_learn(make_batch(8, 2))
+    assert not same(everything(policy), before)
+
+
+@pytest.mark.parametrize("clip", ["None", "clip_norm", "clip_value"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
+@pytest.mark.parametrize("mode", ["stop", "skip"])
+@pytest.mark.parametrize("make", [trained, lagging])
+@pytest.mark.filterwarnings("ignore:An update was left out")
+def test_a_step_that_is_not_finite_has_no_effect(make: Any, mode: str, value: float, clip: str) -> None:
+    # 1e30 squared is more than float32 holds
+    policy = make(f"learn.on_nonfinite={mode}", f"learn.grad_clip_type={clip}", "learn.weight_decay=0.1")
+    before = everything(policy)
+    learner = Learner(policy.learn_mode, 100, lambda values: None)
+    if mode == "stop":
+        with pytest.raises(NonFiniteError):
+            learner.train([make_bad(value=value)])
+    else:
+        learner.train([make_bad(value=value)])
+    assert same(everything(policy), before)
+
+
+@pytest.mark.parametrize("make", [trained, lagging])
+@pytest.mark.filterwarnings("ignore:An update was left out")
+def test_training_goes_on_as_if_a_skipped_batch_had_not_been(make: Any) -> None:
+    policy, other = make(SKIP), make(SKIP)
+    good = [make_batch(8, seed) for seed in range(2, 6)]
+    Learner(policy.learn_mode, 100, lambda values: None).train(
+        [*good[:2], make_bad(), make_bad(), *good[2:], make_bad()]
+    )
+    Learner(other.learn_mode, 100, lambda values: None).train(good)
+    assert same(everything(policy), everything(other))
+    assert (policy._step_check.skipped, other._step_check.skipped) == (3, 0)
+
+
+def test_the_first_skipped_update_is_warned_of_and_all_are_counted_in_the_log() -> None:
+    reports: list[dict[str, float]] = []
+    policy = trained(SKIP)
+    learner = Learner(policy.learn_mode, 1, reports.append)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        learner.train([make_batch(8, 2), make_bad(), make_bad(), make_batch(8, 3)])
+    assert [str(warning.message)[:39] for warning in caught] == ["An update was left out: the loss is nan"]
+    assert [report.get("skipped_updates") for report in reports] == [None, 1, 2, 2]
+    other = trained(SKIP)
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    assert other._step_check.skipped == 2
+
+
+@pytest.mark.parametrize("make", [trained, lagging])
+@pytest.mark.filterwarnings("ignore:An update was left out")
+def test_priorities_stay_finite(make: Any) -> None:
+    policy = make(SKIP, "priority=True")
+    expected = policy._loss(make_bad())[1]["priority"]
+    priority = policy._forward_learn(make_bad())["priority"]
+    assert priority[2] == 0
+    assert torch.equal(priority[3:], expected[3:])
+
+
+def test_a_gradient_alone_is_enough() -> None:
+    policy = Rooted(make_policy()._cfg)
+    first, second, *_ = (name for name, _ in policy.model.named_parameters())
+    with pytest.raises(NonFiniteError) as caught:
+        policy._forward_learn(make_batch(8))
+    assert "the loss is finite, its gradient is not; first gradients" in str(caught.value)
+    assert f"not finite: {first} (1 of " in str(caught.value)
+    assert second not in str(caught.value)
+
+
+def test_a_loss_alone_is_enough() -> None:
+    policy = Shifted(make_policy()._cfg)
+    before = everything(policy)
+    with pytest.raises(NonFiniteError) as caught:
+        policy._forward_learn(make_batch(8))
+    assert caught.value.detail == "the loss is inf"
+    assert same(everything(policy), before)
+
+
+def test_a_figure_that_does_not_enter_the_loss_is_no_error() -> None:
+    policy = Talkative(make_policy()._cfg)
+    assert policy._forward_learn(make_batch(8))["q_value"].isnan()
+
+
+@pytest.mark.filterwarnings("ignore:An update was left out")
+def test_an_optimizer_that_is_not_fused_is_not_called() -> None:
+    policy = Descending(make_policy(SKIP)._cfg)
+    before = everything(policy)
+    policy._forward_learn(make_bad())
+    assert same(everything(policy), before)
+    policy._forward_learn(make_batch(8))
+    assert not same(everything(policy), before)
+
+
+@pytest.mark.parametrize(("good_after", "clip"), [(0, "None"), (1, "None"), (3, "clip_norm")])
+def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, clip: str) -> None:
+    policy = lagging(f"learn.grad_clip_type={clip}")
+    learner = Learner(policy.learn_mode, 100, lambda values: None)
+    with pytest.raises(NonFiniteError) as caught:
+        learner.train([make_batch(8, 2), make_bad(), *(make_batch(8, seed) for seed in range(good_after))])
+    assert str(caught.value).startswith(
+        "Iteration 2: the loss is nan (priority has 1 nan of 8); batch: reward has 1 nan"
+    )
+    assert torch.equal(caught.value.batch["obs"], make_bad()["obs"])
+
+
+def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
+    policy = Rooted(make_policy("learn.grad_clip_type=clip_norm")._cfg)
+    policy._step_check = Lagging("stop", policy.model)
+    policy._forward_learn(make_batch(8))
+    with pytest.raises(NonFiniteError, match=r"first gradients that are not finite: [\w.]+ \(1 of "):
+        policy.learn_mode.finish()
+
+
+def test_nothing_of_a_batch_is_kept_between_two_trainings() -> None:
+    policy = lagging()
+    Learner(policy.learn_mode, 100, lambda values: None).train([make_batch(8)])
+    assert policy._step_check._pending is None
+    assert policy._step_check._step == ({}, {})
+
+
+def test_the_batch_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None:
+    policy, path = trained(), tmp_path / "nonfinite" / "iteration_1.pth.tar"
+    large = {key: value[:8] for key, value in make_bad(100_000).items()}
+    with pytest.raises(NonFiniteError) as caught:
+        Learner(policy.learn_mode, 100, lambda values: None).train([large])
+    error = caught.value.saved(str(path))
+    assert error is caught.value
+    assert f" The batch is saved in '{path}'. " in str(error)
+    state = load_checkpoint(str(path))
+    assert (state["iteration"], state["detail"]) == (1, error.detail)
+    assert all(torch.equal(state["batch"][key].nan_to_num(), large[key].nan_to_num()) for key in large)
+    assert path.stat().st_size < 20_000
+
+
+def test_a_batch_that_cannot_be_saved_is_said_with_the_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    error = NonFiniteError("the loss is nan", make_bad(), True, 0).saved(str(tmp_path / "file" / "x"))
+    assert str(error).startswith("the loss is nan. Cannot save checkpoint ")
+
+
+def test_what_is_not_finite_is_described_in_nested_dicts() -> None:
+    data = {
+        "obs": {"image": torch.tensor([[1.0, math.nan], [math.inf, -math.inf]]), "text": torch.ones(2)},
+        "index": torch.arange(3),
+        "done": torch.tensor([True]),
+        "value": torch.tensor(math.nan),
+    }
+    assert describe(data) == ["obs.image has 1 nan and 2 inf of 4", "value is nan"]
+
+
+def batches_of(policy: Any, cfg: Any, block: dict[str, Any]) -> list[dict[str, Any]]:
+    samples = policy.collect_mode.get_train_sample(copy.deepcopy(block))
+    if not cfg.policy.on_policy:
+        return [parity.replay_everything(cfg, policy, samples, parity.NUM_ENVS)]
+    return policy.learn_mode.get_batches(samples)
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.filterwarnings("ignore:An update was left out")
+def test_every_policy_recovers_from_a_reward_that_is_not_finite(name: str) -> None:
+    policy_cls: Any = POLICY_REGISTRY[name]
+    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
+    cfg = parity.compile_problem(name, kind, [f"policy.{SKIP}", *(["policy.unroll_len=4"] if name == "impala" else [])])
+    cfg.policy.learn.batch_size = 10**6
+    policy, block = parity.create_policy(cfg), parity.collect_block(cfg)
+    learner = Learner(policy.learn_mode, 1000, lambda values: None)
+    bad = copy.deepcopy(block)
+    bad["reward"][3] = math.inf
+    before = policy._flat.parameter.detach().clone()
+    learner.train(batches_of(policy, cfg, bad))
+    skipped = policy._step_check.skipped
+    assert skipped == learner.train_iter > 0
+    assert torch.equal(policy._flat.parameter, before)
+    learner.train(batches_of(policy, cfg, block))
+    assert policy._step_check.skipped == skipped
+    assert policy._flat.parameter.isfinite().all()
+    assert not torch.equal(policy._flat.parameter, before)
