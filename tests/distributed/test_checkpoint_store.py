@@ -1,0 +1,180 @@
+"""Two ranks save and load as one: they return alike, raise alike, and take the same checkpoint.
+
+This file is its own script: started by a launcher with a directory and the name of what to do, it does that and prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ding_lite.utils import CheckpointError, DDPContext, all_gather_object, get_rank
+from ding_lite.utils.checkpoint_store import CheckpointStore, Loaded, load_file
+from tests.distributed.launcher import launch, say
+
+
+def save(store: CheckpointStore, number: int) -> str | None:
+    """Save a state that only rank 0 has right, and a part that says whose it is; large enough to not be one page."""
+    state = {"number": number if get_rank() == 0 else -1, "weight": torch.full((1000,), number)}
+    local = {"obs": torch.full((100_000,), 1000 * get_rank() + number)}
+    return store.save(f"iteration_{number}", state, local, train_iter=number, envstep=number)
+
+
+def describe(loaded: Loaded) -> list[Any]:
+    obs = None if loaded.local_state is None else loaded.local_state["obs"].unique().tolist()
+    return [loaded.name, loaded.state["number"], loaded.state["weight"].unique().tolist(), obs, loaded.skipped]
+
+
+def do_save(directory: str) -> list[Any]:
+    store = CheckpointStore(directory, keep=2)
+    return [store.has_checkpoints(), [save(store, number) for number in (10, 20, 30)], store.has_checkpoints()]
+
+
+def do_load(directory: str) -> list[Any]:
+    """Load the newest one, then a given file."""
+    store, outcomes = CheckpointStore(directory, keep=2), list[Any]()
+    assert store.has_checkpoints()
+    for load in (store.load_newest, lambda: load_file(os.path.join(directory, "ckpt_last.pth.tar"))):
+        try:
+            outcomes.append(describe(load()))
+        except CheckpointError as error:
+            outcomes.append(f"CheckpointError: {error}")
+    return outcomes
+
+
+def do_full_disk_on_1(directory: str) -> list[Any]:
+    store = CheckpointStore(directory, keep=2)
+    if get_rank() == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))  # a part has 800 kB
+    reason = save(store, 40)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    loaded = describe(store.load_newest())  # by now both have removed their parts
+    left = all_gather_object(sorted(os.listdir(directory)))[get_rank()]  # and neither saves yet
+    return [reason, left, loaded, save(store, 40)]
+
+
+def do_full_disk_on_0(directory: str) -> list[Any]:
+    """Rank 0 can write its part, but not the global file after it."""
+    store = CheckpointStore(directory, keep=2)
+    if get_rank() == 0:
+        os.mkdir(os.path.join(directory, "iteration_40.pth.tar"))
+    return [save(store, 40)]
+
+
+def do_own_directories(directory: str) -> list[Any]:
+    """As on two machines that do not see each other's files; opened twice, so that orphans would be removed."""
+    own = os.path.join(directory, f"machine_{get_rank()}")
+    store = CheckpointStore(own, keep=2)
+    saved = [save(store, number) for number in (10, 20, 30)]
+    return [saved, describe(CheckpointStore(own, keep=2).load_newest()), sorted(os.listdir(own))]
+
+
+def main(directory: str, name: str) -> None:
+    with DDPContext():
+        outcome = globals()[f"do_{name}"](directory)
+        say(f"{get_rank()} {json.dumps(outcome)}")
+
+
+def run(directory: Path, name: str, nproc: int = 2) -> list[Any]:
+    """What each rank printed, in the order of ranks."""
+    done = launch([__file__, str(directory), name], nproc)
+    assert done.returncode == 0, done.stderr
+    lines = sorted(line for line in done.stdout.splitlines() if line[:2] in ("0 ", "1 "))
+    assert len(lines) == nproc, done.stdout
+    return [json.loads(line[2:]) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which two ranks saved three checkpoints and kept two."""
+    directory = tmp_path_factory.mktemp("saved") / "ckpt"
+    assert run(directory, "save") == [[False, [None] * 3, True]] * 2
+    return directory
+
+
+@pytest.fixture
+def ckpt(saved: Path, tmp_path: Path) -> Path:
+    shutil.copytree(saved, tmp_path / "ckpt")
+    return tmp_path / "ckpt"
+
+
+def expected(number: int, rank: int) -> list[Any]:
+    return [f"iteration_{number}", number, [number], [1000 * rank + number]]
+
+
+def names(*numbers: int) -> list[str]:
+    parts = [f"iteration_{n}{part}.pth.tar" for n in numbers for part in ("", ".rank_0", ".rank_1")]
+    return sorted(["ckpt_last.pth.tar", "manifest.json", *parts])
+
+
+def test_each_rank_gets_its_part_and_all_the_state_of_rank_0(ckpt: Path) -> None:
+    assert sorted(os.listdir(ckpt)) == names(20, 30)
+    assert run(ckpt, "load") == [[[*expected(30, rank), []]] * 2 for rank in (0, 1)]
+
+
+def test_a_damaged_part_of_one_rank_makes_both_take_the_checkpoint_before(ckpt: Path) -> None:
+    part = ckpt / "iteration_30.rank_1.pth.tar"
+    part.write_bytes(part.read_bytes()[:-1000])
+    reason = f"[rank 1] Cannot read checkpoint '{part}': it is not a ding_lite checkpoint, or its end is missing."
+    given_file = f"CheckpointError: {reason}"
+    assert run(ckpt, "load") == [[[*expected(20, rank), [reason]], given_file] for rank in (0, 1)]
+
+
+def test_without_any_checkpoint_that_all_can_read_all_raise_the_same(ckpt: Path) -> None:
+    (ckpt / "iteration_30.rank_1.pth.tar").unlink()
+    (ckpt / "iteration_20.rank_0.pth.tar").unlink()
+    first, second = run(ckpt, "load")
+    assert first == second
+    assert first[0].startswith(f"CheckpointError: No checkpoint in '{ckpt}' can be loaded: [rank 1] Cannot read ")
+    assert "[rank 0] Cannot read" in first[0]
+
+
+def test_a_rank_that_cannot_write_stops_the_save_of_all_and_loses_nothing(ckpt: Path) -> None:
+    outcomes = run(ckpt, "full_disk_on_1")
+    cause = f"[rank 1] Cannot save checkpoint '{ckpt}/iteration_40.rank_1.pth.tar': File too large; the previous"
+    for rank, (reason, left, loaded, later) in enumerate(outcomes):
+        assert reason.startswith(cause)
+        assert left == names(20, 30)
+        assert loaded == [*expected(30, rank), []]
+        assert later is None
+    assert sorted(os.listdir(ckpt)) == names(30, 40)
+
+
+def test_a_global_file_that_cannot_be_written_takes_the_parts_away_again(ckpt: Path) -> None:
+    first, second = run(ckpt, "full_disk_on_0")
+    assert first == second
+    assert first[0].startswith(f"Cannot save checkpoint '{ckpt}/iteration_40.pth.tar': Is a directory")
+    (ckpt / "iteration_40.pth.tar").rmdir()
+    assert sorted(os.listdir(ckpt)) == names(20, 30)
+
+
+def test_another_count_of_ranks_is_refused(ckpt: Path) -> None:
+    advice = r"start with 2 to go on from it, or begin a new run from its model with .*load_ckpt_before_run"
+    with pytest.raises(CheckpointError, match=rf"saved by 2 rank\(s\), this run has 1: {advice}"):
+        CheckpointStore(str(ckpt), 2).load_newest()
+    assert sorted(os.listdir(ckpt)) == names(20, 30)
+    one = ckpt.parent / "one"
+    store = CheckpointStore(str(one), 2)
+    assert save(store, 10) is None
+    first, second = run(one, "load")
+    assert first == second
+    assert all("saved by 1 rank(s), this run has 2: start with 1 to go on" in outcome for outcome in first)
+
+
+def test_ranks_need_not_see_each_others_files(tmp_path: Path) -> None:
+    first, second = run(tmp_path, "own_directories")
+    assert [first[:2], second[:2]] == [[[None] * 3, [*expected(30, rank), []]] for rank in (0, 1)]
+    assert first[2] == [name for name in names(20, 30) if "rank_1" not in name]
+    assert second[2] == [name for name in names(20, 30) if "rank_1" in name]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
