@@ -12,8 +12,11 @@ import numpy as np
 import torch
 from gymnasium.vector.utils import create_empty_array
 
+from ding_lite.envs import EpisodeMonitor
+from ding_lite.utils.checkpoint import CheckpointError
 from ding_lite.utils.distributed import allreduce_data
 from ding_lite.utils.tree import tree_map
+from ding_lite.utils.watchdog import progress
 
 
 class SampleCollector:
@@ -26,6 +29,8 @@ class SampleCollector:
     * `final_obs` `[K, ...]` and `final_index` `[K]`: the true last observations of the K episodes that ended, and their
       places `t * N + n`.
     * `last_obs` `[N, ...]`: the observations that follow the last row.
+    * `valid` `[T, N]`, only where an episode ended abnormally, because its environment failed: False at its steps.
+      Neither these nor its steps in earlier blocks are to be learned from.
 
     Attributes:
         envstep: env steps of all ranks so far.
@@ -35,7 +40,7 @@ class SampleCollector:
 
     def __init__(
         self,
-        env: gymnasium.vector.VectorEnv,
+        env: EpisodeMonitor,
         policy: SimpleNamespace,
         n_sample: int,
         seeds: list[int],
@@ -51,7 +56,7 @@ class SampleCollector:
 
     def reset(self, seeds: list[int] | None = None) -> None:
         """Start new episodes everywhere."""
-        self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # a list is gymnasium's own use
+        self._obs, _ = self._env.reset(seed=seeds)
         self._episode_step_N = np.zeros(self._num_envs, np.int32)
         self._policy.reset()
 
@@ -60,7 +65,7 @@ class SampleCollector:
 
         Returns:
             The rollout block, and sums over all ranks for this collect: `env_step`; `episode`s that ended, their
-            `return` and `length`; `duration` in seconds, the mean over ranks.
+            `return` and `length`; `abnormal` ends, which are no episodes; `duration` in seconds, the mean over ranks.
         """
         start = time.perf_counter()
         n_step = n_sample // self._num_envs if n_sample else self._share
@@ -72,7 +77,8 @@ class SampleCollector:
         return self._policy.get_train_sample(block), self._count(n_step, totals, time.perf_counter() - start)
 
     def _play(self, t: int, random: bool, kwargs: dict[str, Any]) -> np.ndarray:
-        """Take one step in every environment and write row `t`; return which episodes ended, `[N]`."""
+        """Take one step in every environment and write row `t`; return which episodes ended as they should, `[N]`."""
+        progress("collect")
         obs = self._rows.write_obs(t, self._obs)
         output = self._policy.forward(obs, **kwargs)
         if random:
@@ -92,16 +98,19 @@ class SampleCollector:
         if "final_obs" in info:
             index_K = np.flatnonzero(ended)
             self._rows.add_ends(t * self._num_envs + index_K, index_K, info)
+            if "abnormal" in info:
+                self._rows.invalidate(t, info["abnormal"], self._episode_step_N)
+                ended = ended & ~info["abnormal"]
             self._episode_step_N[index_K] = 0
             self._policy.reset(index_K)
         return ended
 
-    def _count(self, n_step: int, totals: dict[str, np.ndarray], seconds: float) -> dict[str, float]:
+    def _count(self, n_step: int, totals: dict[str, Any], seconds: float) -> dict[str, float]:
         """Sum the counts of all ranks in one collective, and agree on whether to end.
 
         Args:
             n_step: rows played.
-            totals: `return` and `length` `[K]` of the episodes that count.
+            totals: `return` and `length` `[K]` of the episodes that count, and the number of `abnormal` ends.
             seconds: how long it took.
         """
         total = allreduce_data(
@@ -110,6 +119,7 @@ class SampleCollector:
                 "episode": len(totals["return"]),
                 "return": float(totals["return"].sum()),
                 "length": float(totals["length"].sum()),
+                "abnormal": int(totals["abnormal"]),
                 "duration": seconds,
                 "rank": 1,
                 "interrupt": int(self._interrupt()),
@@ -127,6 +137,34 @@ class SampleCollector:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.envstep, self.episode_count = state["envstep"], state["episode_count"]
 
+    def local_state_dict(self) -> dict[str, Any]:
+        """Return what is this rank's own: its environments as they stand, and the draws of random actions."""
+        return {
+            "env": _map_state(torch.from_numpy, self._env.state_dict()),
+            "episode_step": torch.from_numpy(self._episode_step_N.copy()),
+            "action_space": [generator.bit_generator.state for generator in _generators(self._env.action_space)],
+        }
+
+    def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Take what `local_state_dict` gave; return the environments that could not go on, and began new episodes.
+
+        Raises:
+            CheckpointError: the state is of another number of environments.
+        """
+        if len(state["episode_step"]) != self._num_envs:
+            raise CheckpointError(
+                f"The checkpoint holds {len(state['episode_step'])} collecting environments of this rank, the config "
+                f"says env.collector_env_num={self._num_envs}: set it to the number they were saved with."
+            )
+        self._obs, restored_N = self._env.load_state_dict(_map_state(torch.Tensor.numpy, state["env"]))
+        self._episode_step_N = np.where(restored_N, state["episode_step"].numpy(), np.int32(0))
+        for generator, own in zip(_generators(self._env.action_space), state["action_space"], strict=True):
+            generator.bit_generator.state = own
+        lost_K = np.flatnonzero(~restored_N)
+        if len(lost_K):
+            self._policy.reset(lost_K)
+        return lost_K.tolist()
+
 
 class RolloutRows:
     """Room for the rows `[T, N, ...]` of a rollout block, used again in every collect, and what ended in them."""
@@ -134,6 +172,7 @@ class RolloutRows:
     def __init__(self, observation_space: gymnasium.Space) -> None:
         self._columns: dict[str, Any] = {"obs": create_empty_array(observation_space, 0, fn=np.empty)}
         self._ends: list[dict[str, Any]] = []
+        self._abnormal: list[tuple[slice, int]] = []  # rows and environment of each episode that ended so
         self.capacity = 0
 
     def reserve(self, n_step: int) -> None:
@@ -164,21 +203,54 @@ class RolloutRows:
         totals = {"return": info["episode_return"][index_K], "length": info["episode_length"][index_K]}
         self._ends.append({"index": place_K, "obs": info["final_obs"]} | totals)
 
-    def take(self, n_step: int, last_obs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the block of the first `n_step` rows, and `return`, `length` and `index` `[K]` of what ended."""
+    def invalidate(self, t: int, abnormal_N: np.ndarray, length_N: np.ndarray) -> None:
+        """Remember that episodes ended abnormally in row `t`, after so many steps."""
+        for n in np.flatnonzero(abnormal_N):
+            self._abnormal.append((slice(max(t + 1 - int(length_N[n]), 0), t + 1), int(n)))
+
+    def take(
+        self, n_step: int, last_obs: Any, valid_TN: np.ndarray | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the block of the first `n_step` rows, and figures of what ended in it.
+
+        The figures are `return` and `length` `[K]` of the episodes that ended in valid rows (None: in all rows but
+        those of episodes that ended abnormally), and the number of `abnormal` ends.
+        """
         block = tree_map(lambda rows: torch.from_numpy(rows[:n_step]), self._columns)
         block["last_obs"] = tree_map(torch.from_numpy, last_obs)
+        if valid_TN is None and self._abnormal:
+            valid_TN = np.ones(self._columns["episode_step"][:n_step].shape, np.bool_)
+        if valid_TN is not None:
+            for place in self._abnormal:
+                valid_TN[place] = False
+            block["valid"] = torch.from_numpy(valid_TN)
+        abnormal, self._abnormal = len(self._abnormal), []
         if not self._ends:
-            return block, {"return": np.empty(0), "length": np.empty(0), "index": np.empty(0, np.int64)}
+            return block, {"return": np.empty(0), "length": np.empty(0), "abnormal": abnormal}
         ends = tree_map(lambda *parts: np.concatenate(parts), *self._ends)
         self._ends = []
         block["final_index"] = torch.from_numpy(ends["index"])
-        block["final_obs"] = tree_map(torch.from_numpy, ends.pop("obs"))
-        return block, ends
+        block["final_obs"] = tree_map(torch.from_numpy, ends["obs"])
+        counted_K = slice(None) if valid_TN is None else valid_TN.flatten()[ends["index"]]
+        return block, {key: ends[key][counted_K] for key in ("return", "length")} | {"abnormal": abnormal}
 
 
 def _to_numpy(leaf: torch.Tensor) -> np.ndarray:
     return leaf.numpy(force=True)  # the quickest way that takes tensors of any device
+
+
+def _map_state(fn: Callable[[Any], Any], state: Any) -> Any:
+    """Apply `fn` to the leaves of nested dicts and lists."""
+    if isinstance(state, list):
+        return [_map_state(fn, part) for part in state]
+    return {key: _map_state(fn, part) for key, part in state.items()} if isinstance(state, dict) else fn(state)
+
+
+def _generators(space: gymnasium.Space) -> list[np.random.Generator]:
+    """Return the random generators of a space and of the spaces that it is made of."""
+    parts = getattr(space, "spaces", ())
+    parts = parts.values() if isinstance(parts, dict) else parts
+    return [space.np_random, *(generator for part in parts for generator in _generators(part))]
 
 
 def _grow(rows: np.ndarray, n_step: int) -> np.ndarray:

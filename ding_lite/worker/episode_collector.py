@@ -7,10 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import gymnasium
 import numpy as np
-import torch
 
+from ding_lite.envs import EpisodeMonitor
 from ding_lite.worker.collector import SampleCollector
 
 FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
@@ -20,13 +19,14 @@ class EpisodeCollector(SampleCollector):
     """Plays `n_episode` episodes of one rank a call, from their beginning to their end.
 
     T is what the slowest environment needs for its share. Others go on meanwhile, and what they play is in the block
-    but not to be learned from: `valid` `[T, N]` says which steps belong to the episodes that count. The rest of the
-    block is `SampleCollector`'s. Every step played counts as `env_step`, whether valid or not.
+    but not to be learned from: `valid` `[T, N]` says which steps belong to the episodes that count. One that ends
+    abnormally does not, and another is played for it. The rest of the block is `SampleCollector`'s. Every step played
+    counts as `env_step`, whether valid or not.
     """
 
     def __init__(
         self,
-        env: gymnasium.vector.VectorEnv,
+        env: EpisodeMonitor,
         policy: SimpleNamespace,
         n_episode: int,
         seeds: list[int],
@@ -49,10 +49,6 @@ class EpisodeCollector(SampleCollector):
                 self._rows.reserve(max(2 * t, FIRST_CAPACITY))
             due_N -= self._play(t, random, kwargs)
             valid.append(valid_N)
-        block, ends = self._rows.take(len(valid), self._obs)
-        valid_TN = np.stack(valid)
-        block["valid"] = torch.from_numpy(valid_TN)
-        counted_K = valid_TN.flatten()[ends["index"]]
-        totals = {key: values[counted_K] for key, values in ends.items()}
+        block, totals = self._rows.take(len(valid), self._obs, np.stack(valid))
         samples = self._policy.get_train_sample(block)
         return samples, self._count(len(valid), totals, time.perf_counter() - start)

@@ -6,23 +6,25 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import gymnasium
 import numpy as np
 
+from ding_lite.envs import EpisodeMonitor
 from ding_lite.utils.distributed import broadcast_object_list
 from ding_lite.utils.tree import tree_map
+from ding_lite.utils.watchdog import progress
 
 
 class Evaluator:
     """Plays `n_episode` episodes every `eval_freq` learner iterations.
 
     Each environment plays its share, so that short episodes count no more than long ones, from seeds that are new at
-    every evaluation and the same in every run.
+    every evaluation and the same in every run. An episode that ends abnormally, because its environment failed, does
+    not count, and another is played for it.
     """
 
     def __init__(
         self,
-        env: gymnasium.vector.VectorEnv | None,
+        env: EpisodeMonitor | None,
         policy: SimpleNamespace,
         n_episode: int,
         eval_freq: int,
@@ -66,15 +68,17 @@ class Evaluator:
         due_N = np.full(self._env.num_envs, self._n_episode // self._env.num_envs)
         returns: list[float] = []
         lengths: list[int] = []
-        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # see SampleCollector
+        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))
         self._policy.reset()
         while due_N.any() and not self._interrupt():
+            progress("evaluate")
             action = self._policy.forward(obs)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
             ended = np.flatnonzero(terminated | truncated)
             if len(ended):
                 self._policy.reset(ended)
-                counted = ended[due_N[ended] > 0]
+                counted_N = (due_N > 0) & ~info.get("abnormal", np.False_)
+                counted = ended[counted_N[ended]]
                 due_N[counted] -= 1
                 returns += info["episode_return"][counted].tolist()
                 lengths += info["episode_length"][counted].tolist()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +14,12 @@ import torch
 from easydict import EasyDict
 
 from ding_lite.config import compile_config
-from ding_lite.envs import create_vector_env
+from ding_lite.envs import ENV_DEFAULTS, create_vector_env
 from ding_lite.policy import DQNPolicy
+from ding_lite.utils import watchdog
+from ding_lite.utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
+from tests.worker.failing import DyingGame, FailingGame
 from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, game_env
 
 
@@ -200,6 +206,13 @@ def test_an_interruption_is_agreed_on_after_a_whole_collect() -> None:
     assert (len(block["reward"]), figures["env_step"]) == (4, 4)
 
 
+def test_every_row_is_progress() -> None:
+    collector, _ = collector_of(CountingGame(4), CountingGame(5), n_sample=12)
+    before = watchdog._progress.count
+    collector.collect()
+    assert (watchdog._progress.count - before, watchdog._progress.stage) == (6, "collect")
+
+
 def test_dicts_of_actions_reach_the_environments_and_rows_keep_the_structure() -> None:
     games = [HybridGame(3), HybridGame(4)]
     collector, seen = collector_of(*games, n_sample=10)
@@ -245,6 +258,156 @@ def test_a_collect_may_be_shorter_or_longer_than_the_one_before() -> None:
     collector, _ = collector_of(CountingGame(100), n_sample=4)
     steps = [collector.collect(n_sample)[0]["obs"][:, 0, 1].tolist() for n_sample in (None, 7, 2, None)]
     assert steps == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9, 10], [11, 12], [13, 14, 15, 16]]
+
+
+# -- episodes that end abnormally -------------------------------------------------------------------------------------
+
+
+def test_the_steps_of_an_episode_that_ended_abnormally_are_not_valid_and_it_does_not_count() -> None:
+    games = [FailingGame(5, {1: 3}), CountingGame(4)]
+    collector, seen = collector_of(*games, n_sample=2 * 12)
+    block, figures = collector.collect()
+    assert (block["valid"].dtype, tuple(block["valid"].shape)) == (torch.bool, (12, 2))
+    assert block["valid"].T.tolist() == [[True] * 5 + [False] * 4 + [True] * 3, [True] * 12]
+    assert block["episode_step"][:, 0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1, 2]
+    assert (block["traj_flag"][8, 0], block["done"][8, 0]) == (True, False)
+    assert 8 * 2 + 0 in block["final_index"].tolist()
+    # one episode of 5 steps and three of 4; all steps were played
+    assert (figures["episode"], figures["abnormal"], figures["env_step"]) == (4, 1, 24)
+    assert (figures["return"], figures["length"]) == (REWARD * (5 + 3 * 4), 5 + 3 * 4)
+    assert [ids.tolist() for ids in seen.resets[1:]] == [[1], [0], [1], [0], [1]]  # rows 3, 4, 7, 8, 11
+    block, figures = collector.collect()
+    assert "valid" not in block
+    assert figures["abnormal"] == 0
+
+
+def test_of_an_episode_that_began_in_an_earlier_block_the_steps_in_this_one_are_not_valid() -> None:
+    collector, _ = collector_of(FailingGame(50, {0: 5}), FailingGame(50, {0: 5}), CountingGame(3), n_sample=3 * 4)
+    first, figures = collector.collect(3 * 3)
+    assert "valid" not in first
+    assert figures["abnormal"] == 0
+    second, figures = collector.collect()
+    assert second["valid"].T.tolist() == [[False, False, False, True]] * 2 + [[True] * 4]
+    assert (figures["abnormal"], figures["episode"]) == (2, 1)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_worker_that_dies_costs_its_episode_and_the_state_can_still_be_restored() -> None:
+    def create(first_seed: int) -> SampleCollector:
+        subprocess = ENV_DEFAULTS["manager"] | {"type": "subprocess"}
+        games = [DyingGame(4, 100), CountingGame(4)]
+        return collector_of(*games, n_sample=2 * 9, seeds=[first_seed, 200], manager=subprocess)[0]
+
+    collector, other = create(100), create(300)
+    block, figures = collector.collect()
+    assert block["valid"].T.tolist() == [[False] * 3 + [True] * 6, [True] * 9]
+    assert block["obs"][:, :, 1].T.tolist() == [[0, 1, 2, 0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 0, 1, 2, 3, 0]]
+    assert (figures["episode"], figures["abnormal"], figures["length"]) == (3, 1, 12)
+    assert other.load_local_state_dict(collector.local_state_dict()) == []
+    assert same_blocks(*(one.collect(random=True)[0] for one in (collector, other)))
+    for one in (collector, other):
+        one._env.close()
+
+
+# -- the state --------------------------------------------------------------------------------------------------------
+
+
+def on_cart_pole(manager: str, seed: int, make: Any = SampleCollector, n_sample: int = 3 * 37) -> Any:
+    """Return a collector of three CartPoles whose policy's choice is a function of the observation."""
+    cfg = EasyDict(copy.deepcopy(ENV_DEFAULTS) | {"env_id": "CartPole-v1"})
+    cfg.manager.type = manager
+    seen = Seen(2)
+    seen.mode.forward = lambda obs, **kwargs: {"action": torch.from_numpy((obs[:, 2] > 0).astype(np.int64))}
+    return make(create_vector_env(cfg, 3, seed, True), seen.mode, n_sample, [seed, seed + 1, seed + 2]), seen
+
+
+def handed_over(state: Any, path: Path) -> Any:
+    """Return a state as another process would read it."""
+    save_checkpoint(str(path), {"state": state})
+    return load_checkpoint(str(path))["state"]
+
+
+def same_blocks(left: dict, right: dict) -> bool:
+    return left.keys() == right.keys() and all(
+        torch.equal(left[key], right[key]) and left[key].dtype == right[key].dtype for key in left
+    )
+
+
+@pytest.mark.parametrize("random", [True, False])
+@pytest.mark.parametrize("manager", ["base", "subprocess"])
+def test_a_restored_collector_plays_what_the_saved_one_would_have(manager: str, random: bool, tmp_path: Path) -> None:
+    (collector, _), (other, seen) = on_cart_pole(manager, 5), on_cart_pole(manager, 700)
+    for _ in range(2):
+        collector.collect(random=random)
+    state = handed_over(collector.local_state_dict(), tmp_path / "state")
+    other.collect(random=True)
+    other._obs = np.zeros_like(other._obs)  # as if the environments made new arrays, not wrote into these
+    assert other.load_local_state_dict(state) == []
+    assert len(seen.resets) == len([ids for ids in seen.resets[1:] if ids is not None]) + 1  # no forgetting
+    for number in range(3):
+        (mine, figures), (its, its_figures) = (one.collect(random=random or number == 2) for one in (collector, other))
+        assert same_blocks(mine, its)
+        assert figures | {"duration": 0} == its_figures | {"duration": 0}
+    assert len(mine["final_index"]) > 0
+    for one in (collector, other):
+        one._env.close()
+
+
+def test_the_draws_of_dicts_of_actions_go_on(tmp_path: Path) -> None:
+    def create(seed: int) -> SampleCollector:
+        return collector_of(HybridGame(4), HybridGame(7), n_sample=10, seeds=[seed, seed + 1])[0]
+
+    collector, other = create(3), create(90)
+    collector._policy.forward = other._policy.forward = lambda obs, **kwargs: {}
+    collector.collect(random=True)
+    other.load_local_state_dict(handed_over(collector.local_state_dict(), tmp_path / "state"))
+    (mine, _), (its, _) = (one.collect(random=True) for one in (collector, other))
+    for key in ("action_type", "action_args"):
+        assert torch.equal(mine["action"][key], its["action"][key])
+    assert torch.equal(mine["obs"], its["obs"])
+
+
+class Drifting(CountingGame):
+    """The game, whose observations are of the time of their making where `drifts`."""
+
+    drifts = False
+    clock = itertools.count()
+
+    def _observe(self) -> tuple[np.ndarray, dict[str, Any]]:
+        obs, info = super()._observe()
+        return obs + (next(self.clock) / 2**20 if self.drifts else 0.0), info
+
+
+def test_what_cannot_be_restored_begins_a_new_episode_and_is_named() -> None:
+    games = [[Drifting(9), CountingGame(9), Drifting(9)] for _ in range(2)]
+    for game in (games[0][0], games[1][0], games[0][2], games[1][2]):
+        game.drifts = True
+    (collector, _), (other, seen) = (collector_of(*some, n_sample=3 * 4) for some in games)
+    collector.collect()
+    state = collector.local_state_dict()
+    assert other.load_local_state_dict(state) == [0, 2]
+    assert [ids.tolist() for ids in seen.resets[1:]] == [[0, 2]]
+    block, figures = other.collect(3 * 6)
+    assert block["episode_step"].T.tolist() == [[0, 1, 2, 3, 4, 5], [4, 5, 6, 7, 8, 0], [0, 1, 2, 3, 4, 5]]
+    assert (figures["episode"], figures["length"]) == (1, 9)
+
+
+def test_the_state_is_as_it_was_when_it_was_asked_for() -> None:
+    collector, other = (collector_of(CountingGame(6), CountingGame(9), n_sample=8)[0] for _ in range(2))
+    collector.collect()
+    state = collector.local_state_dict()
+    block = copied(collector.collect()[0])
+    other.load_local_state_dict(state)
+    again, _ = other.collect()
+    assert torch.equal(again["obs"], block["obs"])
+    assert torch.equal(again["episode_step"], block["episode_step"])
+
+
+def test_another_number_of_environments_is_an_error_that_says_what_to_set() -> None:
+    state = collector_of(CountingGame(6), n_sample=2)[0].local_state_dict()
+    other, _ = collector_of(CountingGame(6), CountingGame(6), n_sample=2)
+    with pytest.raises(CheckpointError, match=r"holds 1 .* env\.collector_env_num=2: set it to"):
+        other.load_local_state_dict(state)
 
 
 # -- frame stacks on the real games -----------------------------------------------------------------------------------

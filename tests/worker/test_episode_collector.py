@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ding_lite.worker import EpisodeCollector
+from tests.worker.failing import FailingGame
 from tests.worker.games import REWARD, CountingGame, NestedGame, game_env
 
 
@@ -110,6 +111,40 @@ def test_returns_are_true_where_rewards_are_clipped_and_a_lost_life_ends_no_epis
     assert block["traj_flag"][:, 0].tolist() == [False, True, False, False, False, True]
     assert block["reward"].unique().tolist() == [1.0]
     assert figures["return"] == pytest.approx(6 * REWARD)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_an_episode_that_ends_abnormally_is_replaced(later: bool) -> None:
+    # `later`: the environment fails after it has played its share, which changes nothing but the count
+    collector = collector_of(FailingGame(3, {1: 1} if later else {0: 1}), CountingGame(5), n_episode=2)
+    block, figures = collector.collect()
+    first = [True] * 3 + [False] * 2 if later else [False] * 2 + [True] * 3
+    assert block["valid"].T.tolist() == [first, [True] * 5]
+    assert block["episode_step"][:, 0].tolist() == ([0, 1, 2, 0, 1] if later else [0, 1, 0, 1, 2])
+    assert (figures["episode"], figures["length"], figures["return"]) == (2, 3 + 5, REWARD * (3 + 5))
+    assert (figures["abnormal"], figures["env_step"]) == (1, 10)
+
+
+def test_episodes_may_end_abnormally_again_and_again() -> None:
+    collector = collector_of(FailingGame(2, {0: 0, 1: 1, 3: 0}), n_episode=2)
+    block, figures = collector.collect()
+    assert block["valid"][:, 0].tolist() == [False] + [False] * 2 + [True] * 2 + [False] + [True] * 2
+    assert (figures["episode"], figures["abnormal"]) == (2, 3)
+
+
+def test_a_restored_collector_plays_what_the_saved_one_would_have() -> None:
+    def create() -> tuple[list[CountingGame], EpisodeCollector]:
+        games = [CountingGame(2), CountingGame(5)]
+        return games, collector_of(*games, n_episode=2)
+
+    (_, collector), (_, other) = create(), create()
+    for _ in range(2):
+        collector.collect()
+    assert other.load_local_state_dict(collector.local_state_dict()) == []
+    for _ in range(2):
+        blocks = [one.collect()[0] for one in (collector, other)]
+        for key in ("obs", "valid", "final_obs", "final_index", "last_obs"):
+            assert torch.equal(blocks[0][key], blocks[1][key])
 
 
 def test_observations_may_be_nested() -> None:

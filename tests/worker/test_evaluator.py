@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.envs import derive_seeds
+from ding_lite.envs import ENV_DEFAULTS, derive_seeds
+from ding_lite.utils import watchdog
 from ding_lite.worker import Evaluator
+from tests.worker.failing import DyingGame, FailingGame
 from tests.worker.games import REWARD, CountingGame, game_env
 
 
@@ -63,6 +65,13 @@ def test_seeds_are_new_at_every_evaluation_and_the_same_in_every_run() -> None:
     assert first[:2] == derive_seeds(0, "evaluate", 0, n=2)
 
 
+def test_every_step_is_progress() -> None:
+    evaluator = evaluator_of(CountingGame(3), CountingGame(5), n_episode=2)
+    before = watchdog._progress.count
+    evaluator.eval(0)
+    assert (watchdog._progress.count - before, watchdog._progress.stage) == (5, "evaluate")
+
+
 def test_it_is_due_at_once_and_then_by_frequency() -> None:
     evaluator = evaluator_of(CountingGame(2), n_episode=1)
     assert evaluator.should_eval(0)
@@ -94,6 +103,22 @@ def test_an_interrupted_evaluation_is_no_verdict() -> None:
     evaluator = evaluator_of(CountingGame(10), n_episode=2, stop_value=-99, interrupt=lambda: next(steps) >= 15)
     assert evaluator.eval(7) == (False, {})
     assert evaluator.best_return == -np.inf
+
+
+def test_an_episode_that_ends_abnormally_does_not_count_and_another_is_played() -> None:
+    evaluator = evaluator_of(FailingGame(4, {0: 2, 2: 0}), CountingGame(7), n_episode=4)
+    _, info = evaluator.eval(0)
+    assert sorted(info["returns"]) == [4 * REWARD] * 2 + [7 * REWARD] * 2
+    assert info["length_mean"] == (4 + 7) / 2
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_worker_that_dies_does_not_change_the_verdict() -> None:
+    manager = ENV_DEFAULTS["manager"] | {"type": "subprocess"}
+    games = [DyingGame(4, derive_seeds(0, "evaluate", 0, n=1)[0]), CountingGame(7)]
+    evaluator = evaluator_of(*games, n_episode=2, manager=manager)
+    assert sorted(evaluator.eval(0)[1]["returns"]) == [4 * REWARD, 7 * REWARD]
+    evaluator._env.close()
 
 
 def test_a_restored_evaluator_goes_on() -> None:
