@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ding_lite.utils.launch import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.shared_memory import create_shared_rows
+from ding_lite.utils.watchdog import waiting
 
 ALIGN_BYTES = 64  # every parameter starts on this boundary inside its flat tensor, for vectorised kernels
 PIECES = 2  # collectives per bucket: gloo works on two at a time
@@ -40,7 +41,8 @@ def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
     if dist.get_backend() == "nccl":  # a group of the user's own: it carries nothing else
         device = torch.device("cuda")
     packed = torch.cat([tensor.detach().reshape(-1).to(device, torch.float64) for tensor in tensors])
-    dist.all_reduce(packed)
+    with waiting():
+        dist.all_reduce(packed)
     if op == "mean":
         packed /= world_size
     new = {}
@@ -54,14 +56,16 @@ def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
 def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
     """Replace the elements of `objects`, in place, by those of rank `src`. They are pickled: for trusted ranks only."""
     if get_world_size() > 1:
-        dist.broadcast_object_list(objects, src=src)
+        with waiting():
+            dist.broadcast_object_list(objects, src=src)
 
 
 def all_gather_object(value: Any) -> list[Any]:
     """Returns the values of all ranks, in the order of ranks. Only for trusted ranks: they are pickled."""
     values = [value] * get_world_size()
     if get_world_size() > 1:
-        dist.all_gather_object(values, value)
+        with waiting():
+            dist.all_gather_object(values, value)
     return values
 
 
@@ -73,7 +77,8 @@ def broadcast_module(module: nn.Module, src: int = 0) -> None:
         group = sorted((t for t in tensors if t.device == device), key=lambda t: -t.element_size())
         chunks = [tensor.reshape(-1).view(torch.uint8) for tensor in group]
         packed = torch.cat(chunks)
-        dist.broadcast(packed, src=src)
+        with waiting():
+            dist.broadcast(packed, src=src)
         for tensor, chunk in zip(group, packed.split([chunk.numel() for chunk in chunks]), strict=True):
             tensor.copy_(chunk.view(tensor.dtype).view(tensor.shape))
 
@@ -119,6 +124,8 @@ class FlatParameters:
     Attributes:
         parameter: the flat parameter `[P]`, whose `.grad` is the flat gradient.
         gradient: the flat gradient `[P]`.
+        flag: one more number of the gradient, scalar, that no parameter has: zero after `zero_grad`. What is written
+            into it before backward is averaged with the rest, and enters its norm.
 
     Raises:
         ValueError: if nothing is trainable, or dtypes or devices differ.
@@ -142,11 +149,13 @@ class FlatParameters:
         starts = [0]
         for param in self._params:
             starts.append(starts[-1] + -(-param.numel() // unit) * unit)
+        flag, starts[-1] = starts[-1], starts[-1] + unit
         self.parameter = nn.Parameter(self._params[0].data.new_zeros(starts[-1]))
         share_memory = share_memory and self.parameter.device.type == "cpu"
         self._rows = create_shared_rows(starts[-1], self.parameter.dtype) if share_memory else None
         own = torch.zeros_like(self.parameter.data) if self._rows is None else self._rows[get_rank()]
         self.parameter.grad = self.gradient = own
+        self.flag = own[flag]
         self._views: list[tuple[Tensor, Tensor]] = []
         for param, start in zip(self._params, starts, strict=False):
             strides = torch.empty_like(param, device="meta").stride()  # its own if dense
@@ -229,8 +238,9 @@ class FlatParameters:
             return
         while self._launched < len(self._buckets):
             self._launch_next()
-        for work in self._works:
-            work.wait()
+        with waiting():
+            for work in self._works:
+                work.wait()
         self.gradient.div_(self._world_size)
         self._works.clear()
         self._ready.clear()
@@ -238,9 +248,11 @@ class FlatParameters:
 
     def _wait_for_all(self) -> None:
         """Return when every rank has come here. gloo sums one number in a fraction of its barrier's time."""
-        dist.all_reduce(self._token)
+        with waiting():
+            dist.all_reduce(self._token)
 
     def broadcast(self, src: int = 0) -> None:
         """Give every rank the parameters of rank `src`."""
         if self._world_size > 1:
-            dist.broadcast(self.parameter.data, src=src)
+            with waiting():
+                dist.broadcast(self.parameter.data, src=src)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop at the next safe point."""
+"""Ctrl-C, SIGTERM and SIGUSR1 as a request to stop at the next safe point."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # SLURM can send SIGUSR1 some time before the end
 
 
 class InterruptGuard:
-    """While active, the first SIGINT or SIGTERM sets `requested`; a SIGINT after that kills the process at once.
+    """While active, the first of `SIGNALS` sets `requested`; a SIGINT after that kills the process at once.
 
     The kill is the system's own, not an exception, so it also ends a process that waits in a collective. Ranks get a
     signal at different moments or not at all: reduce `requested` over all ranks before acting on it. Outside the main

@@ -249,7 +249,7 @@ def test_frozen_parameters_stay_apart() -> None:
 def test_a_shared_parameter_is_one() -> None:
     network = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     network[1].weight = network[0].weight
-    assert FlatParameters(network).parameter.numel() == 16
+    assert FlatParameters(network).parameter.numel() == 16 + 16  # the flag has 64 bytes of its own
 
 
 def test_a_copy_of_a_flat_module_is_independent() -> None:
@@ -275,3 +275,14 @@ def test_mixed_types_and_nothing_trainable_are_refused() -> None:
         FlatParameters(mixed)
     with pytest.raises(ValueError, match="got none"):
         FlatParameters(nn.ReLU())
+
+
+def test_the_flag_belongs_to_no_parameter_and_enters_the_norm() -> None:
+    network = nn.Linear(4, 4, bias=False)  # 16 numbers: it fills its 64 bytes
+    flat = FlatParameters(network)
+    flat.flag.fill_(3.0)
+    assert network.weight.grad is not None
+    assert network.weight.grad.count_nonzero() == 0
+    assert flat.gradient.norm().item() == 3
+    flat.zero_grad()
+    assert flat.flag.item() == 0

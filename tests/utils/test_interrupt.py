@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.interrupt import InterruptGuard
+from ding_lite.utils.interrupt import SIGNALS, InterruptGuard
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOP = """
@@ -37,7 +37,7 @@ def start(rank: int = 0, then: str = "pass") -> "subprocess.Popen[str]":
     return process
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_the_first_signal_lets_the_run_finish_and_says_one_line(signum: signal.Signals) -> None:
     process = start()
     process.send_signal(signum)
@@ -54,7 +54,7 @@ def test_other_ranks_say_nothing() -> None:
     assert (out, err) == (f"requested {signal.SIGINT.value}\nsaved\n", "")
 
 
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize(
     "then",
     ["time.sleep(60)", "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"],
@@ -86,7 +86,7 @@ def test_a_second_sigterm_does_not_cut_the_saving_short() -> None:
 def test_previous_handlers_come_back_also_after_an_exception() -> None:
     def mine(signum: int, frame: object) -> None: ...
 
-    previous = {number: signal.signal(number, mine) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, mine) for number in SIGNALS}
     try:
         guard = InterruptGuard(rank=1)
         with suppress(ZeroDivisionError), guard:

@@ -1,0 +1,216 @@
+"""A rank that dies, fails, hangs or leaves ends the job, which names it: real gloo ranks, with and without a launcher.
+
+Each rank runs this file as `python -m tests.distributed.test_watchdog KIND RANK WHERE`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from typing import Literal
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ding_lite.utils import watchdog
+from ding_lite.utils.interrupt import InterruptGuard
+from ding_lite.utils.launch import DDPContext, get_rank
+from ding_lite.utils.registry import UserError
+from ding_lite.utils.watchdog import progress, waiting
+from tests.distributed.launcher import finish, free_port, launch, say, start
+
+ME = ["-m", "tests.distributed.test_watchdog"]
+TIMEOUT = 5.0  # seconds without progress that are a hang, here
+DEAD = 15.0  # seconds, the default time-out of a dead rank
+SLACK = 10.0  # seconds: a busy machine
+
+
+def fail(kind: str) -> None:
+    """Fail in a way."""
+    say(f"fault {time.time()}")
+    if kind == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif kind == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif kind == "raises":
+        raise ValueError("boom")
+    elif kind == "user error":
+        raise UserError("boom")
+    elif kind == "sleeps":
+        time.sleep(600)
+    elif kind == "keeps the interpreter":
+        re.match(r"(a+)+$", "a" * 60 + "b")
+    elif kind == "exits":
+        os._exit(0)
+    elif kind == "leaves":
+        raise SystemExit(0)
+    elif kind == "leaves with 3":
+        raise SystemExit(3)
+
+
+def run_rank(kind: str, rank: str, where: str) -> None:
+    """Iterate in lockstep; rank `rank` fails, the others wait for it, or collect meanwhile."""
+    if where == "elsewhere":  # as if each rank were on a machine of its own
+        watchdog._machine = lambda: uuid.uuid4().hex
+    with DDPContext(), InterruptGuard(get_rank()):
+        for _ in range(3):
+            progress("learn")
+            with waiting():
+                dist.all_reduce(torch.ones(1))
+        if get_rank() == int(rank):
+            fail(kind)
+        while where == "collect":
+            progress("collect")
+            time.sleep(0.01)
+        while True:
+            progress("learn")
+            with waiting():
+                dist.all_reduce(torch.ones(1))
+
+
+def run_early(seconds: str) -> None:
+    """Rank 0, which keeps the store, leaves long before rank 1."""
+    with DDPContext():
+        progress("learn")
+        if get_rank() == 1:
+            for _ in range(int(float(seconds) * 100)):
+                progress("collect")
+                time.sleep(0.01)
+
+
+def run_alike(seconds: str) -> None:
+    """All ranks fail for the same reason, but rank 0 has something to save first."""
+    with DDPContext():
+        progress("learn")
+        if get_rank() == 0:
+            time.sleep(float(seconds))
+            say("saved")
+        raise UserError("not finite")
+
+
+def by_hand(words: list[str], nproc: int = 2, timeout: float = 60) -> list[subprocess.CompletedProcess[str]]:
+    """Run ranks that no launcher looks after; rank 0 keeps the store."""
+    env = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env["DING_LITE_TIMEOUT"] = str(TIMEOUT)
+    ranks = [start([sys.executable, *ME, *words], {**env, "RANK": str(rank)}) for rank in range(nproc)]
+    return [finish(rank, timeout) for rank in ranks]
+
+
+def seconds_since_fault(*out: str) -> float:
+    (told,) = re.findall(r"^fault (\S+)$", "\n".join(out), re.MULTILINE)
+    return time.time() - float(told)
+
+
+GONE, FAILED, LEFT = (
+    "is gone: it was killed, or ended without an exception",
+    "failed: ValueError: boom",
+    "has left with",
+)
+HANGS, SILENT = r"no progress for \d+ s in 'learn'", "gave no sign of life"
+KINDS = {
+    "killed": (GONE, DEAD),
+    "exits": (GONE, DEAD),
+    "raises": (FAILED, DEAD),
+    "user error": ("failed: UserError: boom", DEAD),
+    "leaves": (f"{LEFT} status 0", DEAD),
+    "leaves with 3": (f"{LEFT} status 3", DEAD),
+    "stopped": (rf"{SILENT} .*its process is stopped", TIMEOUT),
+    "sleeps": (HANGS, TIMEOUT),
+    "keeps the interpreter": (rf"{SILENT} .*keeps the interpreter from running", TIMEOUT),
+}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(kind: str, rank: int) -> None:
+    cause, limit = KINDS[kind]
+    done = by_hand([kind, str(rank), "wait"])
+    assert seconds_since_fault(*(one.stdout for one in done)) < limit + SLACK
+    other = done[1 - rank]
+    assert other.returncode == 1
+    (line,) = other.stderr.splitlines()  # no traceback, neither python's nor C++'s
+    assert re.match(rf"\[rank {1 - rank}\] ends because rank {rank} \(pid \d+ on \S+\):? {cause}", line)
+
+
+@pytest.mark.parametrize("kind", ["killed", "raises", "stopped"])
+def test_a_rank_that_collects_for_long_does_not_outlive_the_others(kind: str) -> None:
+    cause, limit = KINDS[kind]
+    done = by_hand([kind, "0", "collect"])
+    assert seconds_since_fault(*(one.stdout for one in done)) < limit + SLACK
+    assert re.fullmatch(rf"\[rank 1\] ends because rank 0 .*{cause}.*\n", done[1].stderr)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_of_another_machine_that_falls_silent_is_lost(rank: int) -> None:
+    done = by_hand(["killed", str(rank), "elsewhere"])
+    assert seconds_since_fault(*(one.stdout for one in done)) < DEAD + SLACK
+    what = "not heard of" if rank else "which keeps the store"
+    assert re.search(rf"^\[rank {1 - rank}\] ends because rank {rank} .*{what}", done[1 - rank].stderr, re.MULTILINE)
+
+
+LAST_LINES = {
+    "killed": "Signal 9 (SIGKILL) received",
+    "raises": "ValueError: boom",
+    "sleeps": "no progress for",
+    "stopped": "its process is stopped",
+    "exits": "lost another rank: rank 1",
+    "leaves with 3": "SystemExit: 3",
+}
+
+
+@pytest.mark.parametrize("kind", LAST_LINES)
+def test_the_last_lines_of_the_launcher_name_rank_and_cause(kind: str) -> None:
+    launcher: Literal["run", "launch"] = "launch" if kind in ("raises", "stopped") else "run"
+    nproc = 3 if kind in ("killed", "exits") else 2
+    env = {"DING_LITE_TIMEOUT": str(TIMEOUT)}
+    done = launch([*ME, kind, "1", "wait"], nproc=nproc, launcher=launcher, env=env)
+    assert done.returncode == 1
+    assert seconds_since_fault(done.stdout) < KINDS[kind][1] + SLACK
+    last = "\n".join(done.stderr.splitlines()[-9:])
+    assert "Root Cause" in last
+    assert LAST_LINES[kind] in last
+    if kind != "exits":  # with status 0 the launcher takes it for a success
+        assert re.search(r"rank +: 1 ", last)
+
+
+def test_a_launcher_that_is_killed_takes_its_ranks_along() -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"]
+    process = start([*command, *ME, "nothing", "0", "wait"])
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline().startswith("fault")
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+    done = finish(process, timeout=DEAD + SLACK)  # ends when nobody has its pipes any more
+    for rank in range(2):
+        assert f"[rank {rank}] ends because torch's launcher" in done.stderr
+
+
+def test_a_rank_that_leaves_early_is_not_lost() -> None:
+    done = by_hand(["early", "3"])
+    assert [(one.returncode, one.stderr) for one in done] == [(0, ""), (0, "")]
+
+
+def test_ranks_that_fail_alike_wait_for_one_that_still_saves() -> None:
+    done = launch([*ME, "alike", "2.5"])
+    assert "saved" in done.stdout.splitlines()
+    assert sorted(re.findall(r"^\[rank \d\].*$", done.stderr, re.MULTILINE)) == [
+        "[rank 0] not finite",
+        "[rank 1] not finite",
+    ]
+
+
+def main(argv: list[str]) -> None:
+    torch.set_num_threads(1)
+    what, *words = [word for word in argv if not word.startswith("--local-rank")]
+    {"early": run_early, "alike": run_alike}.get(what, lambda *words: run_rank(what, *words))(*words)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
