@@ -32,6 +32,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
 # What fills the registries; imported when a config is compiled, as the config's own import_names are.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
+LONGEST_KEY = 200  # characters: what is longer is no misspelling, and comparing it takes seconds
 # (low, high), both possible: the keys that must lie between.
 RANGES = {
     (1, math.inf): (
@@ -58,7 +59,20 @@ def read_config(path: str | Path) -> tuple[dict, dict]:
     Raises:
         ConfigError: no such file, it fails (the message has file and line), or it lacks one of the two names.
     """
-    path = Path(path)
+    module = _run_file(Path(path))
+    for name in ("main_config", "create_config"):
+        if not isinstance(getattr(module, name, None), dict):
+            hint = closest(name, [key for key, value in vars(module).items() if isinstance(value, dict)])
+            raise ConfigError(f"Config file '{path}', line 1: expected a dict called '{name}', found none.{hint}")
+    return module.main_config, module.create_config
+
+
+def read_limits(path: str | Path) -> dict[str, int]:
+    """Return the limits of the run whose config `save_config` wrote, such as `max_env_step`."""
+    return getattr(_run_file(Path(path)), "limits", {})
+
+
+def _run_file(path: Path) -> types.ModuleType:
     if not path.is_file():
         raise ConfigError(f"Config file '{path}' does not exist: give the path of a python file.")
     # A module of its own, not left in sys.modules: environment workers, which cannot import it, then get its classes by
@@ -70,15 +84,10 @@ def read_config(path: str | Path) -> tuple[dict, dict]:
     except (Exception, SystemExit) as error:
         frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         line = frames[-1] if frames else getattr(error, "lineno", None) or 1
-        reason = error.msg if isinstance(error, SyntaxError) else str(error).partition("\n")[0]
-        raise ConfigError(f"Config file '{path}', line {line}: {type(error).__name__}: {reason}.") from error
+        raise ConfigError(f"Config file '{path}', line {line}: {sc.show_error(error)}.") from error
     finally:
         del sys.modules[module.__name__]
-    for name in ("main_config", "create_config"):
-        if not isinstance(getattr(module, name, None), dict):
-            hint = closest(name, [key for key, value in vars(module).items() if isinstance(value, dict)])
-            raise ConfigError(f"Config file '{path}', line 1: expected a dict called '{name}', found none.{hint}")
-    return module.main_config, module.create_config
+    return module
 
 
 def compile_config(
@@ -158,6 +167,15 @@ def _import_modules(user: dict) -> None:
                 importlib.import_module(name)
             except ImportError as error:
                 raise ConfigError(f"create_config.{path}: cannot import '{name}': {error}. Is it installed?") from error
+            except (Exception, SystemExit) as error:
+                raise ConfigError(f"create_config.{path}: '{name}' fails: {_where(error)}{sc.show_error(error)}.") from error
+
+
+def _where(error: BaseException) -> str:
+    """Return file and line that an error comes from."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
+    return f"{place[0]}, line {place[1]}: "
 
 
 def _checked_items(
@@ -195,8 +213,8 @@ def _closest_path(path: str, schema: sc.Schema) -> str:
         same_name = difflib.SequenceMatcher(None, other.rpartition(".")[2], name).ratio()
         return same_name + 0.3 * difflib.SequenceMatcher(None, other, path).ratio() if same_name > 0.6 else 0.0
 
-    best = max(sorted(known), key=likeness)
-    if likeness(best):
+    best = max(sorted(known), key=likeness) if len(path) <= LONGEST_KEY else ""
+    if best and likeness(best):
         return f" Did you mean '{best}'?"
     siblings = sorted(other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent)
     return f" Known in '{parent or 'main_config'}': {', '.join(siblings)}."
@@ -296,19 +314,18 @@ def _shape_of(space: gymnasium.Space) -> Any:
     return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
 
 
-def save_config(cfg: EasyDict, path: str | Path, **arguments: Any) -> None:
+def save_config(cfg: EasyDict, path: str | Path, **limits: int) -> None:
     """Write a compiled config as a python file that compiles to the same config and runs again.
 
     Args:
         cfg: what `compile_config` returned.
         path: the file; an existing one is replaced.
-        arguments: further ones of the pipeline for the file's `__main__`, such as `max_env_step`.
+        limits: of the run, such as `max_env_step`; `read_limits` returns them.
     """
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
     pipeline = "serial_pipeline_onpolicy" if cfg.policy.on_policy else "serial_pipeline"
     create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in ("env", "policy")}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
-    call = "".join(f", {key}={value!r}" for key, value in {"seed": cfg.seed, **arguments}.items())
     Path(path).write_text(
         f'''"""Compiled by ding_lite. Sizes are per process: run this file on as many processes as wrote it."""
 
@@ -316,13 +333,14 @@ from math import inf, nan  # noqa: F401  (as values below)
 
 main_config = {pprint.pformat(main, width=120, sort_dicts=False)}
 create_config = {pprint.pformat(create, width=120, sort_dicts=False)}
+limits = {limits}
 
 if __name__ == "__main__":
     from ding_lite.entry import {pipeline}
     from ding_lite.utils import DDPContext
 
     with DDPContext():
-        {pipeline}((main_config, create_config){call})
+        {pipeline}((main_config, create_config), **limits)
 ''',
         encoding="utf-8",
     )

@@ -7,58 +7,151 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ding_lite import __version__
-from ding_lite.utils.registry import ConfigError, closest
+from ding_lite import __version__, entry
+from ding_lite.utils.registry import ConfigError, UserError, closest
 
-LIMITS = ("max_env_step", "max_train_iter")
+LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # and what result.json says of them
+USAGE = """
+  ding_lite [-m serial | -m serial_onpolicy] -c FILE [-s SEED] [--nproc N] [--max-restarts K] [key=value ...]
+  ding_lite resume DIR [--nproc N] [--max-restarts K] [key=value ...]
+  ding_lite -m eval --ckpt FILE [-c FILE] [-s SEED] [--episodes N] [key=value ...]"""
 EXAMPLES = """examples:
   ding_lite -m serial -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py -s 0
   ding_lite -m serial -c CONFIG policy.learn.batch_size=16 max_env_step=20000
   ding_lite -m serial_onpolicy -c dizoo/classic_control/cartpole/config/cartpole_ppo_config.py
+  ding_lite -m serial -c CONFIG --nproc 2 --max-restarts 3
   python -m torch.distributed.launch --nproc_per_node=2 -m ding_lite -m serial -c CONFIG policy.multi_gpu=True
+  ding_lite resume EXPERIMENT --nproc 2
+  ding_lite resume EXPERIMENT max_env_step=40000
   ding_lite -m eval --ckpt EXPERIMENT/ckpt/ckpt_best.pth.tar
 """
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; a user's mistake ends it with one line and status 2."""
+    parser = _parser()
+    args = parser.parse_intermixed_args(argv)
+    args.resume = None
+    if args.words[:1] == ["resume"]:
+        args.resume, args.words = " ".join(args.words[1:2]), args.words[2:]
+    _check_options(parser, args)
+    sys.path.insert(0, os.getcwd())  # a console script lacks it, and import_names may name modules there
+    # torch is loaded only now, so that --help and mistakes above answer at once.
+    from ding_lite.utils.launch import DDPContext, read_launch
+
+    if args.nproc > 1 or args.max_restarts > 0:
+        if read_launch() is not None:
+            parser.error("--nproc and --max-restarts start processes: leave them out under another launcher, or srun")
+        try:
+            raise SystemExit(_launch(args))
+        except UserError as error:
+            parser.exit(2, f"{error}\n")
+    with DDPContext():
+        limits, overrides = _split_limits(args.words)
+        if args.mode == "eval":
+            config = args.config or _config_beside(args.ckpt)
+            entry.evaluate_checkpoint(config, args.ckpt, seed=args.seed, n_episode=args.episodes, overrides=overrides)
+        elif args.resume is not None:
+            _resume(args.resume, limits, overrides)
+        else:
+            on_policy = args.mode == "serial_onpolicy"
+            pipeline = entry.serial_pipeline_onpolicy if on_policy else entry.serial_pipeline
+            pipeline(args.config, args.seed, overrides=overrides, **limits)  # type: ignore[arg-type]
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "ding_lite", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        "ding_lite",
+        usage=USAGE,
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
     parser.add_argument(
         "-m",
         "--mode",
         choices=("serial", "serial_onpolicy", "eval"),
-        default="serial",
-        help="train from a replay buffer, train on-policy, or evaluate a checkpoint",
+        help="train from a replay buffer (if left out), train on-policy, or evaluate a checkpoint",
     )
     parser.add_argument("-c", "--config", help="python file with main_config and create_config")
     parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
+    parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes that train together")
+    parser.add_argument(
+        "--max-restarts", type=int, default=0, metavar="K", help="restarts from the newest checkpoint after a failure"
+    )
     parser.add_argument("--ckpt", help="checkpoint to evaluate; its experiment's config is used unless -c names one")
     parser.add_argument("--episodes", type=int, help="episodes to evaluate, instead of env.n_evaluator_episode")
     parser.add_argument("--local-rank", "--local_rank", type=int, help=argparse.SUPPRESS)  # some launchers pass it
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as policy.learn.batch_size=16")
-    args = parser.parse_intermixed_args(argv)
-    if args.mode != "eval" and args.config is None:
-        parser.error("-c is missing: give the config file to train")
-    if args.mode == "eval" and args.ckpt is None:
-        parser.error("--ckpt is missing: give the checkpoint to evaluate")
-    sys.path.insert(0, os.getcwd())  # a console script lacks it, and import_names may name modules there
-    # torch is loaded only now, so that --help and mistakes above answer at once.
-    from ding_lite.entry.eval_entry import evaluate_checkpoint
-    from ding_lite.entry.serial_entry import serial_pipeline
-    from ding_lite.entry.serial_entry_onpolicy import serial_pipeline_onpolicy
-    from ding_lite.utils.launch import DDPContext
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="key=value",
+        help="such as policy.learn.batch_size=16; resume DIR goes on with the run in that directory instead",
+    )
+    return parser
 
-    with DDPContext():
-        limits, overrides = _split_limits(args.overrides)
-        if args.mode != "eval":
-            pipeline = serial_pipeline if args.mode == "serial" else serial_pipeline_onpolicy
-            pipeline(args.config, args.seed, overrides=overrides, **limits)  # type: ignore[arg-type]
-        else:
-            config = args.config or _config_beside(args.ckpt)
-            evaluate_checkpoint(config, args.ckpt, seed=args.seed, n_episode=args.episodes, overrides=overrides)
+
+def _check_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """End with the usage if an option is missing, or has no meaning beside the others."""
+    if args.resume is not None:
+        if not args.resume:
+            parser.error("resume: give the directory of the run to go on with")
+        if args.mode or args.config or args.seed is not None:
+            parser.error("resume takes mode, config and seed from the directory: leave out -m, -c and -s")
+    elif args.mode != "eval" and args.config is None:
+        parser.error("-c is missing: give the config file to train")
+    elif args.mode == "eval" and args.ckpt is None:
+        parser.error("--ckpt is missing: give the checkpoint to evaluate")
+    elif args.mode == "eval" and (args.nproc > 1 or args.max_restarts):
+        parser.error("a checkpoint is evaluated by one process: leave out --nproc and --max-restarts")
+    if args.nproc < 1 or args.max_restarts < 0:
+        parser.error(f"expected --nproc >= 1 and --max-restarts >= 0, got {args.nproc} and {args.max_restarts}")
+
+
+def _launch(args: argparse.Namespace) -> int:
+    """Run this command on `--nproc` processes; return the exit status."""
+    from ding_lite.entry.launcher import run_ranks
+
+    _split_limits(args.words)
+    if args.resume is not None:
+        _check_resumable(args.resume, bool(args.words))
+    what = ["resume", args.resume] if args.resume is not None else ["-m", args.mode or "serial", "-c", args.config]
+    seed = [] if args.seed is None else ["-s", str(args.seed)]
+    together = ["policy.multi_gpu=True"] if args.nproc > 1 else []  # before the user's own, which are stronger
+    command = [sys.executable, "-u", "-m", "ding_lite", *what, *seed, *together, *args.words]
+    return run_ranks(command, args.nproc, args.max_restarts)
+
+
+def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) -> None:
+    """Go on with the run in a directory from its newest checkpoint, with its own config and limits unless given."""
+    from ding_lite.config.config import read_config, read_limits
+
+    path = _check_resumable(directory, bool(limits or overrides))
+    config = read_config(path)
+    own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
+    pipeline = entry.serial_pipeline_onpolicy if config[0]["policy"]["on_policy"] else entry.serial_pipeline
+    overrides = [f"exp_name={directory}", *own, *overrides]
+    pipeline(config, overrides=overrides, **{**read_limits(path), **limits})  # type: ignore[arg-type]
+
+
+def _check_resumable(directory: str, changed: bool) -> str:
+    """Return the config of a run that can go on; one that has finished can if a limit or a key is `changed`."""
+    from ding_lite.utils.experiment import read_result
+
+    path = os.path.join(directory, "total_config.py")
+    if not os.path.isdir(directory):
+        raise ConfigError(f"Cannot resume '{directory}': there is no such directory.")
+    if not os.path.isfile(path):
+        raise ConfigError(f"Cannot resume '{directory}': not an experiment directory, it has no total_config.py.")
+    result = read_result(directory)
+    reason = result.get("stop_reason", "interrupted")
+    if reason != "interrupted" and not changed:
+        what = f"{reason}={2 * result[LIMITS[reason]]}" if reason in LIMITS else "env.stop_value=None"
+        raise ConfigError(
+            f"The run in '{directory}' has finished ({reason}): to train further, change that, such as {what}."
+        )
+    return path
 
 
 def _config_beside(checkpoint: str) -> str:

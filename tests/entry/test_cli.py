@@ -13,9 +13,10 @@ import torch
 
 import ding_lite
 import ding_lite.entry.experiment as experiment
+from ding_lite.config import compile_config, save_config
 from ding_lite.entry.cli import main
 from ding_lite.utils import save_checkpoint
-from tests.distributed.launcher import ROOT, clean_environment
+from tests.distributed.launcher import ROOT, clean_environment, finish, start
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
 from tests.policy.helpers import parameter_hash
 
@@ -234,6 +235,11 @@ def test_a_port_in_use(
         ([], "-c is missing"),
         (["-m", "eval"], "--ckpt is missing"),
         (["-m", "onpolicy", "-c", "x.py"], "invalid choice"),
+        (["resume"], "resume: give the directory"),
+        (["resume", "run", "-s", "1"], "leave out -m, -c and -s"),
+        (["resume", "run", "-m", "serial"], "leave out -m, -c and -s"),
+        (["-m", "eval", "--ckpt", "x", "--nproc", "2"], "leave out --nproc"),
+        (["-c", "x.py", "--nproc", "0"], "expected --nproc >= 1"),
     ],
 )
 def test_missing_options_are_said_with_the_usage(
@@ -253,6 +259,7 @@ def test_an_experiment_directory_that_cannot_be_made(capsys: pytest.CaptureFixtu
 
 VERSION = """
 import sys
+from ding_lite.config import compile_config, save_config
 from ding_lite.entry.cli import main
 try:
     main(["--version"])
@@ -267,3 +274,66 @@ def test_the_version_is_told_without_waiting_for_torch() -> None:
     )
     assert done.stdout.strip() == ding_lite.__version__
     assert done.stderr.split() == ["False"]
+
+
+@pytest.mark.parametrize("launched", [False, True])
+@pytest.mark.parametrize(
+    ("files", "words", "message"),
+    [
+        ({}, [], "there is no such directory"),
+        ({"other.txt": ""}, [], "not an experiment directory, it has no total_config.py"),
+        ({"result.json": '{"stop_reason": "max_env_step", "envstep": 80}'}, [], "such as max_env_step=160."),
+        ({"result.json": '{"stop_reason": "max_train_iter", "train_iter": 9}'}, [], "such as max_train_iter=18."),
+        ({"result.json": '{"stop_reason": "stop_value"}'}, [], "such as env.stop_value=None."),
+        ({}, ["max_env_steps=100"], "Did you mean 'max_env_step'?"),
+    ],
+)
+def test_what_cannot_be_resumed_is_said_before_a_process_starts(
+    capsys: pytest.CaptureFixture[str],
+    nothing_starts: None,
+    files: dict[str, str],
+    words: list[str],
+    message: str,
+    launched: bool,
+) -> None:
+    if files:
+        Path("other").mkdir()
+        if "other.txt" not in files:
+            save_config(compile_config(CONFIG), "other/total_config.py")
+    for name, text in files.items():
+        (Path("other") / name).write_text(text)
+    line = mistake(capsys, "resume", "other", *words, *(["--nproc", "2"] if launched else []))
+    assert message in line
+
+
+def test_processes_are_not_started_by_processes_of_another_launcher(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555"}
+    for key, value in there.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(SystemExit) as end:
+        main(["-c", str(CONFIG), "--nproc", "2"])
+    assert end.value.code == 2
+    assert "leave them out under another launcher" in capsys.readouterr().err
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return finish(start([sys.executable, "-m", "ding_lite", *words]), timeout=200)
+
+
+def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tmp_path: Path) -> None:
+    done = command("-m", "serial", "-c", str(CONFIG), "--nproc", "2", *SHORT, "max_env_step=320")
+    assert done.returncode == 0, done.stderr
+    told = result(tmp_path / "run")
+    assert (told["world_size"], told["envstep"], told["stop_reason"]) == (2, 320, "max_env_step")
+    refused = command("resume", "run", "--nproc", "2")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines() == [
+        "The run in 'run' has finished (max_env_step): to train further, change that, such as max_env_step=640."
+    ]
+    done = command("resume", "run", "--nproc", "2", "max_env_step=480")
+    assert done.returncode == 0, done.stderr
+    told = result(tmp_path / "run")
+    assert (told["world_size"], told["envstep"], told["stop_reason"]) == (2, 480, "max_env_step")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
