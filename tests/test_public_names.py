@@ -11,6 +11,7 @@ PUBLIC = {
     "ding_lite.entry": ["evaluate_checkpoint", "serial_pipeline", "serial_pipeline_onpolicy"],
     "ding_lite.envs": [
         "ENV_DEFAULTS",
+        "EnvError",
         "EnvSpec",
         "EpisodeMonitor",
         "check_env",

@@ -10,6 +10,7 @@ import torch
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.entry.experiment import load_policy
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
+from ding_lite.utils.checkpoint import load_checkpoint
 from ding_lite.utils.launch import get_rank
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.seed import set_seed
@@ -48,7 +49,8 @@ def evaluate_checkpoint(
     torch.set_num_threads(cfg.policy.num_threads or torch.get_num_threads())
     set_seed(derive_seeds(cfg.seed, "policy", n=1)[0])
     policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
-    state = load_policy(policy, path, with_optimizer=False)
+    state = load_checkpoint(path)
+    load_policy(policy, state, path)
     env = create_vector_env(cfg.env, cfg.env.evaluator_env_num, cfg.seed, False)
     try:
         evaluator = Evaluator(

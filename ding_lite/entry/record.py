@@ -13,20 +13,18 @@ from easydict import EasyDict
 
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
-from ding_lite.utils.checkpoint import CheckpointError, save_checkpoint
-from ding_lite.utils.distributed import all_gather_object
-from ding_lite.utils.experiment import create_exp_dir
+from ding_lite.utils.experiment import open_exp_dir, release_exp_dir
 from ding_lite.utils.launch import get_backend, get_rank, get_world_size
 from ding_lite.utils.logger import ExperimentLogger
 from ding_lite.utils.progress import Progress
-from ding_lite.utils.seed import random_state
 
 
 class RunRecord(AbstractContextManager):
     """The experiment directory and the terminal of one run; both are rank 0's, the methods are called on every rank.
 
     Attributes:
-        exp_dir: a new directory, the same on every rank.
+        exp_dir: the same on every rank; a new directory, unless the run goes on.
+        goes_on: the directory is that of a run which goes on, as the config or a restarted launcher asks for.
     """
 
     def __init__(self, cfg: EasyDict, max_env_step: int) -> None:
@@ -35,8 +33,11 @@ class RunRecord(AbstractContextManager):
         self._eval_info: dict[str, Any] = {}
         self._return_mean: float | None = None
         self._collected: Counter[str] = Counter()  # sums since they were last logged
-        self.exp_dir = create_exp_dir(cfg.exp_name)
+        learn = cfg.policy.learn
+        resume = learn.resume_training and not learn.learner.hook.load_ckpt_before_run
+        self.exp_dir, self.goes_on = open_exp_dir(cfg.exp_name, resume)
         self._stack = ExitStack()
+        self._stack.callback(release_exp_dir, self.exp_dir)
         self._logger = self._stack.enter_context(ExperimentLogger(self.exp_dir, get_rank()))
 
     def __exit__(self, *error: Any) -> None:
@@ -78,6 +79,28 @@ class RunRecord(AbstractContextManager):
         }
         say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
 
+    def warning(self, message: str) -> None:
+        """Say something that the user should act on."""
+        self._logger.warning(message)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "collected": dict(self._collected),
+            "return_mean": self._return_mean,
+            "eval_return_mean": self._eval_info.get("return_mean"),
+            "seconds": time.time() - self._start,
+            "metrics_position": self._logger.position(),
+        }
+
+    def resume(self, state: dict[str, Any], name: str, envstep: int, train_iter: int) -> None:
+        """Go on from what `state_dict` returned at the checkpoint `name`; what was logged later is dropped."""
+        self._collected, self._return_mean = Counter(state["collected"]), state["return_mean"]
+        self._eval_info = {"return_mean": state["eval_return_mean"]}
+        self._start -= state["seconds"]
+        if self.goes_on:
+            self._logger.resume(state["metrics_position"], envstep)
+        self._logger.info(f"resumed from {name}: env step {envstep}, iteration {train_iter}")
+
     def collect(self, figures: dict[str, float], envstep: int, train_iter: int) -> None:
         """Add what a collect counted, and show progress."""
         self._collected.update(figures)
@@ -91,6 +114,8 @@ class RunRecord(AbstractContextManager):
         sums = self._collected
         if sums["duration"]:
             values["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
+        if sums["abnormal"]:
+            values["collect/abnormal_episodes"] = sums["abnormal"]
         if sums["episode"]:
             values["collect/return_mean"] = sums["return"] / sums["episode"]
             values["collect/length_mean"] = sums["length"] / sums["episode"]
@@ -107,22 +132,11 @@ class RunRecord(AbstractContextManager):
             f"{info['return_std']:.2f} over {len(info['returns'])} episodes"
         )
 
-    def save(self, name: str, state: dict[str, Any]) -> bool:
-        """Write `ckpt/NAME.pth.tar` with the random states of all ranks, collectively; return whether it worked."""
-        state["random_states"] = all_gather_object(random_state())
-        if get_rank() != 0:
-            return True
-        try:
-            save_checkpoint(self.path("ckpt", f"{name}.pth.tar"), state)
-        except CheckpointError as error:
-            self._logger.warning(f"{error} Training goes on.")
-            return False
-        return True
-
-    def end(self, stop_reason: str, counts: dict[str, int], best_return: float, saved: bool) -> None:
-        """Write result.json and say how the run ended."""
+    def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, saved: bool) -> None:
+        """Write result.json and say how the run ended; `signum` is the signal that interrupted it, or 0."""
         result = {
             "stop_reason": stop_reason,
+            "signal": signum,
             **counts,
             "eval_return_mean": self._eval_info.get("return_mean"),
             "eval_return_best": best_return,

@@ -2,10 +2,12 @@
 
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.subprocess_env import EnvError
 from ding_lite.envs.vector_env import ENV_DEFAULTS, EnvSpec, check_env, create_vector_env, make_gymnasium
 
 __all__ = [
     "ENV_DEFAULTS",
+    "EnvError",
     "EnvSpec",
     "EpisodeMonitor",
     "check_env",

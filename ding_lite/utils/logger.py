@@ -17,12 +17,13 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
 from ding_lite.utils.checkpoint import atomic_file
 from ding_lite.utils.progress import console
 
+COUNTS = ("envstep", "train_iter", "time")  # of a line in metrics.jsonl, beside its numbers
 EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, each of which waits for the disk
 
 
@@ -63,15 +64,43 @@ class ExperimentLogger(AbstractContextManager):
         """
         if self._rank != 0:
             return
-        numbers = _plain(values)
-        now = time.time()
-        record = {"envstep": envstep, "train_iter": train_iter, "time": round(now, 3), **numbers}
+        now = round(time.time(), 3)
+        record = {"envstep": envstep, "train_iter": train_iter, "time": now, **_plain(values)}
         with self._tolerant():
             self._metrics.write(json.dumps(record).encode() + b"\n")
             self._metrics.flush()
-        points = [Summary.Value(tag=tag, simple_value=number) for tag, number in numbers.items() if number is not None]
-        with self._tolerant():
-            self._write_event(Event(wall_time=now, step=envstep, summary=Summary(value=points)))
+        self._write_points(record)
+
+    def position(self) -> int:
+        """Return the length of metrics.jsonl in bytes, once all that was recorded is on the disk; 0 on other ranks."""
+        length = 0
+        if self._rank == 0:
+            with self._tolerant():
+                os.fsync(self._metrics.fileno())
+                length = self._metrics.tell()
+            with self._tolerant():
+                self._next_flush = 0.0
+                self._write_event(None)
+        return length
+
+    def resume(self, position: int, envstep: int) -> None:
+        """Forget what was recorded after a checkpoint that the run goes on from.
+
+        Args:
+            position: what `position` returned then; metrics.jsonl is cut there.
+            envstep: its env step; TensorBoard drops what it has from there on.
+        """
+        if self._rank == 0:
+            with self._tolerant():
+                if position < self._metrics.tell():
+                    self._metrics.truncate(position)
+            start = SessionLog(status=SessionLog.START)
+            with self._tolerant():
+                self._write_event(Event(wall_time=time.time(), step=envstep, session_log=start))
+            with self._tolerant(), open(self._metrics.name, "rb") as file:
+                for record in map(json.loads, file):  # what belongs to the checkpoint's own env step was dropped too
+                    if record["envstep"] >= envstep:
+                        self._write_points(record)
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Write result.json, all or nothing."""
@@ -95,11 +124,20 @@ class ExperimentLogger(AbstractContextManager):
             self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {level} {message}\n".encode())
             self._text.flush()
 
-    def _write_event(self, event: Event) -> None:
+    def _write_points(self, record: dict[str, Any]) -> None:
+        """Write a line of metrics.jsonl to TensorBoard."""
+        numbers = {tag: number for tag, number in record.items() if tag not in COUNTS and number is not None}
+        points = [Summary.Value(tag=tag, simple_value=number) for tag, number in numbers.items()]
+        with self._tolerant():
+            self._write_event(Event(wall_time=record["time"], step=record["envstep"], summary=Summary(value=points)))
+
+    def _write_event(self, event: Event | None) -> None:
+        """Write an event, if there is one, and flush if it is time to."""
         if self._events is None:
             return
         try:
-            self._events.write_event(event)
+            if event is not None:
+                self._events.write_event(event)
             if time.monotonic() >= self._next_flush:
                 self._events.flush()
                 self._next_flush = time.monotonic() + EVENTS_PERIOD

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,10 @@ def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path:
         "log/log.txt",
         "ckpt/ckpt_best.pth.tar",
         "ckpt/ckpt_last.pth.tar",
+        "ckpt/iteration_160.pth.tar",
+        "ckpt/iteration_160.rank_0.pth.tar",
+        "ckpt/manifest.json",
+        "job.json",
     }
     state = last_checkpoint(folder)
     assert parameter_hash(state["policy"]["model"]) == parameter_hash(policy.model)
@@ -142,7 +149,10 @@ def test_random_steps_come_first_and_count(tmp_path: Path) -> None:
 def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
     run("policy.learn.learner.hook.save_ckpt_after_iter=60")
     names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}
-    assert names == {f"{name}.pth.tar" for name in ("ckpt_best", "ckpt_last", "iteration_60", "iteration_120")}
+    saved = ("iteration_60", "iteration_120", "iteration_160")
+    assert names == {f"{name}.pth.tar" for name in ("ckpt_best", "ckpt_last", *saved)} | {
+        "manifest.json", *(f"{name}.rank_0.pth.tar" for name in saved)
+    }  # fmt: skip
 
 
 # -- what the user brings ---------------------------------------------------------------------------------------------
@@ -224,6 +234,7 @@ def resume_from(folder: str) -> list[str]:
 def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None:
     run()
     saved = last_checkpoint(tmp_path / "run")
+    local = load_checkpoint("run/ckpt/iteration_160.rank_0.pth.tar")
     with Experiment(pair(), 0, None, None, 10**10, 400, [*SHORT, *resume_from("run")]) as experiment:
         state = experiment.policy.learn_mode.state_dict()
         for part in ("learner", "collector", "evaluator"):
@@ -237,7 +248,7 @@ def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None
         moments, kept = state["optimizer"]["state"][0], saved["policy"]["optimizer"]["state"][0]
         assert moments.keys() == kept.keys()
         assert all(torch.equal(moments[key], kept[key]) for key in kept)
-        now, then = random_state(), saved["random_states"][0]
+        now, then = random_state(), local["random"]
         assert torch.equal(now["torch"], then["torch"])
         assert now["python"] == then["python"]
         assert not experiment.evaluator.should_eval(experiment.learner.train_iter)  # it was judged at its end
@@ -282,7 +293,7 @@ def test_a_checkpoint_of_another_network_is_refused_before_anything_is_made(tmp_
 
 
 class Fills(gymnasium.Wrapper):
-    """At a certain step the disk is full for one checkpoint file."""
+    """From a certain step on, for a while, files cannot grow beyond some kilobytes: less than a checkpoint."""
 
     def __init__(self, cfg: dict[str, Any]) -> None:
         super().__init__(gymnasium.make("CartPole-v1"))
@@ -291,25 +302,34 @@ class Fills(gymnasium.Wrapper):
     def step(self, action: Any) -> Any:
         self.cfg["left"] -= 1
         if self.cfg["left"] == 0:
-            self.cfg["before"] = Path("run/ckpt", self.cfg["file"]).read_bytes() if self.cfg["exists"] else b""
-            os.symlink("/dev/full", f"run/ckpt/{self.cfg['file']}.tmp")
+            self.cfg["before"] = {file.name: file.read_bytes() for file in Path("run/ckpt").iterdir()}
+            resource.setrlimit(resource.RLIMIT_FSIZE, (32_000, resource.RLIM_INFINITY))
+        if self.cfg["left"] == -self.cfg.get("steps", 10**9):
+            self.cfg["during"] = {file.name: file.read_bytes() for file in Path("run/ckpt").iterdir()}
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         return super().step(action)
 
 
+@pytest.fixture
+def room_again() -> Iterator[None]:
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@pytest.mark.usefixtures("room_again")
 def test_a_full_disk_at_the_end_is_said_and_the_exit_status_tells(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cfg = {"left": 30, "file": "ckpt_last.pth.tar", "exists": False}
+    cfg = {"left": 260}  # steps of all 8 environments
     with pytest.raises(SystemExit) as end:
         run("policy.learn.learner.hook.save_ckpt_after_iter=100", env_setting=(Fills, [cfg] * 8, [{"left": -1}] * 5))
     assert end.value.code == 1
     shown = capsys.readouterr().err
-    assert "ckpt_last.pth.tar': No space left on device" in shown
+    assert re.search(r"Cannot save checkpoint 'run/ckpt/iteration_160\.pth\.tar': File too large", shown)
     assert "THE LAST CHECKPOINT WAS NOT SAVED" in shown
     assert "Traceback" not in shown
-    names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}
-    assert names == {"ckpt_best.pth.tar", "iteration_100.pth.tar"}
-    assert load_checkpoint("run/ckpt/iteration_100.pth.tar")["learner"]["train_iter"] == 100
+    assert {file.name: file.read_bytes() for file in Path("run/ckpt").iterdir()} == cfg["before"]
+    assert last_checkpoint(tmp_path / "run")["learner"]["train_iter"] == 100
     assert result(tmp_path / "run")["envstep"] == STEPS
 
 
@@ -329,20 +349,19 @@ class Improves(gymnasium.Wrapper):
         return obs, float(self.episodes), *ends
 
 
+@pytest.mark.usefixtures("room_again")
 def test_a_full_disk_on_the_way_does_not_end_the_run_and_keeps_the_previous_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def build(cfg: dict[str, Any]) -> gymnasium.Env:
         return Fills(cfg) if "left" in cfg else Improves(cfg)
 
-    cfg = {"left": 30, "file": "ckpt_best.pth.tar", "exists": True}
-    run("policy.eval.evaluator.eval_freq=1000", env_setting=(build, [cfg] * 8, [{}] * 5))  # judged at begin and end
+    cfg = {"left": 160, "steps": 120}  # the evaluation at iteration 100, env step 224, finds the disk full
+    run("policy.eval.evaluator.eval_freq=100", env_setting=(build, [cfg] * 8, [{}] * 5))
     shown = capsys.readouterr().err
-    assert (
-        "ckpt_best.pth.tar': No space left on device; the previous file, if any, is unchanged. Training goes" in shown
-    )
-    assert Path("run/ckpt/ckpt_best.pth.tar").read_bytes() == cfg["before"]
-    assert load_checkpoint("run/ckpt/ckpt_best.pth.tar")["learner"]["train_iter"] == 0
+    assert "ckpt_best.pth.tar': File too large; the previous file, if any, is unchanged. Training goes" in shown
+    assert cfg["during"] == cfg["before"] != {}
+    assert load_checkpoint("run/ckpt/ckpt_best.pth.tar")["learner"]["train_iter"] == 160
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == STEPS
 
 

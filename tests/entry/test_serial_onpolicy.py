@@ -62,6 +62,10 @@ def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path:
         "log/log.txt",
         "ckpt/ckpt_best.pth.tar",
         "ckpt/ckpt_last.pth.tar",
+        "ckpt/iteration_16.pth.tar",
+        "ckpt/iteration_16.rank_0.pth.tar",
+        "ckpt/manifest.json",
+        "job.json",
     }
     state, told = last_checkpoint(folder), result(folder)
     assert parameter_hash(state["policy"]["model"]) == parameter_hash(policy.model)
@@ -164,7 +168,11 @@ def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
     run("policy.learn.learner.hook.save_ckpt_after_iter=6")
     names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}
     # after a collect's 4 iterations, if 6 have passed since the last one
-    assert names == {f"{name}.pth.tar" for name in ("ckpt_best", "ckpt_last", "iteration_8", "iteration_16")}
+    # and after the last evaluation, which is part of the state
+    saved = ("iteration_8", "iteration_16", "iteration_16_2")
+    assert names == {f"{name}.pth.tar" for name in ("ckpt_best", "ckpt_last", *saved)} | {
+        "manifest.json", *(f"{name}.rank_0.pth.tar" for name in saved)
+    }  # fmt: skip
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,183 @@
+"""A run that was stopped and resumed is the run that was never stopped: parameters, optimizer, replay, metrics."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
+from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
+from tests.entry.helpers import metrics, result
+
+SHORT = {
+    "dqn": [
+        "policy.priority=True", "policy.priority_IS_weight=True", "policy.random_collect_size=32",
+        "policy.learn.learner.hook.log_show_after_iter=7", "policy.eval.evaluator.eval_freq=60",
+    ],
+    "ppo": [
+        "policy.learn.value_norm=True", "policy.collect.n_sample=64", "policy.learn.batch_size=32",
+        "policy.learn.epoch_per_collect=2", "policy.learn.learner.hook.log_show_after_iter=3",
+        "policy.eval.evaluator.eval_freq=8",
+    ],
+}  # fmt: skip
+SAVES = {"dqn": 50, "ppo": 8}  # learner iterations
+STEPS = 512  # env steps
+RATES = ("time", "collect/env_step_per_second")  # what differs between two equal runs
+
+
+def train(kind: str, name: str, *overrides: str, steps: int = STEPS, **options: Any) -> None:
+    module, pipeline = (
+        (cartpole_dqn_config, serial_pipeline) if kind == "dqn" else (cartpole_ppo_config, serial_pipeline_onpolicy)
+    )
+    save = f"policy.learn.learner.hook.save_ckpt_after_iter={SAVES[kind]}"
+    words = [
+        *SHORT[kind],
+        save,
+        "env.stop_value=None",
+        "env.evaluator_env_num=5",
+        "env.n_evaluator_episode=5",
+        f"exp_name={name}",
+        *overrides,
+    ]
+    pair = (module.main_config, module.create_config)
+    pipeline(pair, seed=3, max_env_step=steps, overrides=words, **options)
+
+
+def last_state(folder: str) -> dict[str, Any]:
+    """Return the state of all parts, but for what counts seconds and bytes."""
+    state = load_checkpoint(f"{folder}/ckpt/ckpt_last.pth.tar")
+    own = load_checkpoint(f"{folder}/ckpt/iteration_{state['learner']['train_iter']}.rank_0.pth.tar")
+    return {"global": {key: value for key, value in state.items() if key != "record"}, "local": own}
+
+
+def assert_same(first: Any, second: Any, path: str = "") -> None:
+    assert type(first) is type(second), path
+    if isinstance(first, dict):
+        assert first.keys() == second.keys(), path
+        for key in first:
+            assert_same(first[key], second[key], f"{path}/{key}")
+    elif isinstance(first, (list, tuple)):
+        assert len(first) == len(second), path
+        for index, pair in enumerate(zip(first, second, strict=True)):
+            assert_same(*pair, f"{path}/{index}")
+    elif isinstance(first, torch.Tensor):
+        assert first.dtype == second.dtype, path
+        assert torch.equal(first, second), path
+    else:
+        assert first == second, path
+
+
+def curves(folder: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in line.items() if key not in RATES} for line in metrics(Path(folder))]
+
+
+class Interrupts(gymnasium.Wrapper):
+    """A signal at a certain step of all environments together."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.cfg = cfg
+
+    def step(self, action: Any) -> Any:
+        self.cfg["left"] -= 1
+        if self.cfg["left"] == 0:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return super().step(action)
+
+
+def interrupting(left: int) -> Any:
+    return (Interrupts, [{"left": -1}] * 7 + [{"left": left}], [{"left": -1}] * 5)
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) -> None:
+    train(kind, "whole")
+    train(kind, "parts", steps=STEPS // 2)
+    assert result(Path("parts"))["envstep"] == STEPS // 2
+    train(kind, "parts", "policy.learn.resume_training=True")
+    assert_same(last_state("whole"), last_state("parts"))
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+@pytest.mark.parametrize("left", [3, 20, 33])
+def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(kind: str, left: int) -> None:
+    train(kind, "whole", env_setting=interrupting(-1))
+    with pytest.raises(SystemExit) as end:
+        train(kind, "parts", env_setting=interrupting(left))
+    assert end.value.code == 128 + signal.SIGUSR1
+    told = result(Path("parts"))
+    assert (told["stop_reason"], told["signal"]) == ("interrupted", signal.SIGUSR1)
+    train(kind, "parts", "policy.learn.resume_training=True", env_setting=interrupting(-1))
+    assert_same(last_state("whole"), last_state("parts"))
+    assert curves("parts") == curves("whole")
+    told = result(Path("parts"))
+    assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
+
+
+def test_what_was_logged_after_the_checkpoint_is_dropped() -> None:
+    train("dqn", "whole")
+    train("dqn", "cut", steps=STEPS // 2)
+    folder = Path("cut", "ckpt")
+    newest = max(int(path.name.split("_")[1].split(".")[0]) for path in folder.glob("iteration_*.rank_0.pth.tar"))
+    with open(folder / f"iteration_{newest}.pth.tar", "r+b") as file:
+        file.truncate(1000)
+    before = curves("cut")
+    train("dqn", "cut", "policy.learn.resume_training=True")
+    assert_same(last_state("whole"), last_state("cut"))
+    assert curves("cut") == curves("whole")
+    assert [line["train_iter"] for line in before if line["train_iter"] > newest - 50]  # there was something to drop
+
+
+def test_without_the_replay_buffer_a_run_goes_on_and_fills_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    switch = "policy.learn.learner.hook.save_replay_buffer=False"
+    train("dqn", "run", switch, steps=STEPS // 2)
+    assert "replay" not in last_state("run")["local"]
+    before = result(Path("run"))
+    train("dqn", "run", switch, "policy.learn.resume_training=True")
+    after = result(Path("run"))
+    assert after["envstep"] == STEPS
+    # 32 steps refill the buffer without learning; until it holds 64 samples nothing is learned
+    assert before["train_iter"] < after["train_iter"] < before["train_iter"] + 5 * STEPS // 2 // 8
+
+
+@pytest.mark.parametrize("damage", ["one", "all"])
+def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_none_left_is_an_error(
+    damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train("dqn", "run", steps=STEPS // 2)
+    files = sorted(Path("run", "ckpt").glob("iteration_*.rank_0.pth.tar"), key=lambda path: path.stat().st_mtime_ns)
+    assert len(files) >= 2
+    for file in files[-1:] if damage == "one" else files:
+        file.write_bytes(file.read_bytes()[:-40])
+    if damage == "all":
+        with pytest.raises(CheckpointError, match="No checkpoint in 'run/ckpt' can be loaded"):
+            train("dqn", "run", "policy.learn.resume_training=True")
+        return
+    train("dqn", "run", "policy.learn.resume_training=True")
+    assert f"WARNING Cannot read checkpoint '{files[-1]}'" in capsys.readouterr().err
+    assert result(Path("run"))["envstep"] == STEPS
+
+
+def test_resuming_what_is_not_there_is_an_error_and_no_fresh_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such directory"):
+        train("dqn", "gone", "policy.learn.resume_training=True")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match="'empty' has no checkpoint to resume from"):
+        train("dqn", "empty", "policy.learn.resume_training=True")
+    assert not (tmp_path / "gone").exists()
+
+
+def test_the_newest_checkpoints_and_the_best_are_kept() -> None:
+    train("dqn", "run", "policy.learn.learner.hook.keep_ckpt=2", "policy.learn.learner.hook.save_ckpt_after_iter=20")
+    names = {path.name for path in Path("run", "ckpt").iterdir()}
+    kept = {name.split(".")[0] for name in names if name.startswith("iteration_")}
+    assert len(kept) == 2
+    assert {"ckpt_best.pth.tar", "ckpt_last.pth.tar", "manifest.json"} < names
+    assert len(names) == 2 * len(kept) + 3
