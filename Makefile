@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Every process group that the tests start has its own time-out; this one is for the suite.
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help run test test-learn lint format typecheck docs bench install clean
+.PHONY: help run test test-learn test-survival lint format typecheck docs bench install clean
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -28,6 +28,11 @@ test: install  ## the test suite, without the slow learning runs
 
 test-learn: install  ## the learning runs: do the algorithms solve what they should, on one and two processes
 	$(PYTEST) -q -m learn
+
+test-survival: install  ## the long version of what a run must survive: kills, faults, fuzzing, machines cut off; an hour
+	for name in resume kills faults fuzz_checkpoints fuzz_configs machines; do \
+		echo "== $$name"; $(BIN)/python -m tests.survival.$$name || exit 1; \
+	done
 
 lint: install  ## style and mistakes
 	$(BIN)/ruff check .
