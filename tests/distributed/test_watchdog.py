@@ -5,6 +5,7 @@ Each rank runs this file as `python -m tests.distributed.test_watchdog KIND RANK
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -12,7 +13,8 @@ import subprocess
 import sys
 import time
 import uuid
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -126,9 +128,18 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(kind: str, rank: int) -> None:
+def cases(known: Iterable[Any], always: tuple[Any, ...]) -> list[Any]:
+    """Return cases of a parametrised test; all but the most telling ones run with `make test-survival` alone."""
+    return [case if case in always else pytest.param(case, marks=pytest.mark.survival) for case in known]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    cases(itertools.product(KINDS, (0, 1)), (("killed", 0), ("killed", 1), ("raises", 1), ("stopped", 0))),
+    ids=lambda fault: f"{fault[0]}-{fault[1]}",
+)
+def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(fault: tuple[str, int]) -> None:
+    kind, rank = fault
     cause, limit = KINDS[kind]
     done = by_hand([kind, str(rank), "wait"])
     assert seconds_since_fault(*(one.stdout for one in done)) < limit + SLACK
@@ -138,7 +149,7 @@ def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(kind: str
     assert re.match(rf"\[rank {1 - rank}\] ends because rank {rank} \(pid \d+ on \S+\):? {cause}", line)
 
 
-@pytest.mark.parametrize("kind", ["killed", "raises", "stopped"])
+@pytest.mark.parametrize("kind", cases(["killed", "raises", "stopped"], ("raises",)))
 def test_a_rank_that_collects_for_long_does_not_outlive_the_others(kind: str) -> None:
     cause, limit = KINDS[kind]
     done = by_hand([kind, "0", "collect"])
@@ -164,7 +175,7 @@ LAST_LINES = {
 }
 
 
-@pytest.mark.parametrize("kind", LAST_LINES)
+@pytest.mark.parametrize("kind", cases(LAST_LINES, ("killed", "raises", "sleeps", "exits")))
 def test_the_last_lines_of_the_launcher_name_rank_and_cause(kind: str) -> None:
     launcher: Literal["run", "launch"] = "launch" if kind in ("raises", "stopped") else "run"
     nproc = 3 if kind in ("killed", "exits") else 2
