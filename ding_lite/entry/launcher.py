@@ -48,8 +48,6 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
     handlers = {number: signal.getsignal(number) for number in FORWARDED}
     forwarded = [number.name for number, handler in handlers.items() if handler != signal.SIG_IGN]  # nohup's is
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(forwarded)
-    # else ranks that are started again would find, in the store of those before, addresses of processes that are gone
-    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     here = "127.0.0.1"
     rendezvous = get_rendezvous_handler(
         RendezvousParameters("c10d", "localhost:0", uuid.uuid4().hex, 1, 1, local_addr=here)

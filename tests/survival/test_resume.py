@@ -1,0 +1,23 @@
+"""Runs that were killed and went on equal runs that nobody stopped; `resume.py` has all combinations."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.survival.resume import Case, kill_and_go_on, kill_in_prefill
+
+CASES = [
+    Case("cartpole dqn", "subprocess", 1, ("job", "longer")),
+    Case("cartpole ppo", "base", 2, ("restart 1",)),
+    Case("pong dqn", "native", 1, ("job",)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.what}, {case.ranks} rank(s), {' + '.join(case.kills)}")
+def test_a_run_that_was_killed_and_goes_on_equals_the_run_that_was_not(case: Case, tmp_path: Path) -> None:
+    kill_and_go_on(case, tmp_path, "killed", random.Random(0))
+
+
+def test_before_the_first_checkpoint_there_is_nothing_to_resume_and_a_restart_begins_again(tmp_path: Path) -> None:
+    kill_in_prefill(tmp_path, "prefill", 1, random.Random(0))
