@@ -13,7 +13,6 @@ import ast
 import copy
 import difflib
 import importlib
-import math
 import pprint
 import sys
 import traceback
@@ -26,6 +25,7 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
+from ding_lite.config.checks import check_memory, check_values
 from ding_lite.config.compat import IGNORED_KEYS, rename_keys, translate_create
 from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
@@ -33,24 +33,6 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 # What fills the registries; imported when a config is compiled, as the config's own import_names are.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
 LONGEST_KEY = 200  # characters: what is longer is no misspelling, and comparing it takes seconds
-# (low, high), both possible: the keys that must lie between.
-RANGES = {
-    (1, math.inf): (
-        *("env.collector_env_num", "env.evaluator_env_num", "env.n_evaluator_episode", "env.max_episode_steps"),
-        *("policy.nstep", "policy.learn.batch_size", "policy.learn.update_per_collect", "policy.collect.n_sample"),
-        *("policy.collect.n_episode", "policy.eval.evaluator.eval_freq", "policy.other.eps.decay"),
-        *("policy.learn.epoch_per_collect", "policy.unroll_len"),
-        sc.BUFFER + ".replay_buffer_size",
-    ),
-    (0, math.inf): (
-        *("seed", "env.frame_stack", "env.manager.num_threads"),
-        *("policy.random_collect_size", "policy.learn.learning_rate", "policy.learn.clip_ratio"),
-    ),
-    (0, 1): (
-        *("policy.discount_factor", "policy.other.eps.start", "policy.other.eps.end"),
-        *("policy.collect.gae_lambda", "policy.learn.lambda_"),
-    ),
-}
 
 
 def read_config(path: str | Path) -> tuple[dict, dict]:
@@ -131,7 +113,7 @@ def compile_config(
         elif path in values or default not in (sc.UNSET, sc.REQUIRED):
             sc.set_key(nested, path, copy.deepcopy(values.get(path, default)))
     cfg = EasyDict(nested)
-    _check_values(cfg)
+    check_values(cfg)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     policy_cls.check_config(cfg)
     cfg.notes = notes
@@ -168,7 +150,9 @@ def _import_modules(user: dict) -> None:
             except ImportError as error:
                 raise ConfigError(f"create_config.{path}: cannot import '{name}': {error}. Is it installed?") from error
             except (Exception, SystemExit) as error:
-                raise ConfigError(f"create_config.{path}: '{name}' fails: {_where(error)}{sc.show_error(error)}.") from error
+                raise ConfigError(
+                    f"create_config.{path}: '{name}' fails: {_where(error)}{sc.show_error(error)}."
+                ) from error
 
 
 def _where(error: BaseException) -> str:
@@ -220,45 +204,12 @@ def _closest_path(path: str, schema: sc.Schema) -> str:
     return f" Known in '{parent or 'main_config'}': {', '.join(siblings)}."
 
 
-def _check_values(cfg: EasyDict) -> None:
-    """Raise `ConfigError` for a number out of range, or two values that contradict each other."""
-    for (low, high), path in ((bounds, path) for bounds, paths in RANGES.items() for path in paths):
-        value = sc.get_key(cfg, path)
-        if value is not None and not low <= value <= high:
-            expected = f"at least {low}" if high == math.inf else f"a number from {low} to {high}"
-            raise ConfigError(f"{path}: expected {expected}, got {value!r}.")
-    n_sample, n_episode = (sc.get_key(cfg, f"policy.collect.{key}") for key in ("n_sample", "n_episode"))
-    if n_sample is not None and n_episode is not None:
-        raise ConfigError("Set policy.collect.n_sample or policy.collect.n_episode, not both.")
-    pairs = (
-        ("policy.collect.n_sample", "env.collector_env_num"),
-        ("policy.collect.n_episode", "env.collector_env_num"),
-        ("env.n_evaluator_episode", "env.evaluator_env_num"),
-    )
-    for path, divisor in pairs:
-        value, number = sc.get_key(cfg, path), sc.get_key(cfg, divisor)
-        if path == "policy.collect.n_sample":
-            number //= math.gcd(number, cfg.policy.get("unroll_len", 1))  # a sample is so many env steps
-        if value is not None and value % number:
-            near = " or ".join(str(n) for n in (value - value % number, value - value % number + number) if n)
-            source = divisor if number == sc.get_key(cfg, divisor) else f"{divisor} / gcd({divisor}, policy.unroll_len)"
-            raise ConfigError(f"{path}={value} is not a multiple of {source}={number}: set it to {near}.")
-    size, buffer_type = (sc.get_key(cfg, f"{sc.BUFFER}.{key}") for key in ("replay_buffer_size", "type"))
-    for path in ("policy.learn.batch_size", "policy.collect.n_sample"):
-        if size is not None and (sc.get_key(cfg, path) or 0) > size:
-            raise ConfigError(
-                f"{path}={sc.get_key(cfg, path)} is more than {sc.BUFFER}.replay_buffer_size={size} holds."
-            )
-    priority = bool(cfg.policy.get("priority"))
-    if buffer_type == ("uniform" if priority else "prioritized"):
-        raise ConfigError(f"{sc.BUFFER}.type='{buffer_type}' contradicts policy.priority={priority}: set one of them.")
-
-
 def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
     """Compare the model's shapes in `cfg` with the environment's spaces, and write those that are unset into `cfg`.
 
     Raises:
-        ConfigError: they differ, a shape cannot be known, or the policy does not take this kind of action.
+        ConfigError: they differ, a shape cannot be known, the policy does not take this kind of action, or this machine
+            cannot hold as many steps as are asked for.
     """
     policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
     kinds = getattr(policy_cls, "action_spaces", (gymnasium.Space,))
@@ -289,6 +240,7 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     for path, (default, hint) in options.items():
         if default is sc.REQUIRED and sc.get_key(cfg, path) is None:
             raise ConfigError(f"{path} is not set, and the environment does not tell it: expected {sc.describe(hint)}.")
+    check_memory(cfg, env_spec.observation_space)
 
 
 def _kind_of(space: gymnasium.Space) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import traceback
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGIST
 Schema = dict[str, tuple[Any, Any]]
 UNSET, REQUIRED, SECTION = object(), object(), object()
 BUFFER = "policy.other.replay_buffer"
+MAX_DEPTH = 50  # of what a config nests
 # What DI-engine's config files write as an object of torch, by its text; torch is not imported for it.
 ACTIVATIONS = {
     "Tanh()": "tanh",
@@ -139,25 +141,41 @@ def describe(hint: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Return type and value for an error message."""
-    text = repr(value)
+    """Return type and value for an error message, whatever the value is."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a class of the user's; also an int of thousands of digits
+        text = f"(its repr fails with {type(error).__name__})"
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 
-def plain(value: Any, path: str) -> Any:
+def show_error(error: BaseException) -> str:
+    """Return type and first line of an error's message, whatever it is."""
+    name, text = type(error).__name__, traceback.format_exception_only(error)[-1].partition(": ")[2]
+    text = (error.msg or "") if isinstance(error, SyntaxError) else text
+    return name + (": " + text.strip().splitlines()[0] if text.strip() else "")
+
+
+def plain(value: Any, path: str, depth: int = 0) -> Any:
     """Deep-copy a config into dicts, lists and python numbers, which can be written to a file and read again.
 
     An activation of torch's, such as `nn.Tanh()`, becomes its name, 'tanh'.
     """
+    if depth > MAX_DEPTH:
+        raise ConfigError(f"{path[:80]}...: nested deeper than {MAX_DEPTH} levels. Does it hold itself?")
     if isinstance(value, Mapping):
         wrong = [key for key in value if not isinstance(key, str)]
         if wrong:
             raise ConfigError(f"{path}: expected names as keys, got {show(wrong[0])}.")
-        return {key: plain(item, f"{path}.{key}") for key, item in value.items()}
+        return {key: plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
+        return [plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     if isinstance(value, np.generic):
         value = value.item()
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{path}: expected a number of at most 64 bits, got {show(value)}.")
+    if type(value) is str and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ConfigError(f"{path}: expected a text that a file can hold, got {show(value)}.")
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value).__module__ == "torch.nn.modules.activation" and repr(value) in ACTIVATIONS:

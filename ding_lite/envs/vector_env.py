@@ -200,9 +200,10 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
             return gymnasium.make(
                 spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
             )
-    except (gymnasium.error.Error, TypeError) as error:
+    except Exception as error:  # of a library that is missing, or of the environment's own
+        reason = str(error) or type(error).__name__
         raise ConfigError(
-            f"env.env_id '{spec.id}' cannot be made with env.kwargs {dict(cfg_env.kwargs)}: {error}"
+            f"env.env_id '{spec.id}' cannot be made with env.kwargs {dict(cfg_env.kwargs)}: {reason}"
         ) from error
 
 

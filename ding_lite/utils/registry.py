@@ -10,16 +10,30 @@ C = TypeVar("C", bound=type)
 
 
 class UserError(Exception):
-    """Something that the user can put right; its message alone, one line, says what and how."""
+    """Something that the user can put right; its message alone, one line, says what and how.
+
+    It may quote what the user wrote, whatever that is: characters that cannot be printed are escaped.
+
+    Attributes:
+        longest: characters of a message; the middle of a longer one is left out.
+    """
+
+    longest = 1000
+
+    def __str__(self) -> str:
+        text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in super().__str__())
+        return text if len(text) <= self.longest else f"{text[: self.longest - 100]} ... {text[-95:]}"
 
 
 class ConfigError(UserError, ValueError):
     """A mistake in a config or on the command line."""
 
+    longest = 400
+
 
 def closest(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the known name most like `name`, or an empty string if none is like it."""
-    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    match = difflib.get_close_matches(name[:100], list(known), n=1, cutoff=0.5)  # it takes seconds for a long one
     return f" Did you mean '{match[0]}'?" if match else ""
 
 
@@ -52,7 +66,7 @@ class Registry(dict[str, type]):
 
     def find(self, name: str) -> type:
         """Return the class called `name`, or raise `ConfigError` naming the closest one."""
-        if name not in self:
+        if not isinstance(name, str) or name not in self:  # what a config says may be anything
             known = ", ".join(sorted(self)) or "none"
             raise ConfigError(f"Unknown {self.kind} type '{name}'.{closest(str(name), self)} Registered: {known}.")
         return self[name]

@@ -32,6 +32,7 @@ from ding_lite.utils.registry import (
 
 ROOT = Path(__file__).parents[2]
 CARTPOLE = ROOT / "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py"
+PPO = ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py"
 PONG = ROOT / "dizoo/atari/pong_dqn_ddp_config.py"
 
 
@@ -300,6 +301,37 @@ def test_objects_that_a_file_cannot_hold_are_refused():
         compile_config(pair({"env": {3: 4}}))
 
 
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+def test_an_object_that_cannot_be_shown_is_refused_by_its_type():
+    with pytest.raises(ConfigError, match=r"main_config\.seed: .* got Unshowable \(its repr fails with RuntimeError\)"):
+        compile_config(pair(dict(seed=Unshowable())))
+
+
+def test_what_holds_itself_or_nests_too_deep_is_refused():
+    circle: list = []
+    circle.append(circle)
+    deep: dict = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    for value in (circle, deep):
+        with pytest.raises(ConfigError, match=r"main_config\.env\.kwargs.*nested deeper than 50 levels"):
+            compile_config(pair({"env": {"kwargs": value}}))
+
+
+def test_a_message_is_one_short_line_whatever_it_quotes():
+    with pytest.raises(ConfigError) as error:
+        compile_config(pair({"a\nb\x1b[2J\u200b": 1}))
+    assert str(error.value).startswith("Unknown key 'a\\nb\\x1b[2J\\u200b'.")
+    with pytest.raises(ConfigError) as error:
+        compile_config(pair({"x" * 10**6: 1}))
+    assert len(str(error.value)) <= 400
+    assert str(error.value).endswith("exp_name, policy, seed.")
+
+
 def test_literal_true_is_not_one():
     assert not matches(True, Literal[1])
     assert matches(1, Literal[1])
@@ -355,6 +387,70 @@ def test_contradictions_are_errors(overrides, message):
         compile_config(pair(), overrides=overrides)
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("policy.learn.learning_rate", math.inf, "expected a number from 0 to 1000000, got inf"),
+        ("policy.learn.weight_decay", -0.1, "expected at least 0, got -0.1"),
+        ("policy.learn.target_update_freq", 0, "expected at least 1, got 0"),
+        ("policy.learn.learner.hook.log_show_after_iter", 0, "expected at least 1, got 0"),
+        ("policy.learn.learner.hook.save_ckpt_after_iter", -1, "expected at least 1, got -1"),
+        ("policy.num_threads", 10**6, "expected a number from 1 to 4096, got 1000000"),
+        ("policy.num_threads", -1, "expected at least 1, got -1"),
+        ("env.frame_stack", 10**9, "expected a number from 0 to 4096, got 1000000000"),
+        ("env.collector_env_num", 10**9, "expected a number from 1 to 4096"),
+        ("env.max_episode_steps", 2**31, "expected a number from 1 to 2147483647"),
+        ("env.manager.step_timeout", 0.0, "expected at least 0.001, got 0.0"),
+        ("env.manager.max_retry", -1, "expected at least 0, got -1"),
+        ("policy.model.encoder_hidden_size_list", [64, 0], "expected at least 1, got 0"),
+        ("policy.model.encoder_hidden_size_list", [10**9], "expected a number from 1 to 65536"),
+        ("policy.model.encoder_hidden_size_list", [], "expected at least one layer's size, got []"),
+        ("policy.model.head_layer_num", 10**6, "expected a number from 0 to 1000, got 1000000"),
+        ("policy.other.replay_buffer.replay_buffer_size", 10**12, "expected a number from 1 to 2147483647"),
+        ("policy.nstep", 10**6, "replay_buffer_size=20000 is too small: 8 environments need at least 8000008 "),
+        ("seed", 2**64, "expected a number of at most 64 bits, got int 18446744073709551616"),
+        ("seed", [10**5000], r"expected a number of at most 64 bits, got int \(its repr fails with ValueError\)"),
+        ("exp_name", " ", "expected the name of a directory, got str ' '"),
+        ("exp_name", "a\0b", "expected the name of a directory"),
+        ("exp_name", "\ud800", r"expected a text that a file can hold, got str '\\ud800'"),
+        ("policy.other.replay_buffer.type", [3], r"Unknown replay buffer type '\[3\]'"),
+    ],
+)
+def test_a_number_that_cannot_work_is_refused_with_its_key(path, value, message):
+    main, create = read_config(CARTPOLE)
+    set_key(main, path, value)
+    with pytest.raises(ConfigError, match=message.replace("[]", r"\[\]")) as error:
+        compile_config((main, create))
+    assert path.rpartition(".")[2] in str(error.value) or "replay buffer type" in message
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "message"),
+    [
+        (CARTPOLE, ["policy.other.replay_buffer.replay_buffer_size=2000000000"], "replay_buffer_size=2000000000 takes"),
+        (CARTPOLE, ["policy.model.encoder_hidden_size_list=[65536,65536]"], r"size_list=\[65536, 65536\] takes 64 GiB"),
+        (PPO, ["policy.collect.n_sample=800000000"], "policy.collect.n_sample=800000000 takes"),
+        (PPO, ["policy.model.actor_head_hidden_size=65536", "policy.model.actor_head_layer_num=2"], "takes 128 GiB"),
+    ],
+)
+def test_more_than_memory_can_hold_is_refused_before_anything_starts(monkeypatch, config, overrides, message):
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}.__getitem__)  # 4 GiB
+    cfg = compile_config(config, overrides=overrides)
+    with pytest.raises(ConfigError, match=f"{message}.* and this machine has 4 GiB: lower it"):
+        check_shapes(cfg, check_env(cfg.env))
+
+
+def test_frames_of_a_stack_are_held_once(monkeypatch):
+    # 4 * 84 * 84 bytes an observation, of which the replay buffer keeps a quarter: 100,000 are 0.66 GiB
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.__getitem__)  # 1 GiB
+    cfg = compile_config(PONG)
+    spec = EnvSpec(Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), 4)
+    check_shapes(cfg, spec)
+    cfg.policy.other.replay_buffer.replay_buffer_size = 200_000
+    with pytest.raises(ConfigError, match=r"takes 1\.31 GiB"):
+        check_shapes(cfg, spec)
+
+
 def test_not_a_number_is_out_of_every_range():
     with pytest.raises(ConfigError, match=r"policy.discount_factor: expected a number from 0 to 1, got nan"):
         compile_config(pair(nested("policy.discount_factor", math.nan)))
@@ -407,6 +503,39 @@ def test_import_names_register_the_parts(tmp_path, monkeypatch):
     del ENV_REGISTRY["config_test_plugin"]
     cfg = compile_config(pair(env=dict(type="config_test_plugin", import_names=["config_test_plugin"])))
     assert cfg.env.level == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise ValueError('one\\ntwo')", r"'config_test_failing' fails: .*failing\.py, line 1: ValueError: one\.$"),
+        ("import sys\nsys.exit(3)", r"'config_test_failing' fails: .*failing\.py, line 2: SystemExit: 3\.$"),
+        ("\nx = (", r"'config_test_failing' fails: .*failing\.py, line 2: SyntaxError: '\(' was never closed\.$"),
+        ("raise ValueError", r"'config_test_failing' fails: .*failing\.py, line 1: ValueError\.$"),
+    ],
+)
+def test_a_module_of_import_names_that_fails_is_named_with_its_line(tmp_path, monkeypatch, text, message):
+    (tmp_path / "config_test_failing.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        compile_config(pair(env=dict(type="config_test", import_names=["config_test_failing"])))
+
+
+@pytest.mark.parametrize("name", ["", ".", ".relative"])
+def test_a_name_that_no_module_has_is_an_error(name):
+    with pytest.raises(ConfigError, match=r"create_config\.env\.import_names: "):
+        compile_config(pair(env=dict(type="config_test", import_names=[name])))
+
+
+def test_an_environment_that_cannot_be_made_is_named_with_the_reason():
+    for env_id, kwargs, reason in (
+        ("FrozenLake-v1", dict(map_name="9x9"), "KeyError|'9x9'|9x9"),
+        ("CartPole-v1", dict(nothing=1), "nothing"),
+    ):
+        main = dict(env=dict(env_id=env_id, kwargs=kwargs))
+        cfg = compile_config((main, dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
+        with pytest.raises(ConfigError, match=rf"env\.env_id '{env_id}' cannot be made with env\.kwargs .*({reason})"):
+            check_env(cfg.env)
 
 
 def test_nothing_starts_when_the_config_is_wrong(monkeypatch):
