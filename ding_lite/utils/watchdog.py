@@ -38,6 +38,7 @@ PATIENCE = 6.0  # seconds that a rank whose collective failed looks for the caus
 SILENCE = 4.0  # seconds without a word that then are enough to blame a machine
 LAST_WORD = 5.0  # seconds that a rank waits for the others to leave too, where its end would disturb them
 NOTICE = 1.5 * INTERVAL  # seconds in which every rank looks at least once
+LOOKS = 0.2  # seconds in which a rank that waits for all to leave looks several times
 NO_CAUSE, STATUS_0 = "-", "status 0"
 
 
@@ -400,4 +401,6 @@ class Watchdog:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and store.add(f"{self._key}/left", 0) < self._size:
             self._tell(store)  # it is alive
-            time.sleep(0.02)
+            time.sleep(LOOKS / 10)
+        if self._hosts_store:
+            time.sleep(LOOKS)  # let the others see it too: a store that goes away meanwhile prints a C++ backtrace
