@@ -67,6 +67,7 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
             _say(_describe(rank, failure))
         return 128 + signum if signum else USER_ERROR if failure.exitcode == USER_ERROR else 1
     except SignalException as error:
+        handlers = {signal.SIGINT: handlers[signal.SIGINT]}  # of the others, one that comes late changes nothing
         return 128 + error.sigval
     finally:
         rendezvous.shutdown()
