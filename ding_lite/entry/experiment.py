@@ -284,7 +284,7 @@ class Experiment(AbstractContextManager):
             self._record.end(self.stop_reason, signum, counts, self.evaluator.best_return, saved)
             progress("")  # what the caller does now is no hang of this run
         if not saved:
-            raise SystemExit(1)
+            raise SystemExit("The last checkpoint was not saved.")
         if signum:
             raise SystemExit(128 + signum)
 
