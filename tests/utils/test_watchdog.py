@@ -51,9 +51,9 @@ def test_what_is_no_hang(tmp_path: Path, code: str) -> None:
 
 
 def test_a_process_that_was_suspended_is_not_taken_for_a_hang(tmp_path: Path) -> None:
-    # 9.5 s without progress, 6 s of them stopped, which count as 2 s at most: 5.5 s, where 7 s are a hang.
-    code = "import os\nos.system(f'(kill -STOP {os.getpid()}; sleep 6; kill -CONT {os.getpid()}) &')"
-    done = run(f"progress('collect')\ntime.sleep(1.5)\n{code}\ntime.sleep(8)", tmp_path, DING_LITE_TIMEOUT="5")
+    # 10 s without progress, 8 s of them stopped, which count as 2 s at most: 4 s, where 8 s are a hang.
+    stop = "import os\nos.system(f'(sleep 1; kill -STOP {os.getpid()}; sleep 8; kill -CONT {os.getpid()}) &')"
+    done = run(f"{stop}\nprogress('collect')\ntime.sleep(10)", tmp_path, DING_LITE_TIMEOUT="6")
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
