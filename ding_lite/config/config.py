@@ -28,7 +28,7 @@ from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, check_values
 from ding_lite.config.compat import IGNORED_KEYS, rename_keys, translate_create
 from ding_lite.envs.vector_env import EnvSpec
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest, place_of
 
 # What fills the registries; imported when a config is compiled, as the config's own import_names are.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
@@ -151,15 +151,8 @@ def _import_modules(user: dict) -> None:
                 raise ConfigError(f"create_config.{path}: cannot import '{name}': {error}. Is it installed?") from error
             except (Exception, SystemExit) as error:
                 raise ConfigError(
-                    f"create_config.{path}: '{name}' fails: {_where(error)}{sc.show_error(error)}."
+                    f"create_config.{path}: '{name}' fails: {place_of(error)}{sc.show_error(error)}."
                 ) from error
-
-
-def _where(error: BaseException) -> str:
-    """Return file and line that an error comes from."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
-    return f"{place[0]}, line {place[1]}: "
 
 
 def _checked_items(
@@ -266,16 +259,23 @@ def _shape_of(space: gymnasium.Space) -> Any:
     return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
 
 
-def save_config(cfg: EasyDict, path: str | Path, **limits: int) -> None:
+def pipeline_of(policy_cfg: Mapping[str, Any]) -> str:
+    """Return the name of the function in `ding_lite.entry` that trains this kind of policy."""
+    kind = "_offline" if policy_cfg.get("offline") else "_onpolicy" if policy_cfg["on_policy"] else ""
+    return f"serial_pipeline{kind}"
+
+
+def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: int) -> None:
     """Write a compiled config as a python file that compiles to the same config and runs again.
 
     Args:
         cfg: what `compile_config` returned.
         path: the file; an existing one is replaced.
+        pipeline: the function in `ding_lite.entry` that runs it again; empty: the one for its kind of policy.
         limits: of the run, such as `max_env_step`; `read_limits` returns them.
     """
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
-    pipeline = "serial_pipeline_onpolicy" if cfg.policy.on_policy else "serial_pipeline"
+    pipeline = pipeline or pipeline_of(cfg.policy)
     create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in ("env", "policy")}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
     Path(path).write_text(

@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from ding_lite.envs.seeded_env import derive_seeds, episode_seed
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.tree import lengthen, tree_leaves, tree_map
 
 JOURNAL_LIMIT = 32_768  # env steps; Atari's half an hour is 27,000. 2 MB for 8 environments of discrete actions
 
@@ -82,7 +82,7 @@ class ActionJournal:
         if longest >= self._capacity < self._limit:
             index = np.arange(self._count - self._capacity, self._count) % self._capacity
             self._capacity = min(2 * self._capacity, self._limit)
-            self._rows = tree_map(lambda rows: _lengthen(rows[index], self._capacity), self._rows)
+            self._rows = tree_map(lambda rows: lengthen(rows[index], self._capacity), self._rows)
             self._count = len(index)
         self._room = max(self._capacity - longest, 1)
 
@@ -106,12 +106,6 @@ def _align(leaves: Sequence[np.ndarray], length: int) -> np.ndarray:
     for n, leaf in enumerate(leaves):
         rows[length - len(leaf) :, n] = leaf
     return rows
-
-
-def _lengthen(rows: np.ndarray, length: int) -> np.ndarray:
-    longer = np.empty((length, *rows.shape[1:]), rows.dtype)
-    longer[: len(rows)] = rows
-    return longer
 
 
 def _write_row(rows: Any, t: int, row: Any) -> None:

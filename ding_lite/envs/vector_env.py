@@ -37,7 +37,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from ding_lite.envs.episode_monitor import EpisodeMonitor, policy_side
 from ding_lite.envs.seeded_env import SeededEnv, derive_seeds
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
-from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
+from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_of
 
 ENV_DEFAULTS: dict[str, Any] = dict(
     type="gymnasium",  # (str) registered environment; 'gymnasium' makes any id of gymnasium's, with no code
@@ -201,7 +201,8 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
                 spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
             )
     except Exception as error:  # of a library that is missing, or of the environment's own
-        reason = str(error) or type(error).__name__
+        own = not isinstance(error, (gymnasium.error.Error, ImportError, TypeError))  # a TypeError: of env.kwargs
+        reason = (place_of(error) if own else "") + (str(error) or type(error).__name__)
         raise ConfigError(
             f"env.env_id '{spec.id}' cannot be made with env.kwargs {dict(cfg_env.kwargs)}: {reason}"
         ) from error

@@ -13,7 +13,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
@@ -91,13 +91,15 @@ class ExperimentLogger(AbstractContextManager):
             envstep: its env step; TensorBoard drops what it has from there on.
         """
         if self._rank == 0:
+            with suppress(OSError):  # it told how the run ended that this one goes on from
+                os.remove(os.path.join(self._exp_dir, "result.json"))
             with self._tolerant():
                 if position < self._metrics.tell():
                     self._metrics.truncate(position)
             start = SessionLog(status=SessionLog.START)
             with self._tolerant():
                 self._write_event(Event(wall_time=time.time(), step=envstep, session_log=start))
-            with self._tolerant(), open(self._metrics.name, "rb") as file:
+            with self._tolerant(), suppress(ValueError, TypeError, KeyError), open(self._metrics.name, "rb") as file:
                 for record in map(json.loads, file):  # what belongs to the checkpoint's own env step was dropped too
                     if record["envstep"] >= envstep:
                         self._write_points(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -35,6 +36,13 @@ def closest(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the known name most like `name`, or an empty string if none is like it."""
     match = difflib.get_close_matches(name[:100], list(known), n=1, cutoff=0.5)  # it takes seconds for a long one
     return f" Did you mean '{match[0]}'?" if match else ""
+
+
+def place_of(error: BaseException) -> str:
+    """Return file and line that an error comes from, as the beginning of a message."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
+    return f"{place[0]}, line {place[1]}: "
 
 
 class Registry(dict[str, type]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Apply `fn` to the leaves of nested dicts of the same keys; anything but a dict is a leaf."""
@@ -20,3 +22,10 @@ def tree_leaves(tree: Any) -> Iterator[Any]:
             yield from tree_leaves(value)
     else:
         yield tree
+
+
+def lengthen(rows: np.ndarray, length: int) -> np.ndarray:
+    """Return a longer array of rows that begins with those of `rows`; the rest is not set."""
+    longer = np.empty((length, *rows.shape[1:]), rows.dtype)
+    longer[: len(rows)] = rows
+    return longer

@@ -15,7 +15,7 @@ from gymnasium.vector.utils import create_empty_array
 from ding_lite.envs import EpisodeMonitor
 from ding_lite.utils.checkpoint import CheckpointError
 from ding_lite.utils.distributed import allreduce_data
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import lengthen, tree_map
 from ding_lite.utils.watchdog import progress
 
 
@@ -178,7 +178,7 @@ class RolloutRows:
     def reserve(self, n_step: int) -> None:
         """Make room for at least so many rows; those that are written stay."""
         if n_step > self.capacity:
-            self._columns = tree_map(lambda rows: _grow(rows, n_step), self._columns)
+            self._columns = tree_map(lambda rows: lengthen(rows, n_step), self._columns)
             self.capacity = n_step
 
     def write_obs(self, t: int, obs: Any) -> Any:
@@ -251,12 +251,6 @@ def _generators(space: gymnasium.Space) -> list[np.random.Generator]:
     parts = getattr(space, "spaces", ())
     parts = parts.values() if isinstance(parts, dict) else parts
     return [space.np_random, *(generator for part in parts for generator in _generators(part))]
-
-
-def _grow(rows: np.ndarray, n_step: int) -> np.ndarray:
-    more = np.empty((n_step, *rows.shape[1:]), rows.dtype)
-    more[: len(rows)] = rows
-    return more
 
 
 def _write(rows: Any, t: int, value: Any) -> None:

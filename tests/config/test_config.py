@@ -4,118 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
-import os
-import subprocess
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box
 
-from ding_lite.config import check_shapes, compile_config, read_config, save_config
+from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
-from ding_lite.config.schema import describe, get_key, matches, set_key
-from ding_lite.envs.vector_env import EnvSpec, check_env
+from ding_lite.config.schema import describe, get_key, matches
+from ding_lite.envs.vector_env import check_env
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.registry import (
-    BUFFER_REGISTRY,
     ENV_REGISTRY,
-    MODEL_REGISTRY,
     POLICY_REGISTRY,
     ConfigError,
 )
-
-ROOT = Path(__file__).parents[2]
-CARTPOLE = ROOT / "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py"
-PPO = ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py"
-PONG = ROOT / "dizoo/atari/pong_dqn_ddp_config.py"
-
-
-class TinyModel:
-    def __init__(
-        self, obs_shape: int | Sequence[int], action_shape: int, sizes: Sequence[int] = (8,), act: str | None = None
-    ) -> None:
-        self.arguments = (obs_shape, action_shape, sizes, act)
-
-
-class WideModel(TinyModel):
-    def __init__(self, obs_shape: int, action_shape: int, width: int) -> None:
-        super().__init__(obs_shape, action_shape, (width,))
-
-
-class BasePolicy:
-    config = dict(
-        type="base",
-        on_policy=False,
-        cuda=False,
-        multi_gpu=False,
-        priority=False,
-        nstep=1,
-        discount_factor=0.99,
-        model=dict(),
-        learn=dict(batch_size=64, learning_rate=0.001, schedule=dict()),
-        collect=dict(n_sample=None, n_episode=None),
-        other=dict(),
-    )
-    config_types = {"collect.n_sample": (int, None), "collect.n_episode": (int, None), "learn.schedule": dict}
-
-    def default_model(self):  # a plain method, as DI-engine writes it
-        return "config_test", ["ding_lite.model"]
-
-    @classmethod
-    def check_config(cls, cfg):
-        if cfg.policy.learn.learning_rate == 0.5:
-            raise ConfigError("policy.learn.learning_rate=0.5 contradicts env.type")
-
-
-class TinyPolicy(BasePolicy):
-    config = dict(
-        learn=dict(theta=None, mode="fast"),
-        other=dict(replay_buffer=dict(type="", replay_buffer_size=1000)),
-        eval=dict(evaluator=dict(eval_freq=10)),
-    )
-    config_types = {"learn.theta": (float, type(None)), "learn.mode": Literal["fast", "slow"]}
-    action_spaces = (Discrete,)
-
-
-class PlainPolicy(BasePolicy):
-    config = dict(type="config_test_plain")
-
-
-class TinyBuffer:
-    config = dict(chunk=4)
-
-
-class TinyEnv(gymnasium.Env):
-    config = dict(stop_value=10.0, difficulty=1)
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    """Keep the classes of this file out of what other tests find in the registries."""
-    monkeypatch.setitem(MODEL_REGISTRY, "config_test", TinyModel)
-    monkeypatch.setitem(MODEL_REGISTRY, "config_test_wide", WideModel)
-    monkeypatch.setitem(POLICY_REGISTRY, "config_test", TinyPolicy)
-    monkeypatch.setitem(POLICY_REGISTRY, "config_test_plain", PlainPolicy)
-    monkeypatch.setitem(BUFFER_REGISTRY, "config_test", TinyBuffer)
-    monkeypatch.setitem(ENV_REGISTRY, "config_test", TinyEnv)
-
-
-def pair(main: dict | None = None, **create: dict) -> tuple[dict, dict]:
-    base = dict(env=dict(type="config_test"), policy=dict(type="config_test"))
-    return main or {}, {**base, **create}
-
-
-def nested(path: str, value: object) -> dict:
-    cfg: dict = {}
-    set_key(cfg, path, value)
-    return cfg
-
+from tests.config.helpers import CARTPOLE, BasePolicy, TinyEnv, TinyPolicy, nested, pair
 
 # Merging.
 
@@ -354,112 +261,6 @@ def test_model_section_is_free_when_a_model_is_given():
         compile_config(pair(main))
 
 
-# Contradictions and ranges.
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["policy.collect.n_sample=12"],
-            r"n_sample=12 is not a multiple of env.collector_env_num=8: set it to 8 or 16",
-        ),
-        (["policy.collect.n_sample=4"], r"n_sample=4 is not a multiple of env.collector_env_num=8: set it to 8\."),
-        (["env.n_evaluator_episode=20"], r"n_evaluator_episode=20 .* env.evaluator_env_num=8: set it to 16 or 24"),
-        (["policy.collect.n_sample=8", "policy.collect.n_episode=8"], "n_sample or policy.collect.n_episode, not both"),
-        (["policy.learn.batch_size=0"], r"policy.learn.batch_size: expected at least 1, got 0"),
-        (["policy.learn.batch_size=1001"], r"batch_size=1001 is more than .*replay_buffer_size=1000 holds"),
-        (["policy.collect.n_sample=1008"], r"n_sample=1008 is more than .*replay_buffer_size=1000 holds"),
-        (["env.collector_env_num=0"], "env.collector_env_num: expected at least 1, got 0"),
-        (["policy.discount_factor=1.01"], "policy.discount_factor: expected a number from 0 to 1, got 1.01"),
-        (["policy.learn.learning_rate=-1e-4"], "policy.learn.learning_rate: expected at least 0, got -0.0001"),
-        (["seed=-1"], "seed: expected at least 0, got -1"),
-        (["policy.learn.learning_rate=0.5"], "learning_rate=0.5 contradicts env.type"),  # the policy's own check
-        (
-            ["policy.priority=True", "policy.other.replay_buffer.type=uniform"],
-            r"type='uniform' contradicts policy.priority=True",
-        ),
-        (["policy.other.replay_buffer.type=prioritized"], r"type='prioritized' contradicts policy.priority=False"),
-    ],
-)
-def test_contradictions_are_errors(overrides, message):
-    with pytest.raises(ConfigError, match=message):
-        compile_config(pair(), overrides=overrides)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("policy.learn.learning_rate", math.inf, "expected a number from 0 to 1000000, got inf"),
-        ("policy.learn.weight_decay", -0.1, "expected at least 0, got -0.1"),
-        ("policy.learn.target_update_freq", 0, "expected at least 1, got 0"),
-        ("policy.learn.learner.hook.log_show_after_iter", 0, "expected at least 1, got 0"),
-        ("policy.learn.learner.hook.save_ckpt_after_iter", -1, "expected at least 1, got -1"),
-        ("policy.num_threads", 10**6, "expected a number from 1 to 4096, got 1000000"),
-        ("policy.num_threads", -1, "expected at least 1, got -1"),
-        ("env.frame_stack", 10**9, "expected a number from 0 to 4096, got 1000000000"),
-        ("env.collector_env_num", 10**9, "expected a number from 1 to 4096"),
-        ("env.max_episode_steps", 2**31, "expected a number from 1 to 2147483647"),
-        ("env.manager.step_timeout", 0.0, "expected at least 0.001, got 0.0"),
-        ("env.manager.max_retry", -1, "expected at least 0, got -1"),
-        ("policy.model.encoder_hidden_size_list", [64, 0], "expected at least 1, got 0"),
-        ("policy.model.encoder_hidden_size_list", [10**9], "expected a number from 1 to 65536"),
-        ("policy.model.encoder_hidden_size_list", [], "expected at least one layer's size, got []"),
-        ("policy.model.head_layer_num", 10**6, "expected a number from 0 to 1000, got 1000000"),
-        ("policy.other.replay_buffer.replay_buffer_size", 10**12, "expected a number from 1 to 2147483647"),
-        ("policy.nstep", 10**6, "replay_buffer_size=20000 is too small: 8 environments need at least 8000008 "),
-        ("seed", 2**64, "expected a number of at most 64 bits, got int 18446744073709551616"),
-        ("seed", [10**5000], r"expected a number of at most 64 bits, got int \(its repr fails with ValueError\)"),
-        ("exp_name", " ", "expected the name of a directory, got str ' '"),
-        ("exp_name", "a\0b", "expected the name of a directory"),
-        ("exp_name", "\ud800", r"expected a text that a file can hold, got str '\\ud800'"),
-        ("policy.other.replay_buffer.type", [3], r"Unknown replay buffer type '\[3\]'"),
-    ],
-)
-def test_a_number_that_cannot_work_is_refused_with_its_key(path, value, message):
-    main, create = read_config(CARTPOLE)
-    set_key(main, path, value)
-    with pytest.raises(ConfigError, match=message.replace("[]", r"\[\]")) as error:
-        compile_config((main, create))
-    assert path.rpartition(".")[2] in str(error.value) or "replay buffer type" in message
-
-
-@pytest.mark.parametrize(
-    ("config", "overrides", "message"),
-    [
-        (CARTPOLE, ["policy.other.replay_buffer.replay_buffer_size=2000000000"], "replay_buffer_size=2000000000 takes"),
-        (CARTPOLE, ["policy.model.encoder_hidden_size_list=[65536,65536]"], r"size_list=\[65536, 65536\] takes 64 GiB"),
-        (PPO, ["policy.collect.n_sample=800000000"], "policy.collect.n_sample=800000000 takes"),
-        (PPO, ["policy.model.actor_head_hidden_size=65536", "policy.model.actor_head_layer_num=2"], "takes 128 GiB"),
-    ],
-)
-def test_more_than_memory_can_hold_is_refused_before_anything_starts(monkeypatch, config, overrides, message):
-    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}.__getitem__)  # 4 GiB
-    cfg = compile_config(config, overrides=overrides)
-    with pytest.raises(ConfigError, match=f"{message}.* and this machine has 4 GiB: lower it"):
-        check_shapes(cfg, check_env(cfg.env))
-
-
-def test_frames_of_a_stack_are_held_once(monkeypatch):
-    # 4 * 84 * 84 bytes an observation, of which the replay buffer keeps a quarter: 100,000 are 0.66 GiB
-    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.__getitem__)  # 1 GiB
-    cfg = compile_config(PONG)
-    spec = EnvSpec(Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), 4)
-    check_shapes(cfg, spec)
-    cfg.policy.other.replay_buffer.replay_buffer_size = 200_000
-    with pytest.raises(ConfigError, match=r"takes 1\.31 GiB"):
-        check_shapes(cfg, spec)
-
-
-def test_not_a_number_is_out_of_every_range():
-    with pytest.raises(ConfigError, match=r"policy.discount_factor: expected a number from 0 to 1, got nan"):
-        compile_config(pair(nested("policy.discount_factor", math.nan)))
-
-
-def test_priority_decides_the_buffer():
-    assert compile_config(pair(), overrides=["policy.priority=True"]).policy.other.replay_buffer.type == "prioritized"
-
-
 # Types of parts.
 
 
@@ -536,6 +337,18 @@ def test_an_environment_that_cannot_be_made_is_named_with_the_reason():
         cfg = compile_config((main, dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
         with pytest.raises(ConfigError, match=rf"env\.env_id '{env_id}' cannot be made with env\.kwargs .*({reason})"):
             check_env(cfg.env)
+
+
+def test_a_mistake_in_an_environments_own_code_is_named_with_its_line(tmp_path, monkeypatch):
+    module = tmp_path / "own_env_with_a_mistake.py"
+    module.write_text("import gymnasium\nclass Own(gymnasium.Env):\n    def __init__(self):\n        {}['width']\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(
+        gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", f"{module.stem}:Own")
+    )
+    cfg = compile_config((dict(env=dict(env_id="Own-v0")), dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
+    with pytest.raises(ConfigError, match=rf"'Own-v0' cannot be made .*: {module}, line 4: 'width'"):
+        check_env(cfg.env)
 
 
 def test_nothing_starts_when_the_config_is_wrong(monkeypatch):
@@ -654,148 +467,6 @@ def test_override_of_a_text_may_look_like_a_number():
 def test_wrong_overrides(item, message):
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(nested("policy.learn.batch_size", 2)), overrides=[item])
-
-
-# Files.
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = 1\ny = (\n", r"line 2: SyntaxError: '\(' was never closed"),
-        ("x = 1\n\nraise KeyError('boom')\n", r"line 3: KeyError: 'boom'"),
-        ("def f():\n    return 1 / 0\n\nf()\n", r"line 2: ZeroDivisionError"),
-        ("import sys\nsys.exit(3)\n", r"line 2: SystemExit: 3"),
-        ("import no_such_module\n", r"line 1: ModuleNotFoundError"),
-        ("create_config = {}\n", "expected a dict called 'main_config'"),
-        ("main_config = {}\ncreate_confg = {}\n", "called 'create_config', found none. Did you mean 'create_confg'"),
-        ("main_config = 3\ncreate_config = {}\n", "expected a dict called 'main_config'"),
-        ("\x00", r"line 1: "),
-        ("  main_config: {}\n -", r"line \d: IndentationError"),
-    ],
-)
-def test_broken_config_file_is_one_line_with_its_place(tmp_path, text, message):
-    path = tmp_path / "broken.py"
-    path.write_text(text)
-    for read in (read_config, compile_config):
-        with pytest.raises(ConfigError, match=message) as error:
-            read(str(path))
-        assert str(path) in str(error.value)
-        assert "\n" not in str(error.value)
-
-
-def test_missing_config_file(tmp_path):
-    for path in (tmp_path / "absent.py", tmp_path):
-        with pytest.raises(ConfigError, match=r"does not exist: give the path"):
-            read_config(path)
-
-
-def test_config_file_is_not_run_as_main_and_not_from_a_cache(tmp_path):
-    path = tmp_path / "twice.py"
-    text = "main_config = dict(seed={})\ncreate_config = dict(name=__name__)\nassert __name__ != '__main__'\n"
-    for seed in (1, 2):
-        path.write_text(text.format(seed))
-        os.utime(path, (1, 1))  # same size and time: a cached bytecode file would still look fresh
-        assert read_config(path)[0] == dict(seed=seed)
-    assert not (tmp_path / "__pycache__").exists()
-
-
-@pytest.mark.parametrize("config", [CARTPOLE, PONG])
-def test_saved_config_compiles_to_the_same(tmp_path, config):
-    cfg = compile_config(config, seed=5, overrides=["policy.learn.batch_size=16", "env.stop_value=None"])
-    check_shapes(cfg, check_env(cfg.env))
-    save_config(cfg, tmp_path / "total_config.py", max_env_step=100)
-    again = compile_config(tmp_path / "total_config.py")
-    assert {**again, "notes": None} == {**cfg, "notes": None}
-    save_config(again, tmp_path / "again.py", max_env_step=100)
-    assert (tmp_path / "again.py").read_text() == (tmp_path / "total_config.py").read_text()
-
-
-def test_saved_config_keeps_every_kind_of_value(tmp_path):
-    main = dict(
-        exp_name="quote ' \" \\ and\nnewline é",
-        env=dict(stop_value=math.inf, kwargs={"not a name": [None, True, -0.0, 1e-300, {"if": ()}]}),
-        policy=dict(priority=True),
-    )
-    cfg = compile_config(pair(main, env_manager=dict(type="async_subprocess")))
-    save_config(cfg, tmp_path / "c.py")
-    again = compile_config(tmp_path / "c.py")
-    assert len(cfg.notes) == 1
-    assert again.notes == []
-    del cfg["notes"], again["notes"]
-    assert again == cfg
-
-
-def test_saved_config_runs_by_itself(tmp_path):
-    cfg = compile_config(CARTPOLE, seed=3, overrides=["exp_name=run", "env.stop_value=None"])
-    save_config(cfg, tmp_path / "total_config.py", max_env_step=64)
-    result = subprocess.run(
-        [sys.executable, "total_config.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert result.returncode == 0, result.stderr
-    again = compile_config(tmp_path / "run" / "total_config.py")
-    check_shapes(cfg, check_env(cfg.env))
-    assert {**again, "notes": None} == {**cfg, "notes": None}
-
-
-# Shapes.
-
-
-def spec(observation=None, action=None, frame_stack=0):
-    return EnvSpec(observation or Box(-1, 1, (4,)), action or Discrete(2), frame_stack)
-
-
-def test_unset_shapes_are_the_environments():
-    cfg = compile_config(pair())
-    check_shapes(cfg, spec())
-    assert cfg.policy.model == dict(obs_shape=4, action_shape=2)
-    cfg = compile_config(pair(nested("env.frame_stack", 4)))
-    check_shapes(cfg, spec(Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), 4))
-    assert cfg.policy.model == dict(obs_shape=[4, 84, 84], action_shape=6)
-
-
-@pytest.mark.parametrize("given", [4, [4], (4,)])
-def test_one_length_may_be_written_as_number_or_list(given):
-    cfg = compile_config(pair(nested("policy.model.obs_shape", given)))
-    check_shapes(cfg, spec())
-    assert cfg.policy.model.action_shape == 2
-
-
-@pytest.mark.parametrize(
-    ("main", "env_spec", "message"),
-    [
-        (nested("policy.model.obs_shape", 5), spec(), r"obs_shape is 5, but the environment has 4 .*Leave it out"),
-        (nested("policy.model.action_shape", 3), spec(), r"action_shape is 3, but the environment has 2 "),
-        (
-            nested("policy.model.obs_shape", [4, 84, 84]),
-            spec(Box(0, 255, (1, 84, 84), np.uint8)),
-            r"obs_shape is \[4, 84, 84\], but the environment has \[1, 84, 84\] \(env.frame_stack=0\)",
-        ),
-        (nested("env.frame_stack", 4), spec(), "env.frame_stack=4, but the environment stacks 0 frames"),
-        ({}, spec(action=Box(-1, 1, (3,))), "Policy 'config_test' takes Discrete actions, the environment has Box"),
-        ({}, spec(action=MultiDiscrete([2, 3])), "takes Discrete actions, the environment has MultiDiscrete"),
-        ({}, spec(Dict(a=Discrete(2))), "policy.model.obs_shape is not set, and the environment does not tell it"),
-        (nested("policy.model.type", "config_test_wide"), spec(), "policy.model.width is not set.* expected int"),
-    ],
-)
-def test_shapes_that_do_not_fit(main, env_spec, message):
-    cfg = compile_config(pair(main))
-    with pytest.raises(ConfigError, match=message):
-        check_shapes(cfg, env_spec)
-
-
-def test_shapes_of_a_given_model_are_its_own_unless_written_down():
-    cfg = compile_config(pair(nested("policy.model.free", 1)), model_given=True)
-    check_shapes(cfg, spec(), model_given=True)
-    assert cfg.policy.model == dict(free=1)
-    cfg = compile_config(pair(nested("policy.model.obs_shape", 5)), model_given=True)
-    with pytest.raises(ConfigError, match="obs_shape is 5"):
-        check_shapes(cfg, spec(), model_given=True)
 
 
 # The policy that is there.

@@ -1,0 +1,88 @@
+"""Classes for the registries, and configs that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import gymnasium
+from gymnasium.spaces import Discrete
+
+from ding_lite.config.schema import set_key
+from ding_lite.utils.registry import ConfigError
+
+ROOT = Path(__file__).parents[2]
+CARTPOLE = ROOT / "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py"
+PPO = ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py"
+PONG = ROOT / "dizoo/atari/pong_dqn_ddp_config.py"
+
+
+class TinyModel:
+    def __init__(
+        self, obs_shape: int | Sequence[int], action_shape: int, sizes: Sequence[int] = (8,), act: str | None = None
+    ) -> None:
+        self.arguments = (obs_shape, action_shape, sizes, act)
+
+
+class WideModel(TinyModel):
+    def __init__(self, obs_shape: int, action_shape: int, width: int) -> None:
+        super().__init__(obs_shape, action_shape, (width,))
+
+
+class BasePolicy:
+    config = dict(
+        type="base",
+        on_policy=False,
+        cuda=False,
+        multi_gpu=False,
+        priority=False,
+        nstep=1,
+        discount_factor=0.99,
+        model=dict(),
+        learn=dict(batch_size=64, learning_rate=0.001, schedule=dict()),
+        collect=dict(n_sample=None, n_episode=None),
+        other=dict(),
+    )
+    config_types = {"collect.n_sample": (int, None), "collect.n_episode": (int, None), "learn.schedule": dict}
+
+    def default_model(self):  # a plain method, as DI-engine writes it
+        return "config_test", ["ding_lite.model"]
+
+    @classmethod
+    def check_config(cls, cfg):
+        if cfg.policy.learn.learning_rate == 0.5:
+            raise ConfigError("policy.learn.learning_rate=0.5 contradicts env.type")
+
+
+class TinyPolicy(BasePolicy):
+    config = dict(
+        learn=dict(theta=None, mode="fast"),
+        other=dict(replay_buffer=dict(type="", replay_buffer_size=1000)),
+        eval=dict(evaluator=dict(eval_freq=10)),
+    )
+    config_types = {"learn.theta": (float, type(None)), "learn.mode": Literal["fast", "slow"]}
+    action_spaces = (Discrete,)
+
+
+class PlainPolicy(BasePolicy):
+    config = dict(type="config_test_plain")
+
+
+class TinyBuffer:
+    config = dict(chunk=4)
+
+
+class TinyEnv(gymnasium.Env):
+    config = dict(stop_value=10.0, difficulty=1)
+
+
+def pair(main: dict | None = None, **create: dict) -> tuple[dict, dict]:
+    base = dict(env=dict(type="config_test"), policy=dict(type="config_test"))
+    return main or {}, {**base, **create}
+
+
+def nested(path: str, value: object) -> dict:
+    cfg: dict = {}
+    set_key(cfg, path, value)
+    return cfg

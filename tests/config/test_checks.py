@@ -1,0 +1,120 @@
+"""Contradictions, ranges and memory: what a value must be beyond its type."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from ding_lite.config import check_shapes, compile_config, read_config
+from ding_lite.config.schema import set_key
+from ding_lite.envs.vector_env import EnvSpec, check_env
+from ding_lite.utils.registry import (
+    ConfigError,
+)
+from tests.config.helpers import CARTPOLE, PONG, PPO, nested, pair
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["policy.collect.n_sample=12"],
+            r"n_sample=12 is not a multiple of env.collector_env_num=8: set it to 8 or 16",
+        ),
+        (["policy.collect.n_sample=4"], r"n_sample=4 is not a multiple of env.collector_env_num=8: set it to 8\."),
+        (["env.n_evaluator_episode=20"], r"n_evaluator_episode=20 .* env.evaluator_env_num=8: set it to 16 or 24"),
+        (["policy.collect.n_sample=8", "policy.collect.n_episode=8"], "n_sample or policy.collect.n_episode, not both"),
+        (["policy.learn.batch_size=0"], r"policy.learn.batch_size: expected at least 1, got 0"),
+        (["policy.learn.batch_size=1001"], r"batch_size=1001 is more than .*replay_buffer_size=1000 holds"),
+        (["policy.collect.n_sample=1008"], r"n_sample=1008 is more than .*replay_buffer_size=1000 holds"),
+        (["env.collector_env_num=0"], "env.collector_env_num: expected at least 1, got 0"),
+        (["policy.discount_factor=1.01"], "policy.discount_factor: expected a number from 0 to 1, got 1.01"),
+        (["policy.learn.learning_rate=-1e-4"], "policy.learn.learning_rate: expected at least 0, got -0.0001"),
+        (["seed=-1"], "seed: expected at least 0, got -1"),
+        (["policy.learn.learning_rate=0.5"], "learning_rate=0.5 contradicts env.type"),  # the policy's own check
+        (
+            ["policy.priority=True", "policy.other.replay_buffer.type=uniform"],
+            r"type='uniform' contradicts policy.priority=True",
+        ),
+        (["policy.other.replay_buffer.type=prioritized"], r"type='prioritized' contradicts policy.priority=False"),
+    ],
+)
+def test_contradictions_are_errors(overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        compile_config(pair(), overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("policy.learn.learning_rate", math.inf, "expected a number from 0 to 1000000, got inf"),
+        ("policy.learn.weight_decay", -0.1, "expected at least 0, got -0.1"),
+        ("policy.learn.target_update_freq", 0, "expected at least 1, got 0"),
+        ("policy.learn.learner.hook.log_show_after_iter", 0, "expected at least 1, got 0"),
+        ("policy.learn.learner.hook.save_ckpt_after_iter", -1, "expected at least 1, got -1"),
+        ("policy.num_threads", 10**6, "expected a number from 1 to 4096, got 1000000"),
+        ("policy.num_threads", -1, "expected at least 1, got -1"),
+        ("env.frame_stack", 10**9, "expected a number from 0 to 4096, got 1000000000"),
+        ("env.collector_env_num", 10**9, "expected a number from 1 to 4096"),
+        ("env.max_episode_steps", 2**31, "expected a number from 1 to 2147483647"),
+        ("env.manager.step_timeout", 0.0, "expected at least 0.001, got 0.0"),
+        ("env.manager.max_retry", -1, "expected at least 0, got -1"),
+        ("policy.model.encoder_hidden_size_list", [64, 0], "expected at least 1, got 0"),
+        ("policy.model.encoder_hidden_size_list", [10**9], "expected a number from 1 to 65536"),
+        ("policy.model.encoder_hidden_size_list", [], "expected at least one layer's size, got []"),
+        ("policy.model.head_layer_num", 10**6, "expected a number from 0 to 1000, got 1000000"),
+        ("policy.other.replay_buffer.replay_buffer_size", 10**12, "expected a number from 1 to 2147483647"),
+        ("policy.nstep", 10**6, "replay_buffer_size=20000 is too small: 8 environments need at least 8000008 "),
+        ("seed", 2**64, "expected a number of at most 64 bits, got int 18446744073709551616"),
+        ("seed", [10**5000], r"expected a number of at most 64 bits, got int \(its repr fails with ValueError\)"),
+        ("exp_name", " ", "expected the name of a directory, got str ' '"),
+        ("exp_name", "a\0b", "expected the name of a directory"),
+        ("exp_name", "\ud800", r"expected a text that a file can hold, got str '\\ud800'"),
+        ("policy.other.replay_buffer.type", [3], r"Unknown replay buffer type '\[3\]'"),
+    ],
+)
+def test_a_number_that_cannot_work_is_refused_with_its_key(path, value, message):
+    main, create = read_config(CARTPOLE)
+    set_key(main, path, value)
+    with pytest.raises(ConfigError, match=message.replace("[]", r"\[\]")) as error:
+        compile_config((main, create))
+    assert path.rpartition(".")[2] in str(error.value) or "replay buffer type" in message
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "message"),
+    [
+        (CARTPOLE, ["policy.other.replay_buffer.replay_buffer_size=2000000000"], "replay_buffer_size=2000000000 takes"),
+        (CARTPOLE, ["policy.model.encoder_hidden_size_list=[65536,65536]"], r"size_list=\[65536, 65536\] takes 64 GiB"),
+        (PPO, ["policy.collect.n_sample=800000000"], "policy.collect.n_sample=800000000 takes"),
+        (PPO, ["policy.model.actor_head_hidden_size=65536", "policy.model.actor_head_layer_num=2"], "takes 128 GiB"),
+    ],
+)
+def test_more_than_memory_can_hold_is_refused_before_anything_starts(monkeypatch, config, overrides, message):
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}.__getitem__)  # 4 GiB
+    cfg = compile_config(config, overrides=overrides)
+    with pytest.raises(ConfigError, match=f"{message}.* and this machine has 4 GiB: lower it"):
+        check_shapes(cfg, check_env(cfg.env))
+
+
+def test_frames_of_a_stack_are_held_once(monkeypatch):
+    # 4 * 84 * 84 bytes an observation, of which the replay buffer keeps a quarter: 100,000 are 0.66 GiB
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.__getitem__)  # 1 GiB
+    cfg = compile_config(PONG)
+    spec = EnvSpec(Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), 4)
+    check_shapes(cfg, spec)
+    cfg.policy.other.replay_buffer.replay_buffer_size = 200_000
+    with pytest.raises(ConfigError, match=r"takes 1\.31 GiB"):
+        check_shapes(cfg, spec)
+
+
+def test_not_a_number_is_out_of_every_range():
+    with pytest.raises(ConfigError, match=r"policy.discount_factor: expected a number from 0 to 1, got nan"):
+        compile_config(pair(nested("policy.discount_factor", math.nan)))
+
+
+def test_priority_decides_the_buffer():
+    assert compile_config(pair(), overrides=["policy.priority=True"]).policy.other.replay_buffer.type == "prioritized"

@@ -1,0 +1,66 @@
+"""The model's shapes are the environment's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+from ding_lite.config import check_shapes, compile_config
+from ding_lite.envs.vector_env import EnvSpec
+from ding_lite.utils.registry import (
+    ConfigError,
+)
+from tests.config.helpers import nested, pair
+
+
+def spec(observation=None, action=None, frame_stack=0):
+    return EnvSpec(observation or Box(-1, 1, (4,)), action or Discrete(2), frame_stack)
+
+
+def test_unset_shapes_are_the_environments():
+    cfg = compile_config(pair())
+    check_shapes(cfg, spec())
+    assert cfg.policy.model == dict(obs_shape=4, action_shape=2)
+    cfg = compile_config(pair(nested("env.frame_stack", 4)))
+    check_shapes(cfg, spec(Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), 4))
+    assert cfg.policy.model == dict(obs_shape=[4, 84, 84], action_shape=6)
+
+
+@pytest.mark.parametrize("given", [4, [4], (4,)])
+def test_one_length_may_be_written_as_number_or_list(given):
+    cfg = compile_config(pair(nested("policy.model.obs_shape", given)))
+    check_shapes(cfg, spec())
+    assert cfg.policy.model.action_shape == 2
+
+
+@pytest.mark.parametrize(
+    ("main", "env_spec", "message"),
+    [
+        (nested("policy.model.obs_shape", 5), spec(), r"obs_shape is 5, but the environment has 4 .*Leave it out"),
+        (nested("policy.model.action_shape", 3), spec(), r"action_shape is 3, but the environment has 2 "),
+        (
+            nested("policy.model.obs_shape", [4, 84, 84]),
+            spec(Box(0, 255, (1, 84, 84), np.uint8)),
+            r"obs_shape is \[4, 84, 84\], but the environment has \[1, 84, 84\] \(env.frame_stack=0\)",
+        ),
+        (nested("env.frame_stack", 4), spec(), "env.frame_stack=4, but the environment stacks 0 frames"),
+        ({}, spec(action=Box(-1, 1, (3,))), "Policy 'config_test' takes Discrete actions, the environment has Box"),
+        ({}, spec(action=MultiDiscrete([2, 3])), "takes Discrete actions, the environment has MultiDiscrete"),
+        ({}, spec(Dict(a=Discrete(2))), "policy.model.obs_shape is not set, and the environment does not tell it"),
+        (nested("policy.model.type", "config_test_wide"), spec(), "policy.model.width is not set.* expected int"),
+    ],
+)
+def test_shapes_that_do_not_fit(main, env_spec, message):
+    cfg = compile_config(pair(main))
+    with pytest.raises(ConfigError, match=message):
+        check_shapes(cfg, env_spec)
+
+
+def test_shapes_of_a_given_model_are_its_own_unless_written_down():
+    cfg = compile_config(pair(nested("policy.model.free", 1)), model_given=True)
+    check_shapes(cfg, spec(), model_given=True)
+    assert cfg.policy.model == dict(free=1)
+    cfg = compile_config(pair(nested("policy.model.obs_shape", 5)), model_given=True)
+    with pytest.raises(ConfigError, match="obs_shape is 5"):
+        check_shapes(cfg, spec(), model_given=True)
