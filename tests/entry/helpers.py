@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
+
+import gymnasium
 
 from ding_lite.entry import serial_pipeline
 from ding_lite.policy import Policy
@@ -38,3 +42,17 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def last_checkpoint(folder: Path) -> dict[str, Any]:
     return load_checkpoint(str(folder / "ckpt" / "ckpt_last.pth.tar"))
+
+
+class Interrupts(gymnasium.Wrapper):
+    """CartPole that gets a signal, Ctrl-C unless `signal` says another, when `left` steps have been played."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.cfg = cfg
+
+    def step(self, action: Any) -> Any:
+        self.cfg["left"] -= 1
+        if self.cfg["left"] == 0:
+            os.kill(os.getpid(), self.cfg.get("signal", signal.SIGINT))
+        return super().step(action)

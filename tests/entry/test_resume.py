@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import pytest
 import torch
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
-from tests.entry.helpers import metrics, result
+from tests.entry.helpers import Interrupts, metrics, result
 
 SHORT = {
     "dqn": [
@@ -78,22 +76,8 @@ def curves(folder: str) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key not in RATES} for line in metrics(Path(folder))]
 
 
-class Interrupts(gymnasium.Wrapper):
-    """A signal at a certain step of all environments together."""
-
-    def __init__(self, cfg: dict[str, Any]) -> None:
-        super().__init__(gymnasium.make("CartPole-v1"))
-        self.cfg = cfg
-
-    def step(self, action: Any) -> Any:
-        self.cfg["left"] -= 1
-        if self.cfg["left"] == 0:
-            os.kill(os.getpid(), signal.SIGUSR1)
-        return super().step(action)
-
-
 def interrupting(left: int) -> Any:
-    return (Interrupts, [{"left": -1}] * 7 + [{"left": left}], [{"left": -1}] * 5)
+    return (Interrupts, [{"left": -1}] * 7 + [{"left": left, "signal": signal.SIGUSR1}], [{"left": -1}] * 5)
 
 
 @pytest.mark.parametrize("kind", ["dqn", "ppo"])

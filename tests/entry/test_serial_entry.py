@@ -23,7 +23,7 @@ from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, random_state
 from tests.distributed.launcher import clean_environment
-from tests.entry.helpers import SHORT, STEPS, last_checkpoint, metrics, pair, result, run
+from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
 
 
@@ -363,20 +363,6 @@ def test_a_full_disk_on_the_way_does_not_end_the_run_and_keeps_the_previous_chec
     assert cfg["during"] == cfg["before"] != {}
     assert load_checkpoint("run/ckpt/ckpt_best.pth.tar")["learner"]["train_iter"] == 160
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == STEPS
-
-
-class Interrupts(gymnasium.Wrapper):
-    """Ctrl-C at a certain step."""
-
-    def __init__(self, cfg: dict[str, Any]) -> None:
-        super().__init__(gymnasium.make("CartPole-v1"))
-        self.cfg = cfg
-
-    def step(self, action: Any) -> Any:
-        self.cfg["left"] -= 1
-        if self.cfg["left"] == 0:
-            os.kill(os.getpid(), self.cfg["signal"])
-        return super().step(action)
 
 
 @pytest.mark.parametrize("where", ["collect", "first evaluation"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from ding_lite.policy import Policy
 from ding_lite.utils import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
 from tests.distributed.launcher import ROOT, clean_environment
-from tests.entry.helpers import last_checkpoint, metrics, result
+from tests.entry.helpers import Interrupts, last_checkpoint, metrics, result
 from tests.entry.helpers import pair as dqn_pair
 from tests.policy.helpers import parameter_hash
 
@@ -211,20 +210,6 @@ def test_a_checkpoint_is_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
     assert info["return_mean"] > 5
     main(["-m", "eval", "--ckpt", "run/ckpt/ckpt_best.pth.tar", "--episodes", "4"])
     assert capsys.readouterr().out.count(f"return {info['return_mean']:.2f}") == 2  # the same seed, the same episodes
-
-
-class Interrupts(gymnasium.Wrapper):
-    """Ctrl-C at a certain step."""
-
-    def __init__(self, cfg: dict[str, Any]) -> None:
-        super().__init__(gymnasium.make("CartPole-v1"))
-        self.cfg = cfg
-
-    def step(self, action: Any) -> Any:
-        self.cfg["left"] -= 1
-        if self.cfg["left"] == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-        return super().step(action)
 
 
 def test_an_interrupted_run_saves_and_can_be_resumed(tmp_path: Path) -> None:

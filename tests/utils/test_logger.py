@@ -84,6 +84,37 @@ def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Pat
     ]
 
 
+def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint_and_the_old_result(tmp_path: Path) -> None:
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.scalars({"loss": 3.0}, envstep=8, train_iter=1)
+        logger.scalars({"loss": 2.0}, envstep=16, train_iter=2)
+        position = logger.position()
+        logger.scalars({"loss": 1.0}, envstep=24, train_iter=3)
+        logger.write_result({"stop_reason": "interrupted"})
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.resume(position, envstep=16)
+        assert not (tmp_path / "result.json").exists()
+        logger.scalars({"loss": 0.5}, envstep=24, train_iter=3)
+    assert [(record["envstep"], record["loss"]) for record in read_metrics(tmp_path)] == [
+        (8, 3.0),
+        (16, 2.0),
+        (24, 0.5),
+    ]
+    # TensorBoard drops what it has from step 16 on, the checkpoint's own point too, which is therefore written again
+    assert read_events(tmp_path)[-2:] == [("loss", 16, 2.0), ("loss", 24, 0.5)]
+
+
+def test_metrics_that_somebody_has_altered_do_not_keep_a_run_from_going_on(tmp_path: Path) -> None:
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.scalars({"loss": 3.0}, envstep=8, train_iter=1)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write("torn\n[]\n{}\n")
+    with ExperimentLogger(str(tmp_path)) as logger:
+        logger.resume(10**6, envstep=8)
+        logger.scalars({"loss": 2.0}, envstep=16, train_iter=2)
+    assert read_events(tmp_path)[-1] == ("loss", 16, 2.0)
+
+
 def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.scalars({"a": float("nan"), "b": torch.tensor(float("inf")), "c": 1}, 0, 0)
