@@ -20,8 +20,14 @@ from torch import Tensor, nn
 
 from ding_lite.torch_utils.drift import checksum
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
-from ding_lite.torch_utils.nonfinite import StepCheck
-from ding_lite.utils.distributed import FlatParameters, broadcast_module
+from ding_lite.torch_utils.network_optimizer import (
+    Loss,
+    NetworkOptimizer,
+    check_data_parallel,
+    synchronize_batchnorm,
+    uses_ddp,
+)
+from ding_lite.utils.distributed import broadcast_module
 from ding_lite.utils.launch import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -37,9 +43,18 @@ class Policy:
     config: ClassVar[dict[str, Any]] = dict(
         type="",  # (str) name in the policy registry
         on_policy=False,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
+        offline=False,  # (bool) it learns from a data set, without playing; told by the policy, not set
         cuda=False,  # (bool) train on a GPU where there is one, else on the CPU with a note
         multi_gpu=False,  # (bool) average gradients over all ranks; needed under a launcher, on CPUs too
         bp_update_sync=True,  # (bool) average after backward in one collective; False overlaps buckets with backward
+        data_parallel="flat",  # (str) gradients are averaged by 'flat', ours, or 'ddp', torch's DistributedDataParallel
+        ddp=dict(
+            find_unused_parameters=False,  # (bool) parameters may be without gradient, at times or on some ranks
+            static_graph=False,  # (bool) every iteration uses the same parameters in the same way
+            bucket_cap_mb=25.0,  # (float) MiB of gradients that travel together
+            sync_batchnorm=False,  # (bool) batch normalisation over the samples of all ranks; GPUs only
+            comm_hook="",  # (str) gradients travel as they are, or by torch's hook 'fp16', 'bf16' or 'powersgd'
+        ),
         num_threads=None,  # (int, None) torch's threads in each rank; None: torch's choice. Small networks want 1
         precision="float32",  # (str) 'float32', or 'bf16' for forward and backward passes under autocast
         discount_factor=0.99,  # (float) gamma, per env step
@@ -107,8 +122,10 @@ class Policy:
         for key in ("keep_ckpt", "check_ranks_after_iter"):
             if (value := policy.learn.learner.hook[key]) < 0:
                 raise ConfigError(f"policy.learn.learner.hook.{key} must be 0 or more, got {value}.")
-        if policy.on_policy != cls.default_config().on_policy:
-            raise ConfigError(f"policy.on_policy cannot be set: of '{policy.type}' it is {not policy.on_policy}.")
+        check_data_parallel(policy, cls.default_config().ddp)
+        for key in ("on_policy", "offline"):
+            if policy[key] != cls.default_config()[key]:
+                raise ConfigError(f"policy.{key} cannot be set: of '{policy.type}' it is {not policy[key]}.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -133,9 +150,11 @@ class Policy:
             torch.device("cuda", get_local_rank() % torch.cuda.device_count()) if use_cuda else torch.device("cpu")
         )
         self._model = (model if model is not None else self._create_model()).to(self._device)
+        if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
+            self._model = synchronize_batchnorm(self._model)
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         self._dtype = next(self._model.parameters()).dtype
-        self._step_check = StepCheck(cfg.learn.on_nonfinite, self._model)
+        self._optimizers: dict[str, NetworkOptimizer] = {}
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         for network in [value for value in vars(self).values() if isinstance(value, nn.Module)]:
@@ -161,9 +180,10 @@ class Policy:
     @property
     def learn_mode(self) -> SimpleNamespace:
         return SimpleNamespace(
-            forward=self._forward_learn,
+            forward=self._step_learn,
+            loss=self._loss,
             get_batches=self._get_batches,
-            finish=self._step_check.finish,
+            finish=self._finish_learn,
             checksum=self._checksum_learn,
             monitor_vars=self._monitor_vars_learn,
             state_dict=self._state_dict_learn,
@@ -200,14 +220,20 @@ class Policy:
         Returns:
             Tensors, whose means may be logged, and `priority` `[B]` where there is one.
         """
-        loss, figures = self._loss(batch)
-        self._step_check.note(batch, figures)
-        output = figures | {"grad_norm": self._step_optimizer(loss), "total_loss": loss.detach()}
-        if self._step_check.skipped:
-            output["skipped_updates"] = torch.tensor(float(self._step_check.skipped))
-        if self._step_check.uncertain and "priority" in output:  # replay cannot sort by nan
-            output["priority"] = output["priority"].nan_to_num(0.0, 0.0, 0.0)
-        return output
+        return self._optimizer.step(batch)
+
+    def _step_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        output = self._forward_learn(batch)
+        skipped = self._count_skipped()
+        return output | {"skipped_updates": torch.tensor(float(skipped))} if skipped else output
+
+    def _finish_learn(self) -> None:
+        """End a series of steps: what is wrong with the last one is known afterwards."""
+        for optimizer in self._optimizers.values():
+            optimizer.check.finish()
+
+    def _count_skipped(self) -> int:
+        return sum(optimizer.check.skipped for optimizer in self._optimizers.values())
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches to learn from after a collect, if the policy is on-policy; others have a replay buffer.
@@ -223,7 +249,7 @@ class Policy:
 
     def _monitor_vars_learn(self) -> list[str]:
         """Return the names in `_forward_learn`'s output that are worth a curve."""
-        return ["total_loss", "grad_norm", *(["skipped_updates"] if self._step_check.skipped else [])]
+        return ["total_loss", "grad_norm", *(["skipped_updates"] if self._count_skipped() else [])]
 
     def _checksum_learn(self) -> tuple[int, int]:
         """Return a checksum of the bits of all networks' parameters, which must be the same on every rank."""
@@ -231,63 +257,31 @@ class Policy:
         return checksum(parameter for network in networks for parameter in network.parameters())
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        return {
-            "model": self._model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "skipped_updates": self._step_check.skipped,
-        }
+        states = {name: optimizer.state_dict() for name, optimizer in self._optimizers.items()}
+        return {"model": self._model.state_dict(), **(states.get("model") or {"optimizer": states})}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         """Take what `_state_dict_learn` gave; without its `optimizer`, what a new run starts from: no counters."""
         self._model.load_state_dict(state["model"])
         if "optimizer" in state:
-            groups = self._optimizer.state_dict()["param_groups"]  # the config says them
-            self._optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
-            self._check_optimizer()
-            self._step_check.skipped = state["skipped_updates"]
-
-    def _check_optimizer(self) -> None:
-        """Raise `ValueError` if a loaded moment is not of its parameter's shape, which torch does not look at."""
-        for parameter, moments in self._optimizer.state.items():
-            for name, value in moments.items():
-                if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
-                    raise ValueError(
-                        f"the optimizer's {name} is of shape {tuple(value.shape)}, expected {tuple(parameter.shape)}: "
-                        "it is another model's or an older ding_lite's; start from the model alone, with "
-                        "policy.learn.resume_training=False"
-                    )
+            for name, optimizer in self._optimizers.items():
+                optimizer.load_state_dict(state if name == "model" else state["optimizer"][name])
 
     def _init_optimizer(self) -> None:
-        """Give the model flat parameters and Adam over them: one tensor to average, clip and step."""
-        learn = self._cfg.learn
-        overlap = self._cfg.multi_gpu and not self._cfg.bp_update_sync
-        self._flat = FlatParameters(self._model, overlap, share_memory=self._cfg.multi_gpu)
-        self._optimizer: torch.optim.Optimizer = torch.optim.Adam(
-            [self._flat.parameter], lr=learn.learning_rate, weight_decay=learn.weight_decay, fused=True
-        )
+        """Let one optimizer minimise `_loss` over all of the model."""
+        self._optimizer = self._add_optimizer("model", self._model, self._loss)
 
-    def _step_optimizer(self, loss: Tensor) -> Tensor:
-        """Backward, average over ranks, clip, step; return the norm of the averaged gradient before clipping.
+    def _add_optimizer(
+        self, name: str, network: nn.Module, loss: Loss, learning_rate: float | None = None
+    ) -> NetworkOptimizer:
+        """Return an optimizer of `loss` over the parameters of `network`, whose `step(batch)` `_forward_learn` calls.
 
-        The step is left out where the loss or the gradient of a rank is not finite, see `torch_utils.nonfinite`.
+        Its state is saved, restored and watched with the others', under its name. 'model' stands alone.
         """
-        self._step_check.resolve()
-        self._flat.zero_grad()
-        self._step_check.mark(loss, self._flat)
-        loss.backward()
-        if self._cfg.multi_gpu:
-            self._flat.average_grad()
-        gradient = self._flat.gradient
-        norm = torch.linalg.vector_norm(gradient)
-        if not self._step_check.passes(norm, self._optimizer):
-            return norm
-        if self._cfg.learn.grad_clip_type == "clip_norm":
-            scale = (self._cfg.learn.grad_clip_value / (norm + 1e-6)).clamp(max=1.0)
-            gradient.mul_(scale.nan_to_num(1.0))  # a nan everywhere would hide which gradients are not finite
-        elif self._cfg.learn.grad_clip_type == "clip_value":
-            gradient.clamp_(-self._cfg.learn.grad_clip_value, self._cfg.learn.grad_clip_value)
-        self._optimizer.step()
-        return norm
+        if name in self._optimizers or (self._optimizers and "model" in (name, *self._optimizers)):
+            raise ValueError(f"_add_optimizer: '{name}' beside {list(self._optimizers)}: give each a name of its own.")
+        self._optimizers[name] = NetworkOptimizer(network, loss, self._cfg, learning_rate)
+        return self._optimizers[name]
 
     def _autocast(self) -> AbstractContextManager:
         if self._cfg.precision == "float32":

@@ -148,7 +148,7 @@ class PPOPolicy(ActorCriticPolicy):
         output = super()._forward_learn(batch)
         if "kl" in output:
             self._kl.append(output["kl"])
-        return output | {"learning_rate": torch.tensor(self._optimizer.param_groups[0]["lr"])}
+        return output | {"learning_rate": torch.tensor(self._optimizer.optimizer.param_groups[0]["lr"])}
 
     # Schedules and the KL's target.
 
@@ -156,7 +156,7 @@ class PPOPolicy(ActorCriticPolicy):
         """Set what falls with the number of collects, and count this one."""
         learn = self._cfg.learn
         share = _linear(learn.lr_scheduler, "min_lr_lambda", self._collects)
-        for group in self._optimizer.param_groups:
+        for group in self._optimizer.optimizer.param_groups:
             group["lr"] = learn.learning_rate * share
         self._clip_ratio = learn.clip_ratio * _linear(learn.clip_scheduler, "min_clip_lambda", self._collects)
         self._collects += 1

@@ -1,13 +1,15 @@
-"""Backward plus averaging on two ranks of one thread: our ``FlatParameters`` against torch's DistributedDataParallel.
+"""Averaging gradients on two ranks of one thread: our ``FlatParameters`` against torch's DistributedDataParallel.
 
-``python -m tests.benchmarks.gradient_averaging``. The Nature CNN, batch 32, gloo; every way in turn within one run, the
-slower rank counts. Goal: our best takes no longer than torch's best.
+``python -m tests.benchmarks.gradient_averaging``. Backward plus averaging of the Nature CNN, batch 32, then whole
+learning steps of DQN (``policy.data_parallel``) with that network and with CartPole's; gloo; every way in turn within
+one run, the slower rank counts. Goal: our best takes no longer than torch's best.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import json
 import statistics
 import sys
@@ -17,6 +19,17 @@ from pathlib import Path
 from typing import Any
 
 BATCH, SHAPE = 32, (4, 84, 84)
+BACKWARD = "backward and averaging"
+LEARNING = {"pong_dqn": 1, "cartpole_dqn": 20}  # whole learning steps, and how many for one backward of a round
+# Overrides of the policy's config, and whether gradients may be in shared memory.
+LEARNING_WAYS: dict[str, tuple[list[str], bool]] = {
+    "ours, shared memory": ([], True),
+    "ours, one all-reduce": ([], False),
+    "ours, overlapped buckets": (["policy.bp_update_sync=False"], False),
+    "torch DDP": (["policy.data_parallel=ddp"], False),
+    "torch DDP, static graph": (["policy.data_parallel=ddp", "policy.ddp.static_graph=True"], False),
+    "no averaging": ([], False),
+}
 
 
 def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
@@ -63,6 +76,60 @@ def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
     }
 
 
+def make_learning_steps(task_name: str) -> dict[str, Callable[[], float]]:
+    """Each way's timed learning step of DQN on one batch, in seconds: loss, backward, average, check, Adam, target."""
+    import torch
+
+    from ding_lite.config import compile_config
+    from ding_lite.policy import DQNPolicy
+    from ding_lite.utils import shared_memory
+    from tests.benchmarks.networks import LogitNetwork
+    from tests.benchmarks.settings import TASKS
+
+    task = TASKS[task_name]
+    shape = SHAPE if task.pong else (4,)
+    size, draw = task.batch_size, torch.randn
+    batch = {
+        **{key: (draw(size, *shape) * 50).byte() if task.pong else draw(size, *shape) for key in ("obs", "next_obs")},
+        "action": torch.randint(2, (size,)),
+        "reward": draw(size),
+        "done": torch.rand(size) < 0.1,
+        "value_gamma": torch.full((size,), task.gamma),
+    }
+    main = dict(policy=task.policy_config() | {"multi_gpu": True})
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="dqn"))
+
+    def make_step(name: str, overrides: list[str], shared: bool) -> Callable[[], float]:
+        cfg = compile_config((main, create), model_given=True, overrides=overrides)
+        shared_memory.DIRECTORY = "/dev/shm" if shared else "/nonexistent"
+        policy = DQNPolicy(cfg.policy, LogitNetwork(task_name))
+        if name == "no averaging":
+            policy._optimizer.flat.average_grad = lambda: None  # type: ignore[method-assign]
+
+        def step() -> float:
+            start = time.perf_counter()
+            policy.learn_mode.forward(batch)
+            return time.perf_counter() - start
+
+        return step
+
+    return {name: make_step(name, *options) for name, options in LEARNING_WAYS.items()}
+
+
+def measure(ways: dict[str, Callable[[], float]], rounds: int, steps: int) -> dict[str, list[float]]:
+    """Return the slower rank's median seconds of a step, by way and round; three rounds warm up."""
+    import torch
+
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for round_number in range(rounds + 3):
+        for name, step in ways.items():
+            own = torch.tensor([step() for _ in range(steps)]).median()
+            torch.distributed.all_reduce(own, torch.distributed.ReduceOp.MAX)
+            if round_number >= 3:
+                times[name].append(own.item())
+    return times
+
+
 def worker(args: argparse.Namespace) -> None:
     """One rank."""
     import torch
@@ -71,27 +138,21 @@ def worker(args: argparse.Namespace) -> None:
 
     torch.set_num_threads(1)
     with DDPContext():
-        ways = make_ways(args.channels_last)
-        times: dict[str, list[float]] = {name: [] for name in ways}
-        for round_number in range(args.rounds + 3):
-            for name, step in ways.items():
-                own = torch.tensor([step() for _ in range(args.steps)]).median()
-                torch.distributed.all_reduce(own, torch.distributed.ReduceOp.MAX)
-                if round_number >= 3:
-                    times[name].append(own.item())
+        found = {BACKWARD: measure(make_ways(args.channels_last), args.rounds, args.steps)}
+        for task_name, factor in LEARNING.items():
+            found[task_name] = measure(make_learning_steps(task_name), args.rounds, args.steps * factor)
         if get_rank() == 0:
-            Path(args.worker).write_text(json.dumps(times))
+            Path(args.worker).write_text(json.dumps(found))
         # torch's DistributedDataParallel must go before the group: as its last owner it can wait for a thread for ever.
-        ways.clear()
-        del step
+        gc.collect()
 
 
-def report(times: dict[str, list[float]]) -> None:
+def report(title: str, times: dict[str, list[float]]) -> None:
     """Print the table, and the ratio of the best ways round by round."""
-    print("| way | milliseconds, median | quartiles |\n|---|---|---|")
+    print(f"\n| {title} | milliseconds, median | quartiles |\n|---|---|---|")
     for name, values in times.items():
         low, middle, high = (1000 * q for q in statistics.quantiles(values, n=4))
-        print(f"| {name} | {middle:.1f} | {low:.1f}-{high:.1f} |")
+        print(f"| {name} | {middle:.2f} | {low:.2f}-{high:.2f} |")
     best = {
         side: min((name for name in times if name.startswith(side)), key=lambda name: statistics.median(times[name]))
         for side in ("ours", "torch")
@@ -123,7 +184,8 @@ def main() -> None:
         done = launch(words, nproc=args.ranks, timeout=600)
         if not result.exists():
             raise SystemExit(f"no result (exit status {done.returncode}):\n{done.stderr[-2000:]}")
-        report(json.loads(result.read_text()))
+        for name, times in json.loads(result.read_text()).items():
+            report(name if name == BACKWARD else f"learning step, {name}", times)
 
 
 if __name__ == "__main__":

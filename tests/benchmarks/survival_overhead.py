@@ -91,7 +91,8 @@ def checkpoint_share(task: str, seconds: float) -> str:
     full = [f"policy.random_collect_size={setting.buffer_size}"] if isinstance(setting, DQNTask) else []
     with tempfile.TemporaryDirectory() as folder:
         config = make_config(f"{folder}/run", setting, full)
-        experiment = Experiment(config, 0, None, None, 10**9, 10**9, (NO_CHECKPOINTS,), on_policy=not full)
+        pipeline = "serial_pipeline" if full else "serial_pipeline_onpolicy"
+        experiment = Experiment(config, 0, None, None, 10**9, 10**9, (NO_CHECKPOINTS,), pipeline)
         replay = experiment.create_replay_buffer() if full else None
         begin = time.perf_counter()
         while time.perf_counter() - begin < seconds:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,9 +76,9 @@ class PartlyTouched(nn.Module):
 def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
     """Compile the config of a policy with its default model, for this kind of action."""
     env = dict(type="parity", import_names=["tests.distributed.parity"], kind=kind, collector_env_num=NUM_ENVS)
-    episodes = "n_episode" in POLICY_REGISTRY.find(name).default_config().collect
-    collect = dict(n_episode=2 * NUM_ENVS) if episodes else dict(n_sample=NUM_ENVS * NUM_STEPS)
-    main = dict(env=env, policy=dict(collect=collect))
+    known = POLICY_REGISTRY.find(name).default_config().collect
+    sizes = dict(n_episode=2 * NUM_ENVS, n_sample=NUM_ENVS * NUM_STEPS)  # an offline policy has neither
+    main = dict(env=env, policy=dict(collect={key: value for key, value in sizes.items() if key in known}))
     cfg = compile_config((main, dict(env=env, policy=dict(type=name, multi_gpu=True))), overrides=overrides)
     check_shapes(cfg, check_env(cfg.env))
     return cfg
@@ -88,7 +90,11 @@ def create_policy(cfg: EasyDict) -> Policy:
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     bare = object.__new__(policy_cls)
     bare._cfg = cfg.policy
-    return policy_cls(cfg.policy, PartlyTouched(bare._create_model()).double())
+    model = bare._create_model()
+    parts = [name for name in getattr(policy_cls, "networks", ()) if hasattr(model, name)]  # with an optimizer each
+    for name in parts:
+        setattr(model, name, PartlyTouched(getattr(model, name)))
+    return policy_cls(cfg.policy, (model if parts else PartlyTouched(model)).double())
 
 
 def collect_block(cfg: EasyDict) -> dict[str, Any]:
@@ -123,13 +129,14 @@ def take_columns(block: dict[str, Any], columns: range) -> dict[str, Any]:
 
 
 def replay_everything(cfg: EasyDict, policy: Policy, samples: dict[str, Any], num_envs: int) -> dict[str, Any]:
-    """Return one batch of all that a replay buffer holds of these samples."""
-    options = {key: value for key, value in cfg.policy.other.replay_buffer.items() if key != "type"}
+    """Return one batch of all that a replay buffer, or a data set, holds of these samples."""
+    options = dict(cfg.policy.other.get("replay_buffer", {"type": "uniform", "replay_buffer_size": 10**6}))
+    buffer_cls = BUFFER_REGISTRY.find(options.pop("type"))
     unroll_len = cfg.policy.get("unroll_len", 1)
     if unroll_len > 1:
         options["unroll_len"] = unroll_len
     kwargs = dict(num_envs=num_envs, nstep=cfg.policy.get("nstep", 1), gamma=cfg.policy.discount_factor)
-    buffer = BUFFER_REGISTRY.find(cfg.policy.other.replay_buffer.type)(**kwargs, **options)
+    buffer = buffer_cls(**kwargs, **options)
     buffer.push(samples)
     ahead = max(unroll_len - 1, cfg.policy.get("nstep", 1))
     places = torch.arange((NUM_STEPS - ahead) * num_envs)
@@ -138,6 +145,20 @@ def replay_everything(cfg: EasyDict, policy: Policy, samples: dict[str, Any], nu
         obs = batch["obs"]
         batch["weight"] = obs.sum(-1).sigmoid()
     return batch
+
+
+def share_noise(policy: Any, batch: dict[str, Any], columns: range) -> None:
+    """Let the policy draw for each sample of this rank what one process with all of them would draw for it."""
+    draw, calls = policy._draw_noise, itertools.count()
+    step_B, env_B = batch["index"] // len(columns), batch["index"] % len(columns)
+    place_B, total = step_B * NUM_ENVS + columns.start + env_B, len(batch["index"]) // len(columns) * NUM_ENVS
+
+    def draw_shared(batch: dict[str, Any]) -> dict[str, Tensor]:
+        torch.manual_seed(next(calls))
+        joined = tree_map(lambda leaf: leaf[:1].expand(total, *leaf.shape[1:]), batch)
+        return {name: noise.index_select(noise.shape.index(total), place_B) for name, noise in draw(joined).items()}
+
+    policy._draw_noise = draw_shared
 
 
 def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any]:
@@ -150,16 +171,19 @@ def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any
         if cfg.policy.on_policy:
             batches = policy.learn_mode.get_batches(samples)
         else:
-            batches = iter([replay_everything(cfg, policy, samples, len(columns))])
+            batches = iter([batch := replay_everything(cfg, policy, samples, len(columns))])
+            if count == 0 and hasattr(policy, "_draw_noise"):
+                share_noise(policy, batch, columns)
         for batch in batches:
             policy.learn_mode.forward(batch)
             count += 1
     return policy.learn_mode.state_dict()
 
 
-def run_problem(problem: dict[str, Any]) -> dict[str, Any] | str:
+def run_problem(problem: dict[str, Any], data_parallel: str = "flat") -> dict[str, Any] | str:
     """Return this rank's state after learning, or what went wrong."""
-    cfg, world_size = problem["cfg"], get_world_size()
+    cfg, world_size = copy.deepcopy(problem["cfg"]), get_world_size()
+    cfg.policy.data_parallel, cfg.policy.ddp.find_unused_parameters = data_parallel, data_parallel == "ddp"
     columns = (UNEVEN if cfg.policy.on_policy else EVEN)[world_size][get_rank()]
     # all of the samples in one batch, so that there is one joined batch whatever the order
     cfg.policy.learn.batch_size = 10**6
@@ -174,5 +198,7 @@ def main(folder: str) -> None:
     torch.set_num_threads(1)
     with DDPContext():
         problems = torch.load(Path(folder, "problems.pt"), weights_only=False)
-        states = {name: run_problem(problem) for name, problem in problems.items()}
+        states = {
+            (name, way): run_problem(problem, way) for way in ("flat", "ddp") for name, problem in problems.items()
+        }
         torch.save(states, Path(folder, f"world{get_world_size()}_rank{get_rank()}.pt"))

@@ -24,8 +24,8 @@ from tests.distributed.launcher import launch
 from tests.policy.helpers import make_batch, make_policy, parameter_hash
 
 ME = ["-m", "tests.distributed.test_nonfinite"]
-# how gradients are averaged: in shared memory, in one collective, in buckets during backward
-WAYS = {"shared": ["bp_update_sync=True"], "flat": ["bp_update_sync=True"], "overlap": ["bp_update_sync=False"]}
+# how gradients are averaged: in shared memory, in one collective, in buckets during backward, by torch
+WAYS = {"shared": [], "flat": [], "overlap": ["bp_update_sync=False"], "ddp": ["data_parallel=ddp"]}
 
 
 class Rooted(DQNPolicy):

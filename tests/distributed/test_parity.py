@@ -1,8 +1,8 @@
 """N processes take the step that one would take on the joined batch: for every registered policy, in float64.
 
 The parameters, running statistics and optimizer state after three learning steps are the same to 1e-9 for one process
-with all samples, and for two and three real gloo processes with a part each. The parts differ in which parameters they
-touch and, where the policy collects episodes or learns at once, in size.
+with all samples, and for two and three real gloo processes with a part each, whichever way gradients are averaged. The
+parts differ in which parameters they touch and, where the policy collects episodes or learns at once, in size.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ OPTIONS = {
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
     "a2c": [["policy.learn.adv_norm=True"]],
     "impala": [["policy.unroll_len=4"]],
+    "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
+    "cql": [
+        [],
+        ["policy.learn.with_lagrange=True", "policy.learn.lagrange_thresh=1.0", "policy.learn.with_q_entropy=True"],
+    ],
 }  # fmt: skip
 TOLERANCE = 1e-9
 
@@ -40,11 +45,9 @@ TOLERANCE = 1e-9
 class LocalGradients(DQNPolicy):
     """Forgets to average gradients."""
 
-    def _step_optimizer(self, loss: Tensor) -> Tensor:
-        self._flat.zero_grad()
-        loss.backward()
-        self._optimizer.step()
-        return loss.detach()
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        self._optimizer.flat.average_grad = lambda: None  # type: ignore[method-assign]
 
 
 class LocalAdvantages(A2CPolicy):
@@ -99,7 +102,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[int,
     for size in (2, 3):
         done = launch(["-m", "tests.distributed.test_parity", str(folder)], nproc=size, timeout=240)
         assert done.returncode == 0, done.stderr
-    found = {(1, 0): {case: parity.run_problem(problem) for case, problem in problems.items()}}
+    found = {(1, 0): {(case, "flat"): parity.run_problem(problem) for case, problem in problems.items()}}
     for size in (2, 3):
         for rank in range(size):
             found[size, rank] = torch.load(Path(folder, f"world{size}_rank{rank}.pt"), weights_only=False)
@@ -126,28 +129,29 @@ def largest_difference(left: Any, right: Any) -> tuple[float, str]:
     return max((float((a - b).abs().max()) if a.numel() else 0.0, path) for (path, a), (_, b) in pairs)
 
 
-def check_parity(states: dict[tuple[int, int], dict[str, Any]], case: str, size: int) -> None:
+def check_parity(states: dict[tuple[int, int], dict], case: str, size: int, way: str = "flat") -> None:
     """Raise AssertionError, naming the case, unless `size` processes ended as one did, all of them alike."""
     for rank in range(size):
-        state = states[size, rank][case]
+        state = states[size, rank][case, way]
         assert not isinstance(state, str), f"{case}: rank {rank} of {size}: {state}"
-        difference, path = largest_difference(states[1, 0][case], state)
+        difference, path = largest_difference(states[1, 0][case, "flat"], state)
         assert difference <= TOLERANCE, f"{case}: {path} of rank {rank} of {size} is off by {difference}"
-        assert largest_difference(states[size, 0][case], state)[0] == 0.0, f"{case}: ranks 0 and {rank} differ"
+        assert largest_difference(states[size, 0][case, way], state)[0] == 0.0, f"{case}: ranks 0 and {rank} differ"
 
 
+@pytest.mark.parametrize("way", ["flat", "ddp"])
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_several_processes_step_as_one_does(states: dict, case: str, size: int) -> None:
-    assert not isinstance(states[1, 0][case], str), states[1, 0][case]
-    check_parity(states, case, size)
+def test_several_processes_step_as_one_does(states: dict, case: str, size: int, way: str) -> None:
+    assert not isinstance(states[1, 0][case, "flat"], str), states[1, 0][case, "flat"]
+    check_parity(states, case, size, way)
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
 def test_learning_changed_every_parameter(states: dict, case: str) -> None:
     name, kind, overrides = PROBLEMS[case]
     before = parity.create_policy(parity.compile_problem(name, kind, overrides)).model.state_dict()
-    after = states[1, 0][case]["model"]
+    after = states[1, 0][case, "flat"]["model"]
     unchanged = [key for key in before if torch.equal(before[key], after[key])]
     assert unchanged == []
 

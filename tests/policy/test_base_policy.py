@@ -63,7 +63,7 @@ def test_contradictions_are_config_errors(override: str, message: str) -> None:
 def test_workers_see_the_three_modes() -> None:
     policy = make_policy()
     modes = {name: set(vars(getattr(policy, f"{name}_mode"))) for name in ("learn", "collect", "eval")}
-    learn = {"forward", "get_batches", "finish", "checksum", "monitor_vars", "state_dict", "load_state_dict"}
+    learn = {"forward", "loss", "get_batches", "finish", "checksum", "monitor_vars", "state_dict", "load_state_dict"}
     assert modes["learn"] == learn
     assert modes["collect"] >= {"forward", "process_transition", "get_train_sample", "get_collect_kwargs", "reset"}
     assert modes["eval"] == {"forward", "reset"}
@@ -85,7 +85,7 @@ def trained(seed: int = 0) -> DQNPolicy:
 
 
 def everything(policy: DQNPolicy) -> list[Tensor]:
-    moments = policy._optimizer.state_dict()["state"][0]
+    moments = policy._optimizer.optimizer.state_dict()["state"][0]
     networks = [*policy.model.parameters(), *policy._target_model.parameters()]
     return [
         *(p.detach().clone() for p in networks),
@@ -106,7 +106,7 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
 def test_the_learning_rate_is_the_configs_and_not_the_checkpoints() -> None:
     policy, other = trained(), make_policy("learn.learning_rate=0.25", "learn.weight_decay=0.5")
     other.learn_mode.load_state_dict(policy.learn_mode.state_dict())
-    (group,) = other._optimizer.param_groups
+    (group,) = other._optimizer.optimizer.param_groups
     assert (group["lr"], group["weight_decay"]) == (0.25, 0.5)
 
 

@@ -21,7 +21,11 @@ from tests.distributed import parity
 from tests.policy.helpers import make_batch, make_policy, same
 
 SKIP = "learn.on_nonfinite=skip"
-OURS = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
+OURS = sorted(
+    name
+    for name, cls in POLICY_REGISTRY.items()
+    if cls.__module__.startswith("ding_lite.") and "reward" in getattr(cls, "required_columns", ["reward"])
+)
 
 
 def make_bad(size: int = 8, seed: int = 0, value: float = math.nan) -> dict[str, Tensor]:
@@ -32,8 +36,10 @@ def make_bad(size: int = 8, seed: int = 0, value: float = math.nan) -> dict[str,
 
 def everything(policy: Any) -> list[Tensor]:
     """Return copies of parameters, moments and step counts."""
-    moments = [value for state in policy._optimizer.state.values() for value in state.values()]
-    return [value.detach().clone() for value in (policy._flat.parameter, *moments) if isinstance(value, Tensor)]
+    moments = [value for state in policy._optimizer.optimizer.state.values() for value in state.values()]
+    return [
+        value.detach().clone() for value in (policy._optimizer.flat.parameter, *moments) if isinstance(value, Tensor)
+    ]
 
 
 def trained(*overrides: str) -> DQNPolicy:
@@ -53,7 +59,7 @@ class Lagging(StepCheck):
 
 def lagging(*overrides: str) -> DQNPolicy:
     policy = trained(*overrides)
-    policy._step_check = Lagging(policy._cfg.learn.on_nonfinite, policy.model)
+    policy._optimizer.check = Lagging(policy._cfg.learn.on_nonfinite, policy.model)
     return policy
 
 
@@ -86,7 +92,7 @@ class Descending(DQNPolicy):
 
     def _init_optimizer(self) -> None:
         super()._init_optimizer()
-        self._optimizer = torch.optim.SGD([self._flat.parameter], lr=0.1)
+        self._optimizer.optimizer = torch.optim.SGD([self._optimizer.flat.parameter], lr=0.1)
 
 
 def test_the_error_names_iteration_figures_batch_and_gradients() -> None:
@@ -142,7 +148,7 @@ def test_training_goes_on_as_if_a_skipped_batch_had_not_been(make: Any) -> None:
     )
     Learner(other.learn_mode, 100, lambda values: None).train(good)
     assert same(everything(policy), everything(other))
-    assert (policy._step_check.skipped, other._step_check.skipped) == (3, 0)
+    assert (policy._optimizer.check.skipped, other._optimizer.check.skipped) == (3, 0)
 
 
 def test_the_first_skipped_update_is_warned_of_and_all_are_counted_in_the_log() -> None:
@@ -156,7 +162,7 @@ def test_the_first_skipped_update_is_warned_of_and_all_are_counted_in_the_log() 
     assert [report.get("skipped_updates") for report in reports] == [None, 1, 2, 2]
     other = trained(SKIP)
     other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
-    assert other._step_check.skipped == 2
+    assert other._optimizer.check.skipped == 2
 
 
 @pytest.mark.parametrize("make", [trained, lagging])
@@ -217,7 +223,7 @@ def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, c
 
 def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
     policy = Rooted(make_policy("learn.grad_clip_type=clip_norm")._cfg)
-    policy._step_check = Lagging("stop", policy.model)
+    policy._optimizer.check = Lagging("stop", policy.model)
     policy._forward_learn(make_batch(8))
     with pytest.raises(NonFiniteError, match=r"first gradients that are not finite: [\w.]+ \(1 of "):
         policy.learn_mode.finish()
@@ -226,8 +232,8 @@ def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
 def test_nothing_of_a_batch_is_kept_between_two_trainings() -> None:
     policy = lagging()
     Learner(policy.learn_mode, 100, lambda values: None).train([make_batch(8)])
-    assert policy._step_check._pending is None
-    assert policy._step_check._step == ({}, {})
+    assert policy._optimizer.check._pending is None
+    assert policy._optimizer.check._step == ({}, {})
 
 
 def test_the_batch_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None:
@@ -278,12 +284,14 @@ def test_every_policy_recovers_from_a_reward_that_is_not_finite(name: str) -> No
     learner = Learner(policy.learn_mode, 1000, lambda values: None)
     bad = copy.deepcopy(block)
     bad["reward"][3] = math.inf
-    before = policy._flat.parameter.detach().clone()
+    optimizers = policy._optimizers.values()
+    before = [one.flat.parameter.detach().clone() for one in optimizers]
     learner.train(batches_of(policy, cfg, bad))
-    skipped = policy._step_check.skipped
-    assert skipped == learner.train_iter > 0
-    assert torch.equal(policy._flat.parameter, before)
+    skipped = [one.check.skipped for one in optimizers]
+    assert max(skipped) == learner.train_iter > 0
+    affected = [(one.flat, old) for one, old, count in zip(optimizers, before, skipped, strict=True) if count]
+    assert all(torch.equal(flat.parameter, old) for flat, old in affected)
     learner.train(batches_of(policy, cfg, block))
-    assert policy._step_check.skipped == skipped
-    assert policy._flat.parameter.isfinite().all()
-    assert not torch.equal(policy._flat.parameter, before)
+    assert [one.check.skipped for one in optimizers] == skipped
+    assert all(one.flat.parameter.isfinite().all() for one in optimizers)
+    assert not any(torch.equal(flat.parameter, old) for flat, old in affected)

@@ -127,7 +127,7 @@ def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_actor("ppo", "learn.batch_size=32", *overrides)
     output = policy._forward_learn(one_batch(policy))
-    return policy._flat.parameter.grad.clone(), output
+    return policy._optimizer.flat.parameter.grad.clone(), output
 
 
 def test_clipping_by_norm_keeps_the_direction() -> None:
@@ -177,7 +177,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> N
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
         collected = policy.collect_mode.forward(batch["obs"].numpy())
         assert collected["value"].dtype == torch.float32
-        results.append((output["total_loss"].item(), policy._flat.parameter.grad.clone()))
+        results.append((output["total_loss"].item(), policy._optimizer.flat.parameter.grad.clone()))
     (loss, grad), (coarse_loss, coarse_grad) = results
     assert coarse_loss != loss
     assert coarse_loss == pytest.approx(loss, rel=0.05)  # bf16 has 8 bits
@@ -256,7 +256,7 @@ def test_the_scheduled_rate_is_what_the_optimizer_uses() -> None:
     for rate in (0.5, 0.05, 0.05):
         policy._set_schedules()
         before = policy.model.value.detach().clone()
-        policy._optimizer.state.clear()
+        policy._optimizer.optimizer.state.clear()
         policy._forward_learn(table_batch(return_=torch.tensor([99.0, 99.0])))
         torch.testing.assert_close(policy.model.value.detach() - before, torch.full((2,), rate), rtol=1e-3, atol=0)
 

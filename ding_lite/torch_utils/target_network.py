@@ -1,0 +1,69 @@
+"""Target networks: copies that follow the network which learns, so that it does not chase itself."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from easydict import EasyDict
+from torch import nn
+
+from ding_lite.utils.distributed import FlatParameters
+from ding_lite.utils.registry import ConfigError
+
+DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
+
+
+def check_target(learn: EasyDict) -> None:
+    """Raise `ConfigError` if `target_update_freq` and `target_theta` of `learn` contradict; set a default if neither.
+
+    Both are None where they are not used.
+    """
+    if learn.target_theta is None and learn.target_update_freq is None:
+        learn.target_update_freq = DEFAULT_TARGET_UPDATE_FREQ
+    if learn.target_theta is not None and learn.target_update_freq is not None:
+        raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")
+    if learn.target_theta is not None and not 0 < learn.target_theta <= 1:
+        raise ConfigError(f"policy.learn.target_theta must be in (0, 1], got {learn.target_theta}.")
+
+
+class TargetNetwork:
+    """A copy of a network that becomes it every `freq` updates, or mixes a share `theta` of it in at each.
+
+    Buffers are copied at every update.
+
+    Attributes:
+        network: the copy, without gradient.
+        updates: how often it was updated, learner iterations.
+    """
+
+    def __init__(
+        self, online: nn.Module, flat: FlatParameters, freq: int | None = None, theta: float | None = None
+    ) -> None:
+        """Copy `online`, whose parameters are views of `flat`; exactly one of `freq` and `theta` is not None."""
+        self.network = copy.deepcopy(online)
+        self.updates = 0
+        self._freq, self._theta = freq, theta
+        self._online, self._target = flat.parameter.data, FlatParameters(self.network).parameter.data
+        self._buffer_pairs = list(zip(self.network.buffers(), online.buffers(), strict=True))
+        self.network.requires_grad_(False)
+
+    def update(self) -> None:
+        """Follow the network that learns; called once after each of its steps."""
+        self.updates += 1
+        if self._theta is not None:
+            self._target.lerp_(self._online, self._theta)
+        elif self._freq is not None and self.updates % self._freq == 0:
+            self._target.copy_(self._online)
+        for buffer, source in self._buffer_pairs:
+            buffer.copy_(source)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what belongs into a policy's learn state, beside `model`."""
+        return {"target_model": self.network.state_dict(), "iterations": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take a policy's learn state; without its `optimizer` a new run starts: the model's parameters, no count."""
+        resumed = "optimizer" in state
+        self.network.load_state_dict(state["target_model"] if resumed else state["model"])
+        self.updates = state["iterations"] if resumed else 0

@@ -1,0 +1,161 @@
+"""torch's DistributedDataParallel in the place of our average: its options, and whole runs, on two real gloo processes.
+
+That each policy takes the same step with it is in `test_parity`, numbers that are not finite in `test_nonfinite`. The
+ranks run this file as `python -m tests.distributed.test_ddp FOLDER`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.policy import DQNPolicy
+from ding_lite.utils import DDPContext, get_rank
+from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
+from tests.distributed.launcher import launch
+from tests.policy.helpers import make_batch, make_policy, parameter_hash
+
+STEPS = 4
+OPTIONS = {
+    "flat": ["data_parallel=flat"],
+    "ddp": [],
+    "small_buckets": ["ddp.bucket_cap_mb=0.0001"],
+    "unused": ["ddp.find_unused_parameters=True"],
+    "static": ["ddp.static_graph=True"],
+    "fp16": ["ddp.comm_hook=fp16"],
+    "powersgd": ["ddp.comm_hook=powersgd"],
+}
+QUICK = ["policy.multi_gpu=True", "policy.eval.evaluator.eval_freq=1000000"]
+RUNS: dict[str, Any] = {
+    "dqn": (serial_pipeline, cartpole_dqn_config, 480),
+    "ppo": (serial_pipeline_onpolicy, cartpole_ppo_config, 1024),
+}
+
+
+policies: dict[str, DQNPolicy] = {}  # of a rank, until its process has ended
+
+
+class PartlyUsed(nn.Module):
+    """Uses its second layer on rank 0 only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 3), nn.Linear(3, 3)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        q_BA = self.first(obs)
+        return {"logit": self.second(q_BA) if get_rank() == 0 else q_BA}
+
+
+def create(*overrides: str, model: nn.Module | None = None) -> DQNPolicy:
+    torch.manual_seed(get_rank())  # the policy makes the ranks alike
+    return make_policy("multi_gpu=True", "data_parallel=ddp", *overrides, model=model)
+
+
+def learn(policy: DQNPolicy) -> DQNPolicy:
+    for step in range(STEPS):
+        policy.learn_mode.forward(make_batch(8, 2 * step + get_rank()))
+    return policy
+
+
+def run(name: str, data_parallel: str) -> str:
+    pipeline, config, max_env_step = RUNS[name]
+    keys = [f"exp_name={name}_{data_parallel}", f"policy.data_parallel={data_parallel}", *QUICK]
+    policy = pipeline((config.main_config, config.create_config), 0, max_env_step=max_env_step, overrides=keys)
+    return parameter_hash(policy.learn_mode.state_dict()["model"])
+
+
+def count_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def write_threads(path: Path, before: int) -> None:
+    """Write whether this process has come down to so many threads."""
+    deadline = time.monotonic() + 5
+    while count_threads() > before and time.monotonic() < deadline:
+        time.sleep(0.01)  # an ended thread stays in the list for a moment
+    path.write_text(json.dumps(count_threads() <= before))
+
+
+def main(folder: str) -> None:
+    """Do everything on this rank; at the end, policies still own the group."""
+    os.chdir(folder)
+    torch.set_num_threads(1)
+    threads = count_threads()
+    with DDPContext(timeout=60):
+        atexit.register(write_threads, Path(f"threads{get_rank()}.json").absolute(), threads)
+        policies.update({name: learn(create(*options)) for name, options in OPTIONS.items()})
+        found: dict[str, Any] = {name: parameter_hash(policy.model) for name, policy in policies.items()}
+        flat, fp16 = (policies[name]._optimizer.flat.parameter for name in ("flat", "fp16"))
+        found["fp16_error"] = float((flat - fp16).abs().max() / flat.abs().max())
+        found["wrapped"] = [name for name, policy in policies.items() if policy._optimizer._ddp is not None]
+        found["runs"] = {f"{name}_{way}": run(name, way) for name in RUNS for way in ("flat", "ddp")}
+        Path(f"rank{get_rank()}.json").write_text(json.dumps(found))
+
+
+def fail(folder: str) -> None:
+    with DDPContext(timeout=30):
+        learn(create(model=PartlyUsed()))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ddp")
+    done = launch(["-m", "tests.distributed.test_ddp", "main", str(folder)], timeout=150)
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    return [
+        each | {"threads_ended": json.loads((folder / f"threads{rank}.json").read_text())}
+        for rank, each in enumerate(ranks)
+    ]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_ranks_are_equal_to_the_bit_with_every_option(found: list[dict[str, Any]], name: str) -> None:
+    assert found[0][name] == found[1][name]
+
+
+@pytest.mark.parametrize("name", ["ddp", "small_buckets", "unused", "static"])
+def test_the_step_is_that_of_our_average(found: list[dict[str, Any]], name: str) -> None:
+    # halves are exact, so on two ranks a / 2 + b / 2 is (a + b) / 2 to the bit
+    assert found[0][name] == found[0]["flat"]
+    assert name in found[0]["wrapped"]
+    assert "flat" not in found[0]["wrapped"]
+
+
+def test_a_communication_hook_is_applied(found: list[dict[str, Any]]) -> None:
+    assert found[0]["fp16"] != found[0]["flat"]
+    assert 0 < found[0]["fp16_error"] < 1e-3  # 11 bits of a gradient, in steps of the learning rate, 0.001
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_whole_run_is_the_same_with_torchs_average_as_with_ours(found: list[dict[str, Any]], name: str) -> None:
+    assert found[0]["runs"][f"{name}_ddp"] == found[1]["runs"][f"{name}_ddp"] == found[0]["runs"][f"{name}_flat"]
+
+
+def test_the_groups_threads_have_ended_before_the_interpreter_does(found: list[dict[str, Any]]) -> None:
+    assert [each["threads_ended"] for each in found] == [True, True]
+
+
+def test_a_parameter_that_a_rank_does_not_use_ends_the_job_with_the_option_to_set(tmp_path: Path) -> None:
+    done = launch(["-m", "tests.distributed.test_ddp", "fail", str(tmp_path)], timeout=60)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")]
+    assert lines == [
+        "[rank 1] policy.data_parallel='ddp': the loss does not use all parameters of the network. Set "
+        "policy.ddp.find_unused_parameters=True."
+    ]
+
+
+if __name__ == "__main__":
+    {"main": main, "fail": fail}[sys.argv[1]](sys.argv[2])

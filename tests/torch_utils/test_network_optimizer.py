@@ -1,0 +1,215 @@
+"""One network's optimizer, and several in one policy, on one process. Several processes: tests/distributed."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.policy import DQNPolicy
+from ding_lite.torch_utils import NonFiniteError
+from ding_lite.torch_utils.network_optimizer import NetworkOptimizer, synchronize_batchnorm
+from ding_lite.utils.registry import ConfigError
+from tests.policy.helpers import OBS, make_batch, make_policy, same
+
+CFG = make_policy()._cfg
+
+
+class ActorCritic(nn.Module):
+    """An actor that says a number, and a critic of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor, self.critic = nn.Linear(OBS, 1), nn.Linear(OBS + 1, 1)
+
+    def value(self, obs: Tensor, action: Tensor) -> Tensor:
+        return self.critic(torch.cat([obs, action], dim=-1))
+
+
+class TwoNetworks(DQNPolicy):
+    """A critic that learns rewards, and an actor that climbs it, by an optimizer each."""
+
+    _model: Any
+
+    def _init_learn(self) -> None:
+        self._critic = self._add_optimizer("critic", self._model.critic, self._critic_loss)
+        self._actor = self._add_optimizer("actor", self._model.actor, self._actor_loss, learning_rate=0.5)
+
+    def _critic_loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        error = self._model.value(batch["obs"], batch["action"][:, None].float())[:, 0] - batch["reward"]
+        return error.square().mean(), {"error": error.detach()}
+
+    def _actor_loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return -self._model.value(batch["obs"], self._model.actor(batch["obs"])).mean(), {}
+
+    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        output = self._critic.step(batch)
+        return output | {f"actor_{key}": value for key, value in self._actor.step(batch).items()}
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super(DQNPolicy, self)._state_dict_learn()
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super(DQNPolicy, self)._load_state_dict_learn(state)
+
+
+def create(*overrides: str) -> TwoNetworks:
+    torch.manual_seed(0)
+    return TwoNetworks(make_policy(*overrides)._cfg, ActorCritic())
+
+
+def everything(policy: TwoNetworks) -> list[Tensor]:
+    parameters = list(policy.model.parameters())
+    for one in (policy._critic, policy._actor):
+        parameters += one.optimizer.state[one.flat.parameter].values()
+    return [parameter.detach().clone() for parameter in parameters]
+
+
+def test_a_step_returns_the_figures_the_loss_and_the_norm_of_its_gradient() -> None:
+    network, batch = nn.Linear(2, 1, bias=False), {"x": torch.tensor([[3.0, 4.0]])}
+
+    def loss(batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return network(batch["x"]).sum(), {"priority": torch.tensor([2.0])}
+
+    optimizer = NetworkOptimizer(network, loss, CFG, learning_rate=0.25)
+    before = network.weight.detach().clone()
+    output = optimizer.step(batch)
+    assert {key: float(value) for key, value in output.items()} == {
+        "priority": 2.0,
+        "total_loss": pytest.approx(float((before * batch["x"]).sum())),
+        "grad_norm": 5.0,  # the gradient is x, (3, 4)
+    }
+    assert not output["total_loss"].requires_grad
+    # Adam's first step is the learning rate, against the gradient's sign
+    assert (network.weight - before).flatten().tolist() == pytest.approx([-0.25, -0.25])
+
+
+def test_each_network_is_stepped_by_its_own_loss_at_its_own_rate() -> None:
+    policy, other = create(), create()
+    before = [p.detach().clone() for p in policy.model.parameters()]
+    output = policy._critic.step(make_batch(8))
+    actor, critic = (list(module.parameters()) for module in (policy._model.actor, policy._model.critic))
+    assert output.keys() == {"error", "total_loss", "grad_norm"}
+    assert same(actor, before[:2])
+    assert not same(critic, before[2:])
+    before = [p.detach().clone() for p in policy.model.parameters()]
+    policy._actor.step(make_batch(8))  # its loss leaves a gradient in the critic, which the critic's next step ignores
+    assert float((actor[0].detach() - before[0]).abs().max()) == pytest.approx(0.5)
+    assert same(critic, before[2:])
+    other._critic.step(make_batch(8))
+    other._model.actor.load_state_dict(policy._model.actor.state_dict())
+    for one in (policy, other):
+        one._critic.step(make_batch(8, 1))
+    assert same(critic, list(other._model.critic.parameters()))
+
+
+def test_the_state_of_several_optimizers_is_restored() -> None:
+    policy, other = create(), create("learn.learning_rate=0.25")
+    for seed in range(3):
+        policy.learn_mode.forward(make_batch(8, seed))
+    state = copy.deepcopy(policy.learn_mode.state_dict())
+    assert state["optimizer"].keys() == {"critic", "actor"}
+    other.learn_mode.load_state_dict(state)
+    assert same(everything(policy), everything(other))
+    rates = [one.optimizer.param_groups[0]["lr"] for one in (other._critic, other._actor)]
+    assert rates == [0.25, 0.5]  # the config's, and the one that the policy gave
+
+
+def test_one_optimizer_alone_is_saved_under_the_keys_that_it_always_had() -> None:
+    policy = make_policy()
+    policy._forward_learn(make_batch(8))
+    state = policy.learn_mode.state_dict()
+    assert state.keys() == {"model", "optimizer", "skipped_updates", "target_model", "iterations"}
+    assert state["optimizer"].keys() == {"state", "param_groups"}
+
+
+def test_updates_that_any_of_several_optimizers_skips_are_counted_together() -> None:
+    policy, bad = create("learn.on_nonfinite=skip"), make_batch(8)
+    bad["obs"][0] = math.nan  # both losses see it
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        output = policy.learn_mode.forward(bad)
+    assert len(caught) == 2  # the first of each
+    assert output["skipped_updates"] == 2
+    bad = make_batch(8)
+    bad["reward"][0] = math.nan  # the critic alone
+    assert policy.learn_mode.forward(bad)["skipped_updates"] == 3
+    assert "skipped_updates" in policy.learn_mode.monitor_vars()
+    other = create()
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    assert other.learn_mode.forward(make_batch(8))["skipped_updates"] == 3
+
+
+def test_any_of_several_optimizers_stops_the_training() -> None:
+    policy, bad = create(), make_batch(8)
+    bad["reward"][0] = math.nan
+    with pytest.raises(NonFiniteError, match=r"the loss is nan \(error has 1 nan of 8\); batch: reward has 1 nan"):
+        policy.learn_mode.forward(bad)
+    policy.learn_mode.finish()
+    assert [one.check._step for one in (policy._critic, policy._actor)] == [({}, {})] * 2
+
+
+@pytest.mark.parametrize("name", ["critic", "model"])
+def test_a_name_belongs_to_one_optimizer(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' beside .'critic', 'actor'."):
+        create()._add_optimizer(name, nn.Linear(1, 1), lambda batch: (torch.zeros(()), {}))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data_parallel=horovod"], "policy.data_parallel must be 'flat' or 'ddp', got 'horovod'."),
+        (["ddp.static_graph=True"], "policy.ddp.static_graph=True has an effect with policy.data_parallel='ddp' only"),
+        (["data_parallel=ddp", "bp_update_sync=False"], "policy.bp_update_sync=False goes with policy.data_parallel='"),
+        (["data_parallel=ddp", "ddp.comm_hook=fp8"], "must be one of '', 'fp16', 'bf16', 'powersgd', got 'fp8'."),
+        (
+            ["data_parallel=ddp", "ddp.comm_hook=powersgd", "learn.on_nonfinite=skip"],
+            "policy.ddp.comm_hook='powersgd' carries over what it did not send",
+        ),
+        (
+            ["data_parallel=ddp", "ddp.static_graph=True", "ddp.find_unused_parameters=True"],
+            "policy.ddp.static_graph=True finds unused parameters",
+        ),
+        (["data_parallel=ddp", "ddp.sync_batchnorm=True"], "policy.ddp.sync_batchnorm=True is torch's for GPUs alone"),
+        (["data_parallel=ddp", "ddp.comm_hook=bf16"], "policy.ddp.comm_hook='bf16' is torch's for GPUs alone"),
+        (["data_parallel=ddp", "ddp.bucket_cap_mb=0"], "policy.ddp.bucket_cap_mb must be more than 0, got 0"),
+    ],
+)
+def test_what_data_parallel_cannot_be_is_a_config_error_of_one_line(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_policy(*overrides)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_process_has_nothing_for_torch_to_wrap_and_says_nothing(capfd: Any) -> None:
+    def train(*overrides: str) -> DQNPolicy:
+        torch.manual_seed(0)
+        policy = make_policy("multi_gpu=True", *overrides)
+        policy.learn_mode.forward(make_batch(8))
+        return policy
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wrapped = train("data_parallel=ddp", "ddp.find_unused_parameters=True")
+    assert wrapped._optimizer._ddp is None
+    assert same(list(wrapped.model.parameters()), list(train().model.parameters()))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_batch_normalisation_that_is_synchronised_learns_by_the_batch_and_acts_by_what_it_has_learned() -> None:
+    plain = nn.Sequential(nn.Linear(OBS, 4), nn.BatchNorm1d(4))
+    reference, synchronised = copy.deepcopy(plain), copy.deepcopy(synchronize_batchnorm(plain))  # as a target is
+    assert isinstance(synchronised[1], nn.SyncBatchNorm)
+    x = torch.randn(8, OBS)
+    assert torch.equal(synchronised(x), reference(x))
+    assert synchronised[1].num_batches_tracked == 1
+    with torch.inference_mode():  # in training mode all the same
+        assert torch.equal(synchronised(x), reference.eval()(x))
+    assert torch.equal(synchronised(x), reference.train()(x))
+    assert synchronised[1].num_batches_tracked == 2

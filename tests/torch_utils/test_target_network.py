@@ -1,0 +1,87 @@
+"""What a target network is after each update, and after loading; policies' own tests see it at work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from easydict import EasyDict
+from torch import nn
+
+from ding_lite.torch_utils.target_network import TargetNetwork, check_target
+from ding_lite.utils import FlatParameters
+from ding_lite.utils.registry import ConfigError
+
+
+def make(**kwargs: Any) -> tuple[Any, Any]:
+    """Return a network, whose weight is 0 and whose batch norm has a buffer, and its target."""
+    online = nn.Sequential(nn.Linear(1, 1, bias=False), nn.BatchNorm1d(1))
+    nn.init.zeros_(online[0].weight)
+    return online, TargetNetwork(online, FlatParameters(online), **kwargs)
+
+
+def follow(online: Any, target: TargetNetwork, steps: int) -> list[float]:
+    """Add 1 to the network's weight before each update; return the target's after each."""
+    seen = []
+    for _ in range(steps):
+        online[0].weight.data.add_(1.0)
+        target.update()
+        seen.append(target.network.get_parameter("0.weight").item())
+    return seen
+
+
+def test_it_becomes_the_network_every_so_many_updates() -> None:
+    assert follow(*make(freq=3), 7) == [0, 0, 3, 3, 3, 6, 6]
+
+
+def test_or_takes_a_share_at_each() -> None:
+    # 0 + (1 - 0) / 4; then + (2 - 0.25) / 4; then + (3 - 0.6875) / 4
+    assert follow(*make(theta=0.25), 3) == [0.25, 0.6875, 1.265625]
+
+
+@pytest.mark.parametrize("kwargs", [{"freq": 2}, {"theta": 0.5}])
+def test_buffers_are_the_networks_own_at_once(kwargs: dict[str, float]) -> None:
+    online, target = make(**kwargs)
+    online[1].running_mean.fill_(5.0)
+    target.update()
+    assert target.network[1].running_mean.item() == 5.0
+
+
+def test_it_has_no_gradient_and_leaves_the_networks_alone() -> None:
+    online, target = make(freq=1)
+    assert not any(parameter.requires_grad for parameter in target.network.parameters())
+    assert all(parameter.requires_grad for parameter in online.parameters())
+
+
+def test_a_restored_one_goes_on_counting_and_a_new_run_starts_from_the_model() -> None:
+    online, target = make(freq=3)
+    follow(online, target, 4)  # 3, and one update later
+    state = {"model": online.state_dict(), "optimizer": {}} | target.state_dict()
+    other_online, other = make(freq=3)
+    other_online.load_state_dict(state["model"])
+    other.load_state_dict(state)
+    assert other.network[0].weight.item() == 3.0
+    assert follow(other_online, other, 2) == [3.0, 6.0]
+    del state["optimizer"]
+    other.load_state_dict(state)
+    assert (other.network[0].weight.item(), other.updates) == (4.0, 0)
+
+
+def test_one_of_two_ways_to_follow_is_configured() -> None:
+    learn = EasyDict(target_update_freq=None, target_theta=None)
+    check_target(learn)
+    assert learn.target_update_freq == 100
+    check_target(EasyDict(target_update_freq=None, target_theta=1.0))
+    with pytest.raises(ConfigError, match="not both"):
+        check_target(EasyDict(target_update_freq=5, target_theta=0.1))
+    for theta in (0.0, 1.5):
+        with pytest.raises(ConfigError, match=rf"target_theta must be in \(0, 1\], got {theta}"):
+            check_target(EasyDict(target_update_freq=None, target_theta=theta))
+
+
+def test_what_the_copy_holds_is_its_own() -> None:
+    online, target = make(freq=10)
+    with torch.no_grad():
+        online[0].weight.fill_(7.0)
+    assert target.network[0].weight.item() == 0.0
