@@ -6,6 +6,8 @@ here = Path(__file__).parent
 # Extras of dizoo's environments; those of the tests are wheels of a few MB.
 BOX2D = ['box2d>=2.3.10; python_version < "3.14"']  # before gymnasium 1.2.3 its own extra compiles another
 MINIGRID = ["minigrid>=3.0"]
+OFFLINE = ["h5py>=3.10", "minari>=0.5.4"]  # data sets in HDF5 files, and Minari's
+LIGHTNING = ["lightning>=2.4"]
 
 setup(
     name="ding_lite",
@@ -26,11 +28,22 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
-        "test": ["pytest>=8", "pytest-timeout>=2.3", "ruff>=0.6", "mypy>=1.11", *BOX2D, *MINIGRID],
+        "test": [
+            "pytest>=8",
+            "pytest-timeout>=2.3",
+            "ruff>=0.6",
+            "mypy>=1.11",
+            *BOX2D,
+            *MINIGRID,
+            *OFFLINE,
+            *LIGHTNING,
+        ],
         "plot": ["matplotlib>=3.8"],
         "box2d": BOX2D,
         "mujoco": ["gymnasium[mujoco]>=1.1"],
         "minigrid": MINIGRID,
+        "offline": OFFLINE,
+        "lightning": LIGHTNING,
     },
     entry_points={"console_scripts": ["ding_lite=ding_lite.entry.cli:main"]},
 )

@@ -1,0 +1,124 @@
+"""Real processes that load a data set: what each sees, and that no worker process is left.
+
+Each rank runs this file as `python -m tests.distributed.test_offline_loader KIND ARGUMENT`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.utils import DDPContext, InterruptGuard, all_gather_object, get_rank
+from ding_lite.worker import OfflineDataset, OfflineLoader
+from tests.distributed.launcher import finish, launch, say, start
+
+ME = "tests.distributed.test_offline_loader"
+SIZES = (100, 101)
+BATCH_SIZE = 8
+
+
+def numbered(size: int) -> OfflineDataset:
+    obs = np.zeros((size, 2))
+    columns = {"obs": obs, "next_obs": obs, "action": np.arange(size), "reward": np.ones(size)}
+    return OfflineDataset({**columns, "done": np.zeros(size, np.bool_)})
+
+
+def share(argument: str) -> None:
+    """Tell what this rank saw in three epochs of each size, with a resume in the second one, and alone once more."""
+    seen: dict[str, Any] = {}
+    for size in SIZES:
+        loader = OfflineLoader(numbered(size), BATCH_SIZE, seed=1, num_workers=1)
+        epochs = [[batch["action"].tolist() for batch in loader.epoch_batches()]]
+        stream = loader.epoch_batches()
+        epochs.append([next(stream)["action"].tolist() for _ in range(3)])
+        resumed = OfflineLoader(numbered(size), BATCH_SIZE, seed=1, num_workers=0)
+        resumed.load_state_dict(loader.state_dict())
+        loader.close()
+        epochs[1] += [batch["action"].tolist() for batch in resumed.epoch_batches()]
+        epochs.append([batch["action"].tolist() for batch in resumed.epoch_batches()])
+        seen[str(size)] = epochs
+    everyones = all_gather_object(seen)
+    if get_rank() == 0:
+        say(f"seen {json.dumps(everyones)}")
+
+
+def go_on(ending: str) -> None:
+    """Take batches from two worker processes, and end in a way."""
+    loader = OfflineLoader(numbered(10_000), BATCH_SIZE, seed=1, num_workers=2)
+    with InterruptGuard() as guard:
+        next(loader.epoch_batches())
+        say(f"workers {Path(f'/proc/self/task/{os.getpid()}/children').read_text()}")
+        if ending == "raises":
+            raise ValueError("boom")
+        for _ in range(10**9 if ending == "waits" else 1):
+            for _ in loader.epoch_batches():
+                time.sleep(0.001)
+                if guard.requested:
+                    say("interrupted, and still loading")
+                    list(loader.epoch_batches())
+                    return
+
+
+@pytest.fixture(scope="module")
+def seen() -> list[dict[str, Any]]:
+    result = launch(["-m", ME, "share", ""])
+    assert result.returncode == 0, result.stderr
+    return json.loads(re.findall(r"^seen (.*)$", result.stdout, re.MULTILINE)[0])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_epoch_the_ranks_see_the_whole_set_and_nothing_twice(seen, size):
+    for epoch in range(3):
+        parts = [rank[str(size)][epoch] for rank in seen]
+        assert [[len(batch) for batch in part] for part in parts] == [[8, 8, 8, 8, 8, 8, 2]] * 2  # 50 each
+        joined = [action for part in parts for batch in part for action in batch]
+        assert len(set(joined)) == len(joined) == 100  # of 101 one is left out
+        assert set(joined) <= set(range(size))
+    assert seen[0][str(size)][0] != seen[0][str(size)][1] != seen[0][str(size)][2]
+
+
+def gone(pids: list[int], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_no_worker_is_left_however_training_ends():
+    endings = {"ends": "ends", "raises": "raises", "killed": "waits", "interrupted": "waits"}
+    runs = {name: start([sys.executable, "-m", ME, "go_on", how]) for name, how in endings.items()}
+    workers: dict[str, list[int]] = {}
+    for name, run in runs.items():
+        assert run.stdout is not None
+        workers[name] = [int(pid) for pid in run.stdout.readline().split()[1:]]
+        assert len(workers[name]) == 2
+    runs["killed"].kill()
+    assert gone(workers["killed"], 3.0)  # at once, not when torch's workers look, every five seconds
+    os.killpg(runs["interrupted"].pid, signal.SIGTERM)  # as a cluster does: workers get it too
+    results = {name: finish(run, timeout=60) for name, run in runs.items()}
+    assert {name: result.returncode for name, result in results.items()} == {
+        "ends": 0,
+        "raises": 1,
+        "killed": -signal.SIGKILL,
+        "interrupted": 0,
+    }
+    assert results["interrupted"].stdout == "interrupted, and still loading\n"
+    assert results["ends"].stderr == ""
+    for name in endings:
+        assert gone(workers[name]), name
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    with DDPContext(timeout=30):
+        {"share": share, "go_on": go_on}[sys.argv[1]](sys.argv[2])
