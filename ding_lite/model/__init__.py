@@ -1,8 +1,24 @@
 """Networks: encoders, heads and the models that policies train."""
 
+from ding_lite.model.bc import BC
 from ding_lite.model.network import MLP, ConvEncoder, DiscreteHead, DuelingHead, NoisyLinear, create_encoder
 from ding_lite.model.pg import PG
-from ding_lite.model.q_learning import DQN
+from ding_lite.model.q_learning import DQN, QRDQN
+from ding_lite.model.qac import QAC, QVAC
 from ding_lite.model.vac import VAC
 
-__all__ = ["DQN", "MLP", "PG", "VAC", "ConvEncoder", "DiscreteHead", "DuelingHead", "NoisyLinear", "create_encoder"]
+__all__ = [
+    "BC",
+    "DQN",
+    "MLP",
+    "PG",
+    "QAC",
+    "QRDQN",
+    "QVAC",
+    "VAC",
+    "ConvEncoder",
+    "DiscreteHead",
+    "DuelingHead",
+    "NoisyLinear",
+    "create_encoder",
+]

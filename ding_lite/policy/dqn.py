@@ -8,7 +8,6 @@ gradient before clipping. Unlike the paper: Adam for RMSProp, a squared loss for
 
 from __future__ import annotations
 
-import copy
 from typing import Any, ClassVar
 
 import gymnasium
@@ -19,10 +18,8 @@ from torch import Tensor
 from ding_lite.policy.base_policy import Policy
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
-from ding_lite.utils.distributed import FlatParameters
+from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-
-DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
 
 
 @POLICY_REGISTRY.register("dqn")
@@ -67,17 +64,12 @@ class DQNPolicy(Policy):
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        learn, eps, model = cfg.policy.learn, cfg.policy.other.eps, cfg.policy.model
+        eps, model = cfg.policy.other.eps, cfg.policy.model
         if cfg.policy.priority_IS_weight and not cfg.policy.priority:
             raise ConfigError(
                 "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
             )
-        if learn.target_theta is None and learn.target_update_freq is None:
-            learn.target_update_freq = DEFAULT_TARGET_UPDATE_FREQ
-        if learn.target_theta is not None and learn.target_update_freq is not None:
-            raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")
-        if learn.target_theta is not None and not 0 < learn.target_theta <= 1:
-            raise ConfigError(f"policy.learn.target_theta must be in (0, 1], got {learn.target_theta}.")
+        check_target(cfg.policy.learn)
         if eps.type not in ("exp", "linear"):
             raise ConfigError(f"policy.other.eps.type must be 'exp' or 'linear', got '{eps.type}'.")
         if model.get("noise", cfg.policy.noisy_net) != cfg.policy.noisy_net:
@@ -93,12 +85,10 @@ class DQNPolicy(Policy):
         return super()._create_model()
 
     def _init_learn(self) -> None:
-        self._target_model = copy.deepcopy(self._model)
-        self._target_flat = FlatParameters(self._target_model)
-        self._target_model.requires_grad_(False)
         self._init_optimizer()
-        self._buffer_pairs = list(zip(self._target_model.buffers(), self._model.buffers(), strict=True))
-        self._iterations = 0
+        learn = self._cfg.learn
+        self._target = TargetNetwork(self._model, self._optimizer.flat, learn.target_update_freq, learn.target_theta)
+        self._target_model = self._target.network
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "q_value"]
@@ -129,28 +119,15 @@ class DQNPolicy(Policy):
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
-        self._iterations += 1
-        self._update_target()
+        self._target.update()
         return output
 
-    def _update_target(self) -> None:
-        learn, online, target = self._cfg.learn, self._flat.parameter, self._target_flat.parameter
-        if learn.target_theta is not None:
-            target.data.lerp_(online.data, learn.target_theta)
-        elif self._iterations % learn.target_update_freq == 0:
-            target.data.copy_(online.data)
-        for buffer, source in self._buffer_pairs:
-            buffer.copy_(source)
-
     def _state_dict_learn(self) -> dict[str, Any]:
-        own = {"target_model": self._target_model.state_dict(), "iterations": self._iterations}
-        return super()._state_dict_learn() | own
+        return super()._state_dict_learn() | self._target.state_dict()
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
-        resumed = "optimizer" in state
-        self._target_model.load_state_dict(state["target_model"] if resumed else state["model"])
-        self._iterations = state["iterations"] if resumed else 0
+        self._target.load_state_dict(state)
 
     def _init_collect(self) -> None:
         eps = self._cfg.other.eps

@@ -21,6 +21,14 @@ from ding_lite.rl_utils.ppo import (
     ppo_value_data,
     ppo_value_error,
 )
+from ding_lite.rl_utils.q_continuous import (
+    advantage_weight,
+    conservative_gap,
+    expectile_error,
+    q_td_error,
+    td3_bc_actor_error,
+    temperature_error,
+)
 from ding_lite.rl_utils.sampler import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -29,7 +37,14 @@ from ding_lite.rl_utils.sampler import (
     MuSampler,
     ReparameterizationSampler,
 )
-from ding_lite.rl_utils.td import nstep_return, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.rl_utils.td import (
+    nstep_return,
+    q_nstep_td_data,
+    q_nstep_td_error,
+    qrdqn_nstep_td_data,
+    qrdqn_nstep_td_error,
+)
 from ding_lite.rl_utils.vtrace import (
     vtrace_advantage,
     vtrace_data,
@@ -50,9 +65,12 @@ __all__ = [
     "a2c_error",
     "a2c_error_continuous",
     "a2c_loss",
+    "advantage_weight",
     "compute_importance_weights",
+    "conservative_gap",
     "entropy",
     "epsilon_greedy",
+    "expectile_error",
     "gae",
     "gae_data",
     "get_epsilon_greedy_fn",
@@ -80,7 +98,13 @@ __all__ = [
     "ppo_value_error",
     "q_nstep_td_data",
     "q_nstep_td_error",
+    "q_td_error",
+    "qrdqn_nstep_td_data",
+    "qrdqn_nstep_td_error",
     "sample",
+    "squashed_sample",
+    "td3_bc_actor_error",
+    "temperature_error",
     "vtrace_advantage",
     "vtrace_data",
     "vtrace_error_continuous_action",

@@ -197,7 +197,7 @@ def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_policy(*overrides)
     output = policy._forward_learn(make_batch(32))
-    return policy._flat.parameter.grad.clone(), output
+    return policy._optimizer.flat.parameter.grad.clone(), output
 
 
 def test_clipping_by_norm_keeps_the_direction() -> None:
@@ -229,7 +229,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(image: bool) -> 
         assert output["priority"].dtype == torch.float32
         obs = make_batch(4, image=image)["obs"].numpy()
         assert policy.collect_mode.forward(obs, eps=0.1)["action"].shape == (4,)
-        results.append((output["total_loss"].item(), policy._flat.parameter.grad.clone()))
+        results.append((output["total_loss"].item(), policy._optimizer.flat.parameter.grad.clone()))
     (loss, grad), (coarse_loss, coarse_grad) = results
     assert coarse_loss != loss
     assert coarse_loss == pytest.approx(loss, rel=0.05)  # bf16 has 8 bits

@@ -1,0 +1,64 @@
+"""The network of behaviour cloning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.network import MLP, create_encoder
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+
+ACTION_SPACES = ("discrete", "continuous", "regression")
+
+
+@MODEL_REGISTRY.register("bc")
+@MODEL_REGISTRY.register("discrete_bc")
+@MODEL_REGISTRY.register("continuous_bc")
+class BC(nn.Module):
+    """What an expert would do: a logit for each discrete action, or a continuous action itself.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions if 'discrete', else dimensions.
+        action_space: 'discrete' or 'continuous'; 'regression' is DI-engine's word for the latter.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        actor_head_hidden_size: size of the head's hidden layers; None: that of the features.
+        actor_head_layer_num: hidden layers in the head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        bound_type: 'tanh' keeps continuous actions within -1..1; None: no bound.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        action_space: str = "discrete",
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        actor_head_hidden_size: int | None = None,
+        actor_head_layer_num: int = 1,
+        activation: str = "relu",
+        bound_type: str | None = "tanh",
+    ) -> None:
+        super().__init__()
+        if action_space not in ACTION_SPACES:
+            names = "', '".join(ACTION_SPACES)
+            raise ConfigError(
+                f"policy.model.action_space of behaviour cloning must be '{names}', got '{action_space}'."
+            )
+        if bound_type not in ("tanh", None):
+            raise ConfigError(f"policy.model.bound_type must be 'tanh' or None, got '{bound_type}'.")
+        self._discrete, self._bound = action_space == "discrete", bound_type is not None
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        size = encoder_hidden_size_list[-1]
+        inner = [actor_head_hidden_size or size] * actor_head_layer_num
+        self.head = MLP([size, *inner, action_shape], activation, output=True)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return `{'logit'}` `[B, A]`, or `{'action'}` `[B, D]`, for observations `[B, ...]`."""
+        output = self.head(self.encoder(obs))
+        if self._discrete:
+            return {"logit": output}
+        return {"action": torch.tanh(output) if self._bound else output}

@@ -1,0 +1,143 @@
+"""Actor-critic networks whose critic values pairs of state and action.
+
+Shapes: B samples, D dimensions of an action, C critics (2 if twin), `...` any leading dimensions, such as several
+actions of a state. `actor`, `critic` and `value` are networks that share nothing: each has an optimizer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.actor_head import GaussianHead
+from ding_lite.model.network import MLP, create_encoder
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+
+
+class RegressionHead(MLP):
+    """Features to an action `[B, D]` within -1..1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(super().forward(x))
+
+
+class ActorNetwork(nn.Module):
+    """Observations `[B, ...]` to what `head` makes of their features."""
+
+    def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    def forward(self, obs: Tensor) -> Any:
+        return self.head(self.encoder(obs))
+
+
+class CriticNetwork(nn.Module):
+    """Observations, and actions if it is to value those too, to values of `num` critics that share the encoder only."""
+
+    def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        # Measured on one CPU thread: batching the critics' weights into one product is no faster than a loop.
+        self.heads = nn.ModuleList(MLP([*sizes, 1], activation, output=True) for _ in range(num))
+
+    def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
+        """Return `[C, ..., B]` for observations `[B, ...]` and actions `[..., B, D]`."""
+        x = self.encoder(obs)
+        if action is not None:
+            x = torch.cat([x.expand(*action.shape[:-1], -1), action], dim=-1)
+        return torch.stack([head(x).squeeze(-1) for head in self.heads])
+
+
+@MODEL_REGISTRY.register("continuous_qac")
+class QAC(nn.Module):
+    """A policy and Q(s, a) for continuous actions, which are within -1..1.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: D.
+        action_space: 'regression', the actor says an action; 'reparameterization', it says mu and sigma of a normal
+            whose tanh is the action, as `rl_utils.squashed` has it.
+        twin_critic: two critics instead of one.
+        actor_head_hidden_size: size of the hidden layers of the actor's head.
+        actor_head_layer_num: hidden layers after the first one, before the output.
+        critic_head_hidden_size: size of the hidden layers of a critic's head.
+        critic_head_layer_num: hidden layers after the first one, before the output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        encoder_hidden_size_list: sizes of the layers of the encoders, one for each network. None for vectors that go
+            to the heads as they are; for images three convolutions' channels, then the dense layer's size.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        action_space: Literal["regression", "reparameterization"],
+        twin_critic: bool = False,
+        actor_head_hidden_size: int = 64,
+        actor_head_layer_num: int = 1,
+        critic_head_hidden_size: int = 64,
+        critic_head_layer_num: int = 1,
+        activation: str = "relu",
+        encoder_hidden_size_list: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(action_shape, int):
+            raise ConfigError(f"policy.model.action_shape must be a whole number, got {action_shape}.")
+        layers = encoder_hidden_size_list or ()  # none: features are the vector itself
+        size = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *layers][-1]
+
+        def encoder() -> nn.Module:
+            return create_encoder(obs_shape, layers, activation)
+
+        actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num), action_shape]
+        critic_sizes = [critic_head_hidden_size] * (1 + critic_head_layer_num)
+        self.action_space = action_space
+        self.actor = ActorNetwork(encoder(), self._create_actor_head(actor_sizes, activation))
+        self.critic = CriticNetwork(encoder(), [size + action_shape, *critic_sizes], activation, 1 + twin_critic)
+        if "compute_value" in self.modes:
+            self.value = CriticNetwork(encoder(), [size, *critic_sizes], activation, 1)
+
+    def _create_actor_head(self, sizes: Sequence[int], activation: str) -> nn.Module:
+        if self.action_space == "regression":
+            return RegressionHead(sizes, activation, output=True)
+        return GaussianHead(sizes, activation, sigma_type="conditioned")
+
+    def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
+        """Return what the method named `mode` returns for `inputs`."""
+        if mode not in self.modes:
+            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
+        return getattr(self, mode)(inputs)
+
+    def compute_actor(self, obs: Tensor) -> dict[str, Any]:
+        """Return `{'action'}` `[B, D]`, or `{'logit'}`, a dict of `mu` and `sigma` `[B, D]`."""
+        return {"action" if self.action_space == "regression" else "logit": self.actor(obs)}
+
+    def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return `{'q_value'}` `[C, ..., B]` for a dict of `obs` `[B, ...]` and `action` `[..., B, D]`."""
+        return {"q_value": self.critic(inputs["obs"], action=inputs["action"])}
+
+
+@MODEL_REGISTRY.register("continuous_qvac")
+class QVAC(QAC):
+    """`QAC` with a value V(s) besides.
+
+    Its normal is not squashed, so that actions at the bounds have a likelihood: mu is within -1..1 by tanh, sigma a
+    parameter that no observation changes. Arguments as for `QAC`; the value's head is of a critic's size.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_value")
+
+    def _create_actor_head(self, sizes: Sequence[int], activation: str) -> nn.Module:
+        if self.action_space == "regression":
+            return super()._create_actor_head(sizes, activation)
+        return GaussianHead(sizes, activation, sigma_type="independent", bound_type="tanh")
+
+    def compute_value(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return `{'v_value'}` `[B]` for observations `[B, ...]`."""
+        return {"v_value": self.value(obs)[0]}

@@ -1,0 +1,33 @@
+"""The tanh of a normal, as the distribution of an action within -1..1 (Haarnoja et al. 2018, arXiv:1812.05905, app. C).
+
+Shapes: D dimensions of an action, `...` any leading ones.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ding_lite.rl_utils.distribution import HALF_LOG_TWO_PI
+
+
+def squashed_sample(logit: dict[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return actions a = tanh(u), u = mu + sigma noise, and log pi(a), with gradients to mu and sigma.
+
+    log pi(a) = log N(u; mu, sigma) - sum over D of log(1 - tanh(u)^2), where
+    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) is exact for any u, also where tanh(u) rounds to 1.
+
+    Args:
+        logit: `mu` and `sigma`, `[B, D]`.
+        noise: standard normal, `[..., B, D]`.
+
+    Returns:
+        `[..., B, D]` and `[..., B]`.
+    """
+    u = torch.addcmul(logit["mu"], logit["sigma"], noise)
+    log_normal = -0.5 * noise.square() - logit["sigma"].log() - HALF_LOG_TWO_PI
+    log_slope = 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
+    return torch.tanh(u), (log_normal - log_slope).sum(-1)

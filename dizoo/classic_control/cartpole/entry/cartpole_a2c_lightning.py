@@ -1,0 +1,73 @@
+"""A2C on CartPole-v0, solved at a mean return of 195, trained by Lightning: its loop, its optimizer step, its DDP.
+
+`python THIS_FILE` trains on two processes. Needs the extra: `pip install -e '.[lightning]'`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from ding_lite.entry import RolloutDataset
+from dizoo.classic_control.cartpole.config.cartpole_a2c_config import create_config, main_config
+
+GOAL = main_config.env.stop_value
+
+
+class A2CModule(lightning.LightningModule):
+    """A policy of ding_lite in Lightning's hands: every rank plays for itself, DDP averages the gradients."""
+
+    def __init__(self, seed: int = 0, num_workers: int = 0) -> None:
+        super().__init__()
+        longer = ["policy.discount_factor=0.98"]  # as far as the pole falls
+        self.dataset = RolloutDataset((main_config, create_config), seed, unit="batch", overrides=longer)
+        self.policy, self.num_workers = self.dataset.policy, num_workers
+        self.model = self.policy.model  # a submodule, so that Lightning sees its parameters
+        self.played = self.dataset.figures()
+
+    def train_dataloader(self) -> DataLoader:
+        return DataLoader(self.dataset, batch_size=None, num_workers=self.num_workers)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.model.parameters(), lr=self.dataset.cfg.policy.learn.learning_rate)
+
+    def training_step(self, batch: dict[str, Any], _: int) -> Tensor:
+        loss, _ = self.policy.learn_mode.loss(batch)
+        return loss
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.dataset.publish()  # the next collect plays with it
+        if (batch_idx + 1) % 250 == 0:
+            self.stop_if_solved()
+
+    def stop_if_solved(self) -> None:
+        """Log the mean return of all ranks' episodes since the last time, and end when it is high enough."""
+        before, self.played = self.played, self.dataset.figures()
+        sums = torch.tensor([self.played[key] - before[key] for key in ("return", "episode")])
+        returns, episodes = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
+        self.log("return", returns / episodes, prog_bar=True)
+        self.trainer.should_stop = returns / episodes >= GOAL
+
+
+def main() -> None:
+    """Train on two processes until the goal is reached."""
+    torch.set_num_threads(1)
+    module = A2CModule()
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        devices=2,
+        strategy="ddp",
+        max_steps=20_000,
+        gradient_clip_val=module.dataset.cfg.policy.learn.grad_clip_value,
+        enable_checkpointing=False,
+        logger=False,
+    )
+    trainer.fit(module)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Behaviour cloning from recorded play on Pendulum-v1, solved at a mean return of -250; it stops at -185.
+
+Learns from 20,000 steps that an expert of `pendulum_ppo_config.py` plays, recorded in its directory with
+`collect_demo_data("total_config.py", 0, 20_000, "expert_demos.hdf5", explore=True)`.
+"""
+
+from easydict import EasyDict
+
+pendulum_bc_config = EasyDict(
+    exp_name="pendulum_bc_seed0",
+    env=dict(
+        env_id="Pendulum-v1",
+        act_scale=True,
+        evaluator_env_num=20,
+        n_evaluator_episode=100,
+        stop_value=-185,
+    ),
+    policy=dict(
+        cuda=False,
+        num_threads=1,
+        loss_type="l1_loss",
+        model=dict(
+            obs_shape=3,
+            action_shape=1,
+            action_space="continuous",
+            encoder_hidden_size_list=[128, 128],
+        ),
+        learn=dict(
+            train_epoch=60,
+            batch_size=128,
+            learning_rate=1e-3,
+        ),
+        collect=dict(
+            data_type="hdf5",
+            data_path="./pendulum_ppo_seed0/expert_demos.hdf5",
+        ),
+        eval=dict(evaluator=dict(eval_freq=1000)),
+    ),
+)
+main_config = pendulum_bc_config
+
+pendulum_bc_create_config = EasyDict(
+    env=dict(
+        type="pendulum",
+        import_names=["dizoo.classic_control.pendulum.envs.pendulum_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="bc"),
+)
+create_config = pendulum_bc_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_offline
+
+    serial_pipeline_offline((main_config, create_config), seed=0)

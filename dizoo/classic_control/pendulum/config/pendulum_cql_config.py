@@ -1,0 +1,64 @@
+"""Conservative Q-learning from recorded play on Pendulum-v1, solved at a mean return of -250; it stops at -185.
+
+Learns from 20,000 steps that an expert of `pendulum_ppo_config.py` plays, recorded in its directory with
+`collect_demo_data("total_config.py", 0, 20_000, "expert_demos.hdf5", explore=True)`.
+"""
+
+from easydict import EasyDict
+
+pendulum_cql_config = EasyDict(
+    exp_name="pendulum_cql_seed0",
+    env=dict(
+        env_id="Pendulum-v1",
+        act_scale=True,
+        evaluator_env_num=20,
+        n_evaluator_episode=100,
+        stop_value=-185,
+    ),
+    policy=dict(
+        cuda=False,
+        num_threads=1,
+        discount_factor=0.9,
+        model=dict(
+            obs_shape=3,
+            action_shape=1,
+            twin_critic=True,
+            action_space="reparameterization",
+            actor_head_hidden_size=128,
+            critic_head_hidden_size=128,
+        ),
+        learn=dict(
+            train_epoch=60,
+            batch_size=128,
+            learning_rate_q=1e-3,
+            learning_rate_policy=1e-3,
+            learning_rate_alpha=1e-3,
+            target_theta=0.005,
+            alpha=0.2,
+            auto_alpha=True,
+            num_actions=4,
+            min_q_weight=1.0,
+        ),
+        collect=dict(
+            data_type="hdf5",
+            data_path="./pendulum_ppo_seed0/expert_demos.hdf5",
+        ),
+        eval=dict(evaluator=dict(eval_freq=1000)),
+    ),
+)
+main_config = pendulum_cql_config
+
+pendulum_cql_create_config = EasyDict(
+    env=dict(
+        type="pendulum",
+        import_names=["dizoo.classic_control.pendulum.envs.pendulum_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="cql"),
+)
+create_config = pendulum_cql_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_offline
+
+    serial_pipeline_offline((main_config, create_config), seed=0)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ding_lite.model import QRDQN
+
+
+def test_quantiles_equal_plain_layers():
+    model = QRDQN(4, 3, [8, 6], head_layer_num=1, num_quantiles=5)
+    obs, first, second = torch.randn(7, 4), *model.encoder
+    hidden, last = model.head
+    plain = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), hidden, nn.ReLU(), last)
+    output = model(obs)
+    torch.testing.assert_close(output["q"], plain(obs).view(7, 3, 5))
+    torch.testing.assert_close(output["logit"], output["q"].mean(-1))
+    assert output["tau"].shape == (7, 5, 1)
+    torch.testing.assert_close(output["tau"][0, :, 0], torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9]))  # middles of fifths
+
+
+def test_images_are_observations_too():
+    model = QRDQN((4, 36, 36), 3, [8, 8, 8, 16], num_quantiles=5).to(memory_format=torch.channels_last)
+    output = model(torch.randint(256, (2, 4, 36, 36), dtype=torch.uint8))
+    assert (output["logit"].shape, output["q"].shape) == ((2, 3), (2, 3, 5))
+
+
+def test_tau_is_of_the_models_type():
+    model = QRDQN(4, 3, [8], num_quantiles=5).double()
+    assert model(torch.zeros(2, 4, dtype=torch.float64))["tau"].dtype == torch.float64

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ding_lite.model import QAC, QVAC
+from ding_lite.utils import MODEL_REGISTRY, ConfigError
+
+SPACES: list[Any] = ["regression", "reparameterization"]
+
+
+def test_they_have_the_registered_names_of_di_engine() -> None:
+    assert MODEL_REGISTRY.find("continuous_qac") is QAC
+    assert MODEL_REGISTRY.find("continuous_qvac") is QVAC
+
+
+@pytest.mark.parametrize("twin", [False, True])
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("cls", [QAC, QVAC])
+def test_every_mode_returns_the_documented_shapes(cls: type[QAC], space: Any, twin: bool) -> None:
+    model, obs, action = cls(4, 2, space, twin), torch.randn(5, 4), torch.rand(5, 2)
+    q = model({"obs": obs, "action": action}, mode="compute_critic")["q_value"]
+    assert q.shape == (1 + twin, 5)
+    output = model(obs, mode="compute_actor")
+    if space == "regression":
+        assert output["action"].shape == (5, 2)
+    else:
+        assert output["logit"]["mu"].shape == output["logit"]["sigma"].shape == (5, 2)
+    if cls is QVAC:
+        assert model(obs, mode="compute_value")["v_value"].shape == (5,)
+    else:
+        with pytest.raises(ValueError, match="compute_actor, compute_critic, got 'compute_value'"):
+            model(obs, mode="compute_value")
+
+
+def test_networks_are_plain_layers_and_share_nothing() -> None:
+    model = QAC(3, 1, "regression", twin_critic=True, activation="tanh")
+    # 3-64-64-1 with biases is 256 + 4160 + 65, 4-64-64-1 twice 320 + 4160 + 65
+    assert sum(parameter.numel() for parameter in model.parameters()) == 4481 + 2 * 4545
+    names = {id(parameter) for parameter in model.actor.parameters()}
+    assert not names & {id(parameter) for parameter in model.critic.parameters()}
+    obs, action = torch.randn(6, 3), torch.rand(6, 1)
+    first, second, last = model.actor.head.children()
+    plain = nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), last, nn.Tanh())
+    torch.testing.assert_close(model(obs, mode="compute_actor")["action"], plain(obs))
+    q = model({"obs": obs, "action": action}, mode="compute_critic")["q_value"]
+    for row, head in zip(q, model.critic.heads, strict=True):
+        plain = nn.Sequential(head[0], nn.Tanh(), head[1], nn.Tanh(), head[2])  # type: ignore[index]
+        torch.testing.assert_close(row, plain(torch.cat([obs, action], dim=1))[:, 0])
+    assert not torch.allclose(q[0], q[1])
+
+
+def test_several_actions_of_a_state_are_valued_at_once() -> None:
+    model, obs, action = QAC(3, 2, "reparameterization", twin_critic=True), torch.randn(5, 3), torch.rand(7, 5, 2)
+    q = model.critic(obs, action=action)
+    assert q.shape == (2, 7, 5)
+    for k in range(7):
+        torch.testing.assert_close(q[:, k], model.critic(obs, action=action[k]))
+
+
+def test_actions_of_a_regression_and_mu_of_a_qvac_are_within_their_bounds() -> None:
+    obs = torch.randn(50, 3) * 100
+    for model in (QAC(3, 2, "regression"), QVAC(3, 2, "regression")):
+        action = model(obs, mode="compute_actor")["action"]
+        assert 0.5 < action.abs().max() <= 1
+    assert QAC(3, 2, "reparameterization")(obs, mode="compute_actor")["logit"]["mu"].abs().max() > 1
+    logit = QVAC(3, 2, "reparameterization")(obs, mode="compute_actor")["logit"]
+    assert logit["mu"].abs().max() <= 1
+    assert (logit["sigma"] == logit["sigma"][0]).all()
+    logit = QAC(3, 2, "reparameterization")(obs, mode="compute_actor")["logit"]
+    assert (logit["sigma"] != logit["sigma"][0]).any()
+
+
+@pytest.mark.parametrize("cls", [QAC, QVAC])
+def test_layers_may_come_before_the_heads_and_images_have_some(cls: type[QAC]) -> None:
+    for shape in (3, [3]):
+        model = cls(shape, 2, "regression", encoder_hidden_size_list=[8, 6])
+        assert [parameter.shape for parameter in model.actor.encoder.parameters()] == [(8, 3), (8,), (6, 8), (6,)]
+        assert model.critic.heads[0][0].in_features == 6 + 2  # type: ignore[index]
+    model = cls((4, 36, 36), 2, "reparameterization", encoder_hidden_size_list=[8, 8, 8, 16])
+    image, action = torch.randint(256, (5, 4, 36, 36), dtype=torch.uint8), torch.rand(3, 5, 2)
+    assert model.critic(image, action=action).shape == (1, 3, 5)
+    assert model(image, mode="compute_actor")["logit"]["mu"].shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(obs_shape=(4, 36, 36)), "encoder_hidden_size_list for images"),
+        (dict(action_shape=[2, 2]), "action_shape must be a whole number"),
+        (dict(activation="rellu"), "activation must be one of"),
+    ],
+)
+def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = dict(obs_shape=3, action_shape=2, action_space="regression")
+    with pytest.raises(ConfigError, match=message):
+        QAC(**arguments | change)

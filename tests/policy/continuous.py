@@ -1,0 +1,81 @@
+"""Policies that learn continuous actions offline, a model to work by hand, and batches, for their tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.config import compile_config
+from ding_lite.policy import QACPolicy
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+KINDS = ("td3_bc", "iql", "cql")
+OBS, D = 3, 2
+
+
+def make_qac(kind: str, *overrides: str, model: nn.Module | None = None) -> Any:
+    """Build a small policy; overrides without their `policy.`."""
+    network = dict(obs_shape=OBS, action_shape=D, actor_head_hidden_size=16, critic_head_hidden_size=16)
+    main = dict(env=dict(env_id="Pendulum-v1"), policy=dict(model={} if model else network))
+    keys = [f"policy.{item}" for item in overrides]
+    cfg = compile_config((main, dict(policy=dict(type=kind))), None, model is not None, keys)
+    return POLICY_REGISTRY.find(kind)(cfg.policy, model)
+
+
+def make_batch(size: int, seed: int = 0, obs: int = OBS, dim: int = D) -> dict[str, Tensor]:
+    """Return what a data set's loader would."""
+    gen = torch.Generator().manual_seed(seed)
+    return {
+        "obs": torch.randn(size, obs, generator=gen),
+        "next_obs": torch.randn(size, obs, generator=gen),
+        "action": torch.rand(size, dim, generator=gen) * 2 - 1,
+        "reward": torch.randn(size, generator=gen) * 3,
+        "done": torch.rand(size, generator=gen) < 0.3,
+        "value_gamma": torch.full((size,), 0.99),
+    }
+
+
+class LineActor(nn.Module):
+    """mu(s) = s / 2, alone or with a sigma of 2."""
+
+    def __init__(self, normal: bool) -> None:
+        super().__init__()
+        self.slope, self._normal = nn.Parameter(torch.tensor(0.5)), normal
+
+    def forward(self, obs: Tensor) -> Any:
+        mu = self.slope * obs
+        return {"mu": mu, "sigma": torch.full_like(mu, 2.0)} if self._normal else mu
+
+
+class LineCritic(nn.Module):
+    """Q_c(s, a) = c a + s for c of 1 and 2; without an action the value 0.4 s."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor([1.0, 2.0]))
+
+    def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
+        if action is None:
+            return 0.4 * self.slope[:1, None] * obs[..., 0]
+        return torch.stack([slope * action[..., 0] + obs[..., 0] for slope in self.slope])
+
+
+class Line(nn.Module):
+    """Networks of one state's and one action's dimension, linear in both."""
+
+    def __init__(self, normal: bool) -> None:
+        super().__init__()
+        self.actor, self.critic, self.value = LineActor(normal), LineCritic(), LineCritic()
+
+
+def line_batch(done: bool = False) -> dict[str, Any]:
+    """Return one sample: a = 0.1 in s = 0.5, which leads to s' = 0.4 with a reward of 1 and a discount of 1/2."""
+    names = {"obs": [[0.5]], "next_obs": [[0.4]], "action": [[0.1]], "reward": [1.0], "value_gamma": [0.5]}
+    return {name: torch.tensor(value) for name, value in names.items()} | {"done": torch.tensor([done])}
+
+
+def losses(policy: QACPolicy, batch: dict[str, Any]) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
+    """Return each network's loss and figures, without a step; what one needs of another is in the batch."""
+    return {name: optimizer._loss(batch) for name, optimizer in policy._optimizers.items()}

@@ -1,0 +1,222 @@
+"""Behaviour cloning: its loss and gradient by hand, each kind of action and observation learned from synthetic data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.config import compile_config
+from ding_lite.model import BC
+from ding_lite.policy import BCPolicy
+from ding_lite.utils.registry import ConfigError
+from tests.policy.helpers import same
+
+LN = math.log
+IMAGE = [4, 36, 36]
+SIZES = {"vector": (5, [32, 16]), "image": (IMAGE, [4, 6, 6, 16])}
+
+
+class Table(nn.Module):
+    """What is written down for one-hot observations: a logit, or an action."""
+
+    def __init__(self, rows: list[list[float]], key: str) -> None:
+        super().__init__()
+        self.rows, self._key = nn.Parameter(torch.tensor(rows)), key
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        return {self._key: obs @ self.rows}
+
+
+def make_bc(*overrides: str, model: nn.Module | None = None, obs: str = "vector", space: str = "discrete") -> BCPolicy:
+    """Build a small policy of three discrete actions or two dimensions; overrides without their `policy.`."""
+    shape, sizes = SIZES[obs]
+    network = dict(
+        obs_shape=shape,
+        action_shape=3 if space == "discrete" else 2,
+        action_space=space,
+        encoder_hidden_size_list=sizes,
+    )
+    main = dict(policy=dict(model={} if model else network))
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="bc"))
+    cfg = compile_config((main, create), None, model is not None, [f"policy.{item}" for item in overrides])
+    return BCPolicy(cfg.policy, model)
+
+
+# Probabilities 1/4, 3/4 in state 0 and 1/2, 1/2 in state 1; the expert did 0 and 0.
+LOGIT = [[0.0, LN(3)], [0.0, 0.0]]
+CHOSEN = {"obs": torch.eye(2), "action": torch.tensor([0, 0])}
+
+
+def test_the_loss_of_discrete_actions_by_hand() -> None:
+    policy = make_bc("learn.learning_rate=0.01", model=Table(LOGIT, "logit"))
+    output = policy._forward_learn(CHOSEN)
+    assert output["total_loss"].item() == pytest.approx((LN(4) + LN(2)) / 2, rel=1e-5)
+    # where two logits are equal the first counts as the most likely
+    assert output["accuracy"].tolist() == [0.0, 1.0]
+    # d/dlogit of -log p(0) / 2: (p - 1 at 0, p elsewhere) / 2
+    expected = torch.tensor([[-0.375, 0.375], [-0.25, 0.25]])
+    torch.testing.assert_close(policy.model.rows.grad, expected)
+    assert output["grad_norm"].item() == pytest.approx(math.sqrt(2 * 0.375**2 + 2 * 0.25**2), rel=1e-5)
+    # Adam's first step is the learning rate against the gradient's sign
+    torch.testing.assert_close(policy.model.rows.data, torch.tensor(LOGIT) - 0.01 * expected.sign())
+
+
+def test_smoothed_labels_spread_a_tenth_over_all_actions() -> None:
+    policy = make_bc("learn.ce_label_smooth=True", model=Table(LOGIT, "logit"))
+    loss, _ = policy._loss(CHOSEN)
+    # the expert's action counts 0.9 + 0.1 / 2, the other one 0.1 / 2
+    first, second = 0.95 * LN(4) + 0.05 * LN(4 / 3), LN(2)
+    assert loss.item() == pytest.approx((first + second) / 2, rel=1e-5)
+
+
+# Dimensions 0.5, -1 in state 0 and 0, 2 in state 1; differences to the expert's: 0.5, -1, -1, 0.
+MU = [[0.5, -1.0], [0.0, 2.0]]
+DONE = {"obs": torch.eye(2), "action": torch.tensor([[0.0, 0.0], [1.0, 2.0]])}
+
+
+@pytest.mark.parametrize(
+    ("loss_type", "loss", "gradient"),
+    [
+        ("l1_loss", (0.5 + 1 + 1) / 4, [[0.25, -0.25], [-0.25, 0.0]]),  # sign / 4
+        ("mse_loss", (0.25 + 1 + 1) / 4, [[0.25, -0.5], [-0.5, 0.0]]),  # 2 difference / 4
+    ],
+)
+def test_the_loss_of_continuous_actions_by_hand(loss_type: str, loss: float, gradient: list[list[float]]) -> None:
+    policy = make_bc(f"loss_type={loss_type}", model=Table(MU, "action"))
+    output = policy._forward_learn(DONE)
+    assert output["total_loss"].item() == pytest.approx(loss, rel=1e-5)
+    assert output["action_error"].tolist() == [[0.5, 1.0], [1.0, 0.0]]
+    torch.testing.assert_close(policy.model.rows.grad, torch.tensor(gradient))
+
+
+def test_actions_of_another_shape_than_the_models_are_no_pairs_of_all_with_all() -> None:
+    policy = make_bc(model=Table([[1.0], [2.0]], "action"))
+    with pytest.raises(ValueError, match=r"shape \(2, 1\), as the model's, got \(2,\)"):
+        policy._loss({"obs": torch.eye(2), "action": torch.zeros(2)})
+
+
+def expert_data(obs: str, space: str, size: int = 256) -> dict[str, Tensor]:
+    """Return what an expert did that looks at the first features, or at the first pixels."""
+    gen = torch.Generator().manual_seed(0)
+    features = torch.randn(size, 5, generator=gen)
+    if obs == "image":
+        sign = features[:, :3].sign()[:, :, None, None]
+        image = torch.randint(100, (size, *IMAGE), generator=gen)
+        image[:, :3] += (100 * (sign > 0)).long()  # three planes are bright or dark
+        batch, features = {"obs": image.to(torch.uint8)}, sign.flatten(1)
+    else:
+        batch = {"obs": features}
+    if space == "discrete":
+        return batch | {"action": (features[:, 0] > 0).long() + (features[:, 1] > 0).long()}
+    return batch | {"action": torch.stack([features[:, 0].tanh(), 0.5 * features[:, 1].sign()], -1)}
+
+
+@pytest.mark.parametrize("obs", SIZES)
+@pytest.mark.parametrize("space", ["discrete", "continuous"])
+def test_an_experts_actions_are_learned(obs: str, space: str) -> None:
+    torch.manual_seed(0)
+    policy, data = make_bc("learn.learning_rate=0.003", obs=obs, space=space), expert_data(obs, space)
+    figure = "accuracy" if space == "discrete" else "action_error"
+    figures = []
+    for step in range(300):
+        rows = torch.arange(64) + 64 * (step % 4)
+        output = policy.learn_mode.forward({key: value[rows] for key, value in data.items()})
+        figures.append(output[figure].mean().item())
+    played = policy.eval_mode.forward(data["obs"].numpy())["action"]
+    if space == "discrete":
+        assert figures[0] < 0.6  # three actions
+        assert (played == data["action"]).float().mean() > 0.95
+    else:
+        assert figures[0] > 0.4
+        assert (played - data["action"]).abs().mean() < 0.1
+    assert figure in policy.learn_mode.monitor_vars()
+
+
+@pytest.mark.parametrize("space", ["discrete", "continuous"])
+def test_it_plays_what_is_most_likely_also_to_be_recorded(space: str) -> None:
+    policy, obs = make_bc(space=space), np.random.default_rng(0).normal(size=(6, 5))  # of float64
+    played = policy.eval_mode.forward(obs)
+    recorded = policy.collect_mode.forward(obs, **policy.collect_mode.get_collect_kwargs(0))
+    assert torch.equal(played["action"], recorded["action"])
+    if space == "discrete":
+        assert torch.equal(played["action"], played["logit"].argmax(-1))
+    else:
+        assert played["action"].shape == (6, 2)
+        assert played["action"].abs().max() < 1
+    assert not any(value.requires_grad for value in played.values())
+
+
+@pytest.mark.parametrize("name", ["bc", "discrete_bc", "continuous_bc"])
+def test_di_engines_names_of_the_model_are_known(name: str) -> None:
+    assert isinstance(make_bc(f"model.type={name}").model, BC)
+
+
+def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
+    for bound, most in (("tanh", 1.0), (None, 7.0)):
+        policy = make_bc(f"model.bound_type={bound}", space="continuous")
+        with torch.no_grad():
+            for parameter in policy.model.parameters():  # the last one is the output's bias
+                parameter.zero_()
+            parameter.fill_(7.0)
+        assert policy.eval_mode.forward(np.zeros((1, 5)))["action"][0].tolist() == pytest.approx([most] * 2, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("loss_type=l2_loss",), "policy.loss_type must be 'l1_loss' or 'mse_loss', got 'l2_loss'"),
+        (("continuous=True",), "policy.continuous=True, but the environment's actions are discrete"),
+        (("model.action_space=hybrid",), "policy.model.action_space of behaviour cloning must be .*, got 'hybrid'"),
+        (("model.bound_type=clip",), "policy.model.bound_type must be 'tanh' or None, got 'clip'"),
+        (("offline=False",), "policy.offline cannot be set"),
+    ],
+)
+def test_contradictions_are_config_errors(overrides: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_bc(*overrides)
+
+
+def test_continuous_may_say_what_the_environment_says() -> None:
+    assert make_bc("continuous=False")._cfg.continuous is False
+    assert make_bc("continuous=True", space="continuous")._cfg.continuous is True
+
+
+@pytest.mark.parametrize("space", ["discrete", "continuous"])
+def test_bf16_computes_coarsely_and_the_loss_in_float32(space: str) -> None:
+    results: list[dict[str, Any]] = []
+    for precision in ("float32", "bf16"):
+        torch.manual_seed(0)
+        output = make_bc(f"precision={precision}", space=space)._forward_learn(expert_data("vector", space))
+        assert output["total_loss"].dtype == torch.float32
+        results.append(output)
+    assert results[0]["total_loss"] != results[1]["total_loss"]
+    torch.testing.assert_close(*(result["total_loss"] for result in results), rtol=0.02, atol=0)
+
+
+def test_what_is_random_while_learning_is_not_while_playing() -> None:
+    policy = make_bc(model=nn.Sequential(nn.Dropout(0.5), Table([[1.0, 2.0]] * 5, "logit")))
+    obs = np.ones((4, 5))
+    assert policy.eval_mode.forward(obs)["logit"].tolist() == [[5.0, 10.0]] * 4
+    assert policy.model.training
+
+
+@pytest.mark.parametrize("space", ["discrete", "continuous"])
+def test_numbers_of_float64_are_learned_from_in_the_models_type(space: str) -> None:
+    policy, batch = make_bc("loss_type=mse_loss", space=space), expert_data("vector", space)
+    wide = {key: value.double() if value.is_floating_point() else value for key, value in batch.items()}
+    losses = [policy._loss(one)[0] for one in (batch, wide)]
+    assert torch.equal(*losses)
+
+
+def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
+    policy, batch = make_bc(), expert_data("vector", "discrete")
+    before = {key: value.clone() for key, value in batch.items()}
+    assert torch.equal(policy._loss(batch)[0], policy._loss(batch)[0])
+    policy._forward_learn(batch)
+    assert batch.keys() == before.keys()
+    assert same(list(batch.values()), list(before.values()))

@@ -1,0 +1,73 @@
+"""Offline actor-critics find the best action of a small data set, and do not leave the data to look for a better one.
+
+The data are games of one step in two states, -1 and 1, with actions that were drawn evenly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.policy.continuous import KINDS, make_qac
+
+SIZE, ITERATIONS = 512, 500
+COMMON = ("learn.batch_size=128", "model.actor_head_hidden_size=32", "model.critic_head_hidden_size=32")
+OVERRIDES = {
+    "td3_bc": ("learn.learning_rate_actor=3e-3", "learn.learning_rate_critic=3e-3", "learn.target_theta=0.05"),
+    "iql": ("learn.tau=0.9", "learn.beta=30.0", "learn.target_theta=0.05",
+            *(f"learn.learning_rate_{network}=3e-3" for network in ("q", "value", "policy"))),
+    "cql": ("learn.num_actions=4", "learn.auto_alpha=False", "learn.alpha=0.01",
+            "learn.learning_rate_q=3e-3", "learn.learning_rate_policy=3e-3"),
+}  # fmt: skip
+STATES = torch.tensor([[-1.0], [1.0]])
+
+
+def learn(kind: str, *overrides: str, width: float, reward: Any) -> Tensor:
+    """Learn from actions in -width..width; return the best actions in both states."""
+    torch.manual_seed(0)
+    obs = STATES[torch.randint(2, (SIZE,))]
+    action = (torch.rand(SIZE, 1) * 2 - 1) * width
+    data = {"obs": obs, "next_obs": obs, "action": action, "reward": reward(obs, action)[:, 0]}
+    data |= {"done": torch.ones(SIZE).bool(), "value_gamma": torch.full((SIZE,), 0.99)}
+    shapes = ("model.obs_shape=1", "model.action_shape=1")
+    policy = make_qac(kind, *COMMON, *shapes, *OVERRIDES[kind], *overrides)
+    for _ in range(ITERATIONS):
+        index = torch.randint(SIZE, (128,))
+        policy.learn_mode.forward({key: column[index] for key, column in data.items()})
+    return policy.eval_mode.forward(STATES.numpy())["action"][:, 0]
+
+
+def peak(obs: Tensor, action: Tensor) -> Tensor:
+    """Greatest at 0.4 times the state."""
+    return -10 * (action - 0.4 * obs).square()
+
+
+def slope(obs: Tensor, action: Tensor) -> Tensor:
+    """Rises towards the state, beyond what the data have seen."""
+    return 2 * obs * action
+
+
+WITHIN = {"td3_bc": ("learn.alpha=0.1",), "iql": (), "cql": ()}
+FREE = {"td3_bc": ("learn.alpha=20.0",), "iql": (), "cql": ("learn.min_q_weight=0.5",)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_best_action_of_the_data_is_found(kind: str) -> None:
+    action = learn(kind, *FREE[kind], width=1.0, reward=peak)
+    assert action.tolist() == pytest.approx([-0.4, 0.4], abs=0.12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_data_have_not_tried_is_not_done(kind: str) -> None:
+    toward = learn(kind, *WITHIN[kind], width=0.3, reward=slope) * STATES[:, 0]
+    assert (toward > 0.05).all()
+    assert (toward < 0.33).all()
+
+
+@pytest.mark.parametrize(("kind", "override"), [("td3_bc", "learn.alpha=1e6"), ("cql", "learn.min_q_weight=0.0")])
+def test_without_its_own_term_it_would_leave_the_data(kind: str, override: str) -> None:
+    toward = learn(kind, override, width=0.3, reward=slope) * STATES[:, 0]
+    assert (toward > 0.4).all()

@@ -1,0 +1,223 @@
+"""Discrete CQL: its loss and gradient by hand, and a chain of two states whose values are known."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model import QRDQN
+from ding_lite.policy import DiscreteCQLPolicy
+from ding_lite.utils.registry import ConfigError
+from tests.policy.helpers import IMAGE, OBS, make_batch, make_policy, parameter_hash, same
+
+EXP, LN = math.exp, math.log
+
+
+class Table(nn.Module):
+    """Quantiles written down, `[S, A, K]`, for one-hot observations."""
+
+    def __init__(self, values: Any, num_quantiles: int = 1) -> None:
+        super().__init__()
+        self.q = nn.Parameter(torch.tensor(values)[..., None].repeat(1, 1, num_quantiles))
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        q_BAK = torch.einsum("bs,sak->bak", obs, self.q)
+        tau_K1 = ((torch.arange(self.q.shape[-1]) + 0.5) / self.q.shape[-1])[:, None]
+        return {"logit": q_BAK.mean(-1), "q": q_BAK, "tau": tau_K1.expand(len(obs), -1, -1)}
+
+
+def make_cql(*overrides: str, model: nn.Module | None = None, image: bool = False) -> Any:
+    return make_policy(*overrides, model=model, kind="discrete_cql", image=image)
+
+
+ONLINE = [[1.0, 3.0], [4.0, 0.0]]
+TARGET = [[0.0, 5.0], [2.0, 8.0]]
+
+
+def table_policy(*overrides: str) -> DiscreteCQLPolicy:
+    policy = make_cql(*overrides, model=Table(ONLINE))
+    with torch.no_grad():
+        policy._target_model.q.copy_(torch.tensor(TARGET)[..., None])
+    return policy
+
+
+def table_batch() -> dict[str, Tensor]:
+    """One step from state 0 by action 1 to state 1, and one from state 1 by action 0 to a terminal state."""
+    return {
+        "obs": torch.eye(2),
+        "next_obs": torch.eye(2).flip(0),
+        "action": torch.tensor([1, 0]),
+        "reward": torch.tensor([1.0, -1.0]),
+        "done": torch.tensor([False, True]),
+        "value_gamma": torch.tensor([0.9, 0.9]),
+    }
+
+
+# One quantile, the median, is weighed by 1/2. In state 1 the online network prefers action 0, worth 2 to the target:
+# 1 + 0.9 * 2 = 2.8 against Q = 3; the terminal step's -1 against Q = 4. Huber's L(0.2) = 0.02, L(5) = 4.5, or with a
+# kappa of 10 12.5.
+TD = {1.0: (0.01 + 2.25) / 2, 10.0: (0.01 + 6.25) / 2}
+# log(e^1 + e^3) - 3 and log(e^4 + e^0) - 4
+GAP = (LN(1 + EXP(-2)) + LN(1 + EXP(-4))) / 2
+
+
+@pytest.mark.parametrize("kappa", TD)
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_loss_by_hand(kappa: float, weight: float) -> None:
+    loss, output = table_policy(f"learn.kappa={kappa}", f"learn.min_q_weight={weight}")._loss(table_batch())
+    assert output["td_loss"].item() == pytest.approx(TD[kappa], rel=1e-5)
+    assert output["min_q_loss"].item() == pytest.approx(GAP, rel=1e-5)
+    assert loss.item() == pytest.approx(TD[kappa] + weight * GAP, rel=1e-5)
+    assert output["q_value"].mean().item() == pytest.approx(2.0)  # 8 / 4
+
+
+def test_the_gradient_raises_the_datas_actions_and_lowers_the_others() -> None:
+    policy = table_policy("learn.min_q_weight=0.5")
+    output = policy._forward_learn(table_batch())
+    # of the quantile loss 0.5 * 0.2 / 2 and 0.5 * 1 / 2; of the gap 0.5 / 2 (p of the other action) on both sides
+    first, second = (0.25 / (1 + EXP(gap)) for gap in (2, 4))
+    expected = torch.tensor([[first, 0.05 - first], [0.25 - second, second]])
+    torch.testing.assert_close(policy.model.q.grad[..., 0], expected)
+    assert output["grad_norm"].item() == pytest.approx(expected.norm().item(), rel=1e-5)
+    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert not any(value.requires_grad for value in output.values())
+
+
+def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
+    batch = table_batch() | {"value_gamma": torch.tensor([0.5, 0.9])}  # 1 + 0.5 * 2 = 2 against 3: L(1) = 0.5
+    assert table_policy()._loss(batch)[1]["td_loss"].item() == pytest.approx((0.25 + 2.25) / 2, rel=1e-5)
+
+
+def test_with_ignore_done_terminal_states_are_bootstrapped_too() -> None:
+    # in state 0 the online network prefers action 1, worth 5 to the target: -1 + 4.5 = 3.5 against 4: L(0.5) = 0.125
+    output = table_policy("learn.ignore_done=True")._loss(table_batch())[1]
+    assert output["td_loss"].item() == pytest.approx((0.01 + 0.0625) / 2, rel=1e-5)
+
+
+# -- a chain of two states, gamma 1/2 ---------------------------------------------------------------------------------
+
+# (state, action, reward, next state, terminal). From state 0, action 1 leads to state 1, from where action 0 ends with
+# a reward of 1: values 1/2 and 1. Action 0 in state 0 stays there for 0.1, worth 0.1 + 1/4; action 1 in state 1 leads
+# back, worth 1/4.
+CHAIN = [(0, 0, 0.1, 0, False), (0, 1, 0.0, 1, False), (1, 0, 1.0, 0, True), (1, 1, 0.0, 0, False)]
+VALUES = [[0.35, 0.5], [1.0, 0.25]]
+EXPERT = [CHAIN[1], CHAIN[2]]
+HOPE = 3.0  # what all actions seem to be worth at first
+
+
+def chain_policy(steps: list[tuple], *overrides: str, iterations: int = 600) -> DiscreteCQLPolicy:
+    """Learn from these steps, all of them in every batch."""
+    state, action, reward, next_state, done = (torch.tensor(column) for column in zip(*steps, strict=True))
+    batch = {
+        "obs": torch.eye(2)[state],
+        "next_obs": torch.eye(2)[next_state],
+        "action": action,
+        "reward": reward,
+        "done": done,
+        "value_gamma": torch.full_like(reward, 0.5),
+    }
+    fixed = ("learn.learning_rate=0.03", "learn.target_update_freq=5")
+    policy = make_cql(*fixed, *overrides, model=Table([[HOPE] * 2] * 2, num_quantiles=4))
+    for _ in range(iterations):
+        policy.learn_mode.forward(batch)
+    return policy
+
+
+def values_of(policy: DiscreteCQLPolicy) -> Tensor:
+    return policy.eval_mode.forward(np.eye(2))["logit"]
+
+
+def test_without_the_conservative_term_the_values_of_the_data_are_learned() -> None:
+    values = values_of(chain_policy(CHAIN, "learn.min_q_weight=0.0"))
+    torch.testing.assert_close(values, torch.tensor(VALUES), atol=0.03, rtol=0)
+
+
+def test_what_the_data_lack_is_believed_without_the_conservative_term() -> None:
+    values = values_of(chain_policy(EXPERT, "learn.min_q_weight=0.0"))
+    # the unseen actions stay as hoped for, and state 0 learns of state 1's: 1/2 * 3
+    expected = torch.tensor([[HOPE, HOPE / 2], [1.0, HOPE]])
+    torch.testing.assert_close(values, expected, atol=0.03, rtol=0)
+
+
+def test_the_conservative_term_pushes_actions_outside_the_data_below_the_datas() -> None:
+    policy = chain_policy(EXPERT, "learn.min_q_weight=0.3")
+    values = values_of(policy)
+    assert values[0, 0] < values[0, 1] - 1
+    assert values[1, 1] < values[1, 0] - 1
+    assert policy.eval_mode.forward(np.eye(2))["action"].tolist() == [1, 0]
+    # and the data's are what the expert got, raised by little
+    torch.testing.assert_close(values[[0, 1], [1, 0]], torch.tensor([0.5, 1.0]), atol=0.25, rtol=0)
+
+
+# -- as every policy --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_its_own_model_learns_and_plays(image: bool) -> None:
+    policy = make_cql("learn.target_update_freq=2", "model.num_quantiles=7", image=image)
+    assert isinstance(policy.model, QRDQN)
+    before = parameter_hash(policy.model)
+    for step in range(3):
+        output = policy.learn_mode.forward(make_batch(8, step, image=image))
+    assert parameter_hash(policy.model) != before
+    assert output["q_value"].shape == (8, 3)
+    obs = np.zeros((5, *(IMAGE if image else [OBS])), np.uint8 if image else np.float64)
+    played, recorded = policy.eval_mode.forward(obs), policy.collect_mode.forward(obs)
+    assert torch.equal(played["action"], played["logit"].argmax(-1))
+    assert torch.equal(played["action"], recorded["action"])
+
+
+def test_the_target_network_follows_as_the_config_says() -> None:
+    policy = make_cql("learn.target_update_freq=3")
+    target = [p.clone() for p in policy._target_model.parameters()]
+    for iteration in range(1, 7):
+        policy._forward_learn(make_batch(8, iteration))
+        if iteration % 3 == 0:
+            target = [p.clone() for p in policy.model.parameters()]
+        assert same(list(policy._target_model.parameters()), target)
+    assert make_cql()._cfg.learn.target_update_freq == 100
+    with pytest.raises(ConfigError, match="target_theta, not both"):
+        make_cql("learn.target_update_freq=3", "learn.target_theta=0.1")
+
+
+def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
+    policy, other = (make_cql("learn.target_update_freq=2") for _ in range(2))
+    for step in range(3):
+        policy._forward_learn(make_batch(8, step))
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    for step in range(3, 6):
+        for one in (policy, other):
+            one._forward_learn(make_batch(8, step))
+        assert parameter_hash(policy.model) == parameter_hash(other.model)
+        assert parameter_hash(policy._target_model) == parameter_hash(other._target_model)
+
+
+def test_bf16_computes_coarsely_and_the_loss_in_float32() -> None:
+    losses = []
+    for precision in ("float32", "bf16"):
+        torch.manual_seed(0)
+        losses.append(make_cql(f"precision={precision}")._loss(make_batch(16))[0])
+    assert {loss.dtype for loss in losses} == {torch.float32}
+    assert losses[0] != losses[1]
+    torch.testing.assert_close(*losses, rtol=0.02, atol=0)
+
+
+def test_what_is_random_while_learning_is_not_while_playing() -> None:
+    policy = make_cql(model=nn.Sequential(nn.Dropout(0.5), Table([[1.0, 2.0]] * OBS)))
+    assert policy.eval_mode.forward(np.ones((4, OBS)))["logit"].tolist() == [[5.0, 10.0]] * 4
+    assert policy.model.training
+
+
+def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
+    policy, batch = make_cql("learn.ignore_done=True"), make_batch(8)
+    before = {key: value.clone() for key, value in batch.items()}
+    assert torch.equal(policy._loss(batch)[0], policy._loss(batch)[0])
+    policy._forward_learn(batch)
+    assert batch.keys() == before.keys()
+    assert same(list(batch.values()), list(before.values()))
