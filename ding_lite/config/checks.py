@@ -23,25 +23,34 @@ RANGES: dict[tuple[float, float], tuple[str, ...]] = {
         *("env.n_evaluator_episode", "env.max_episode_steps", "policy.nstep", "policy.unroll_len"),
         *("policy.learn.batch_size", "policy.learn.update_per_collect", "policy.learn.epoch_per_collect"),
         *("policy.learn.target_update_freq", "policy.collect.n_sample", "policy.collect.n_episode"),
+        *("policy.learn.train_epoch", "policy.learn.actor_update_freq", "policy.learn.num_actions"),
         *("policy.eval.evaluator.eval_freq", "policy.other.eps.decay", f"{HOOK}.log_show_after_iter"),
         *(f"{HOOK}.save_ckpt_after_iter", f"{sc.BUFFER}.replay_buffer_size", f"{sc.BUFFER}.anneal_step"),
     ),
     (0, 2**31 - 1): ("policy.random_collect_size",),
     (1, 4096): ("env.collector_env_num", "env.evaluator_env_num", "policy.num_threads"),
-    (0, 4096): ("env.frame_stack", "env.manager.num_threads"),
+    (0, 4096): ("env.frame_stack", "env.manager.num_threads", "policy.learn.learner.dataloader.num_workers"),
     (0, math.inf): (
         *("seed", "env.manager.max_retry"),
         *("policy.learn.clip_ratio", "policy.learn.grad_clip_value"),
         *("policy.learn.rho_clip_ratio", "policy.learn.c_clip_ratio", "policy.learn.rho_pg_clip_ratio"),
         *(f"{sc.BUFFER}.alpha", "policy.learn.kl_beta"),
+        *("policy.learn.alpha", "policy.learn.beta", "policy.learn.min_q_weight", "policy.learn.kappa"),
+        *("policy.learn.noise_sigma", "policy.collect.noise_sigma"),
     ),
     (0, 1): (
         *("policy.discount_factor", "policy.other.eps.start", "policy.other.eps.end", f"{sc.BUFFER}.beta"),
         *("policy.collect.gae_lambda", "policy.learn.lambda_"),
     ),
-    (0, 10**6): ("policy.learn.learning_rate", "policy.learn.weight_decay"),
+    (0, 10**6): (
+        *("policy.learn.learning_rate", "policy.learn.weight_decay"),
+        *(f"policy.learn.learning_rate_{part}" for part in ("actor", "critic", "policy", "q", "value", "alpha")),
+    ),
     (0.001, 10**6): ("env.manager.step_timeout",),
-    (-math.inf, math.inf): ("policy.learn.value_weight", "policy.learn.entropy_weight"),  # not nan
+    (-math.inf, math.inf): (  # not nan
+        *("policy.learn.value_weight", "policy.learn.entropy_weight", "policy.learn.target_entropy"),
+        *("policy.learn.lagrange_thresh", "policy.learn.noise_range.min", "policy.learn.noise_range.max"),
+    ),
 }
 # The same of policy.model's numbers, and of those in its lists, by how the key ends.
 MODEL_RANGES = {("_size", "_shape", "_size_list"): (1, 2**16), ("_num",): (0, 1000)}

@@ -11,7 +11,7 @@ from typing import Any
 from ding_lite.config.schema import BUFFER, UNSET, get_key, merge, set_key, show
 from ding_lite.utils.registry import ConfigError, closest
 
-# Keys that change nothing here: (the only value that is accepted, or Any; why).
+# Keys that change nothing here: (the only value that is accepted, a tuple of several, or Any; why).
 IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "create_config.collector": (Any, "the policy chooses its collector"),
     "create_config.commander": (Any, "there is no commander"),
@@ -30,16 +30,21 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.manager.shared_memory": (Any, "subprocess environments always use shared memory"),
     "env.manager.step_wait_timeout": (Any, "env.manager.step_timeout covers every step"),
     "env.manager.wait_num": (Any, "environments step together"),
-    "env.norm_obs": ({"use_norm": False}, "observations are learned from as they are"),
+    "env.norm_obs": (
+        ({"use_norm": False}, {"use_norm": True, "offline_stats": {"use_offline_stats": True}}),
+        "observations are learned from as they are",
+    ),
     "env.norm_reward": ({"use_norm": False}, "rewards are learned from as they are"),
     "env.replay_path": (Any, "no videos are recorded"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
     "policy.collect.collector_env_num": (Any, "env.collector_env_num says it"),
+    "policy.collect.collector_logit": (False, "a data set holds what the policy that learns from it needs"),
     "policy.collect.env_num": (Any, "env.collector_env_num says it"),
     "policy.collect.gae_lambda": (Any, "this policy estimates no advantages by it"),
     "policy.collect.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
     "policy.collect.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.collect.unroll_len": (1, "one step is one sample"),
+    "policy.command": (Any, "there is no commander"),
     "policy.eval.env_num": (Any, "env.evaluator_env_num says it"),
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
     "policy.eval.evaluator.render": (False, "evaluation does not render"),
@@ -62,7 +67,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.nstep": (Any, "this policy sums no n-step returns"),
     "policy.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.other.commander": (Any, "there is no commander"),
-    "policy.other.replay_buffer": (Any, "this policy learns from each collect once"),
+    "policy.other.replay_buffer": (Any, "this policy has no replay buffer"),
     "policy.other.replay_buffer.deepcopy": (Any, "samples are copied out of arrays"),
     "policy.other.replay_buffer.enable_track_used_data": (Any, "used data is not tracked"),
     "policy.other.replay_buffer.import_names": (Any, "policy.import_names says it"),
@@ -73,7 +78,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.other.replay_buffer.thruput_controller": (Any, "collecting and learning alternate"),
     "policy.priority": (False, "this policy has no prioritised replay"),
     "policy.priority_IS_weight": (False, "this policy has no prioritised replay"),
-    "policy.random_collect_size": (Any, "this policy plays its own actions from the start"),
+    "policy.random_collect_size": (Any, "this policy does not start with random actions"),
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
     "policy.transition_with_policy_data": (Any, "a transition holds what the policy puts there"),
 }

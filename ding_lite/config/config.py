@@ -174,8 +174,10 @@ def _checked_items(
             yield from _checked_items(value, path + ".", schema, texts, notes)
         elif path in IGNORED_KEYS:
             accepted, reason = IGNORED_KEYS[path]
-            if accepted is not Any and value != accepted:
-                raise ConfigError(f"{path}: only {accepted!r} is possible here ({reason}), got {sc.show(value)}.")
+            choices = accepted if isinstance(accepted, tuple) else (accepted,)
+            if Any not in choices and value not in choices:
+                possible = " or ".join(map(repr, choices))
+                raise ConfigError(f"{path}: only {possible} is possible here ({reason}), got {sc.show(value)}.")
             notes.append(f"{path} is ignored: {reason}.")
         else:
             raise ConfigError(f"Unknown key '{path}'.{_closest_path(path, schema)}")
@@ -220,7 +222,9 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
         raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
     options = {} if model_given else sc.model_options(policy_cls, model.get("type"), {})
     shapes = {"obs_shape": _shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
-    for key, shape in (shapes | {"action_space": kind}).items():
+    if model.get("action_space") in (None, "discrete", "continuous", "hybrid"):  # else a word of the model's own
+        shapes["action_space"] = kind
+    for key, shape in shapes.items():
         given = model.get(key)
         given = given[0] if isinstance(given, list) and len(given) == 1 else given
         if given is None and shape and f"policy.model.{key}" in options:

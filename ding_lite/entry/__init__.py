@@ -6,16 +6,43 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ding_lite.entry.demo_data import collect_demo_data
     from ding_lite.entry.eval_entry import evaluate_checkpoint
+    from ding_lite.entry.function_launch import LaunchError, launch
+    from ding_lite.entry.pipelines import find_pipeline
+    from ding_lite.entry.rollout_dataset import RolloutDataset
     from ding_lite.entry.serial_entry import serial_pipeline
+    from ding_lite.entry.serial_entry_bc import serial_pipeline_bc
+    from ding_lite.entry.serial_entry_offline import serial_pipeline_offline
     from ding_lite.entry.serial_entry_onpolicy import serial_pipeline_onpolicy
+    from ding_lite.entry.serial_entry_rpc import serial_pipeline_rpc
 
 MODULES = {
+    "LaunchError": "function_launch",
+    "RolloutDataset": "rollout_dataset",
+    "collect_demo_data": "demo_data",
     "evaluate_checkpoint": "eval_entry",
+    "find_pipeline": "pipelines",
+    "launch": "function_launch",
     "serial_pipeline": "serial_entry",
+    "serial_pipeline_bc": "serial_entry_bc",
+    "serial_pipeline_offline": "serial_entry_offline",
     "serial_pipeline_onpolicy": "serial_entry_onpolicy",
+    "serial_pipeline_rpc": "serial_entry_rpc",
 }
-__all__ = ["evaluate_checkpoint", "serial_pipeline", "serial_pipeline_onpolicy"]
+__all__ = [
+    "LaunchError",
+    "RolloutDataset",
+    "collect_demo_data",
+    "evaluate_checkpoint",
+    "find_pipeline",
+    "launch",
+    "serial_pipeline",
+    "serial_pipeline_bc",
+    "serial_pipeline_offline",
+    "serial_pipeline_onpolicy",
+    "serial_pipeline_rpc",
+]
 
 
 def __getattr__(name: str) -> Any:

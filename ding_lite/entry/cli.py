@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from ding_lite import __version__, entry
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # and what result.json says of them
+MODES = {
+    "serial": "serial_pipeline",
+    "serial_onpolicy": "serial_pipeline_onpolicy",
+    "offline": "serial_pipeline_offline",
+    "bc": "serial_pipeline_bc",
+    "rpc": "serial_pipeline_rpc",
+}
 USAGE = """
-  ding_lite [-m serial | -m serial_onpolicy] -c FILE [-s SEED] [--nproc N] [--max-restarts K] [key=value ...]
+  ding_lite [-m serial | serial_onpolicy | offline | bc | rpc] -c FILE [-s SEED] [--nproc N] [--max-restarts K]
+            [key=value ...]
   ding_lite resume DIR [--nproc N] [--max-restarts K] [key=value ...]
   ding_lite -m eval --ckpt FILE [-c FILE] [-s SEED] [--episodes N] [key=value ...]"""
 EXAMPLES = """examples:
   ding_lite -m serial -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py -s 0
   ding_lite -m serial -c CONFIG policy.learn.batch_size=16 max_env_step=20000
   ding_lite -m serial_onpolicy -c dizoo/classic_control/cartpole/config/cartpole_ppo_config.py
+  ding_lite -m offline -c CONFIG policy.collect.data_path=expert.hdf5 max_train_iter=10000
   ding_lite -m serial -c CONFIG --nproc 2 --max-restarts 3
+  ding_lite -m rpc -c dizoo/classic_control/cartpole/config/cartpole_pg_rpc_config.py --nproc 3
   python -m torch.distributed.launch --nproc_per_node=2 -m ding_lite -m serial -c CONFIG policy.multi_gpu=True
   ding_lite resume EXPERIMENT --nproc 2
   ding_lite resume EXPERIMENT max_env_step=40000
@@ -54,9 +68,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         elif args.resume is not None:
             _resume(args.resume, limits, overrides)
         else:
-            on_policy = args.mode == "serial_onpolicy"
-            pipeline = entry.serial_pipeline_onpolicy if on_policy else entry.serial_pipeline
-            pipeline(args.config, args.seed, overrides=overrides, **limits)  # type: ignore[arg-type]
+            pipeline = getattr(entry, MODES[args.mode or "serial"])
+            pipeline(args.config, args.seed, overrides=overrides, **_limits_of(pipeline, limits))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,8 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-m",
         "--mode",
-        choices=("serial", "serial_onpolicy", "eval"),
-        help="train from a replay buffer (if left out), train on-policy, or evaluate a checkpoint",
+        choices=(*MODES, "eval"),
+        help="train from a replay buffer (if left out), on-policy, from a data set (offline, bc), as an agent with "
+        "N - 1 observers (rpc), or evaluate a checkpoint",
     )
     parser.add_argument("-c", "--config", help="python file with main_config and create_config")
     parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
@@ -113,12 +127,15 @@ def _launch(args: argparse.Namespace) -> int:
     """Run this command on `--nproc` processes; return the exit status."""
     from ding_lite.entry.launcher import run_ranks
 
-    _split_limits(args.words)
+    limits, _ = _split_limits(args.words)
+    pipeline = MODES[args.mode or "serial"]
     if args.resume is not None:
-        _check_resumable(args.resume, bool(args.words))
+        pipeline = _pipeline_of(_check_resumable(args.resume, bool(args.words)))
+    _limits_of(getattr(entry, pipeline), limits)
     what = ["resume", args.resume] if args.resume is not None else ["-m", args.mode or "serial", "-c", args.config]
     seed = [] if args.seed is None else ["-s", str(args.seed)]
-    together = ["policy.multi_gpu=True"] if args.nproc > 1 else []  # before the user's own, which are stronger
+    learns_alone = args.nproc == 1 or pipeline == MODES["rpc"]  # there the agent does
+    together = [] if learns_alone else ["policy.multi_gpu=True"]  # before the user's own, which are stronger
     command = [sys.executable, "-u", "-m", "ding_lite", *what, *seed, *together, *args.words]
     return run_ranks(command, args.nproc, args.max_restarts)
 
@@ -130,9 +147,37 @@ def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) ->
     path = _check_resumable(directory, bool(limits or overrides))
     config = read_config(path)
     own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
-    pipeline = entry.serial_pipeline_onpolicy if config[0]["policy"]["on_policy"] else entry.serial_pipeline
+    pipeline = getattr(entry, _pipeline_of(path))
     overrides = [f"exp_name={directory}", *own, *overrides]
-    pipeline(config, overrides=overrides, **{**read_limits(path), **limits})  # type: ignore[arg-type]
+    pipeline(config, overrides=overrides, **{**read_limits(path), **_limits_of(pipeline, limits)})
+
+
+def _pipeline_of(path: str) -> str:
+    """Return the pipeline that a run's total_config.py calls.
+
+    Raises:
+        ConfigError: it calls none.
+    """
+    found = re.search(r"^ +from ding_lite\.entry import (\w+)$", Path(path).read_text(encoding="utf-8"), re.M)
+    if found is None or found[1] not in entry.MODULES:
+        raise ConfigError(
+            f"'{path}' calls no pipeline of ding_lite.entry: it was altered. Run it with -c, as a new run."
+        )
+    return found[1]
+
+
+def _limits_of(pipeline: Callable[..., Any], limits: dict[str, int]) -> dict[str, int]:
+    """Return the limits under the names of the pipeline's parameters.
+
+    Raises:
+        ConfigError: it has no such limit.
+    """
+    known = inspect.signature(pipeline).parameters
+    named = {"max_iter" if "max_iter" in known and key == "max_train_iter" else key: n for key, n in limits.items()}
+    unknown = [key for key in named if key not in known]
+    if unknown:
+        raise ConfigError(f"{unknown[0]} is no limit of {pipeline.__name__}, which plays nothing: set max_train_iter.")
+    return named
 
 
 def _check_resumable(directory: str, changed: bool) -> str:
@@ -148,6 +193,8 @@ def _check_resumable(directory: str, changed: bool) -> str:
     reason = result.get("stop_reason", "interrupted")
     if reason != "interrupted" and not changed:
         what = f"{reason}={2 * result[LIMITS[reason]]}" if reason in LIMITS else "env.stop_value=None"
+        if reason == "train_epoch":
+            what = f"policy.learn.train_epoch={2 * result['epoch']}"
         raise ConfigError(
             f"The run in '{directory}' has finished ({reason}): to train further, change that, such as {what}."
         )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
-from easydict import EasyDict
 from torch import nn
 
 from ding_lite.config import check_shapes, compile_config, save_config
+from ding_lite.config.agreement import check_same_config
+from ding_lite.entry.pipelines import check_pipeline
 from ding_lite.entry.record import RunRecord
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
@@ -22,7 +24,7 @@ from ding_lite.utils.checkpoint_store import CheckpointStore, Loaded, load_file
 from ding_lite.utils.distributed import all_gather_object, allreduce_data
 from ding_lite.utils.interrupt import InterruptGuard
 from ding_lite.utils.launch import get_local_world_size, get_rank, get_world_size
-from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.watchdog import progress
 from ding_lite.worker import EpisodeCollector, Evaluator, Learner, SampleCollector, UniformReplayBuffer
@@ -48,70 +50,85 @@ class Experiment(AbstractContextManager):
         max_train_iter: int,
         max_env_step: int,
         overrides: Sequence[str] = (),
-        on_policy: bool = False,
+        pipeline: str = "serial_pipeline",
     ) -> None:
         builders, counts = _read_env_setting(env_setting)
         self.cfg = cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
-        _check_pipeline(cfg, on_policy)
-        spec = check_env(cfg.env, builders[0])
-        check_shapes(cfg, spec, model is not None)
-        self._max_train_iter, self._max_env_step, self.stop_reason = max_train_iter, max_env_step, ""
-        rank, local_ranks = get_rank(), get_local_world_size()
+        self._pipeline, self._limits = pipeline, {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
+        self.stop_reason = ""
+        check_same_config(cfg, **self._limits)
+        self._check_pipeline()
+        self._spec = check_env(cfg.env, builders[0])
+        check_shapes(cfg, self._spec, model is not None)
+        self._prepare()
+        rank = get_rank()
         keep_freed_memory()
         torch.set_num_threads(cfg.policy.num_threads or torch.get_num_threads())
         set_seed(derive_seeds(cfg.seed, rank, "policy", n=1)[0])
         with ExitStack() as stack:
             self.policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, model)
             loaded = self._load_given()
-            self._record = stack.enter_context(RunRecord(cfg, max_env_step))
+            self._record = stack.enter_context(self._create_record())
             self._store = CheckpointStore(self._record.path("ckpt"), cfg.policy.learn.learner.hook.keep_ckpt)
             if self._record.goes_on:
                 loaded = self._load_newest() or loaded
             self._guard = stack.enter_context(InterruptGuard(rank))
-            collector_env = create_vector_env(
-                cfg.env, cfg.env.collector_env_num, cfg.seed, True, local_ranks, builders=builders[0]
-            )
-            stack.callback(collector_env.close)
-            evaluator_env = None
-            if rank == 0:
-                if not self._record.goes_on:
-                    limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
-                    save_config(cfg, self._record.path("total_config.py"), **limits)
-                evaluator_env = create_vector_env(
-                    cfg.env, cfg.env.evaluator_env_num, cfg.seed, False, local_ranks, builders=builders[1]
-                )
-                stack.callback(evaluator_env.close)
-            self._build_workers(collector_env, evaluator_env)
-            self._frame_stack = spec.frame_stack
+            if rank == 0 and not self._record.goes_on:
+                save_config(cfg, self._record.path("total_config.py"), pipeline, **self._limits)
+            self.collector = self._create_collector(stack, builders)
+            self.evaluator = self._create_evaluator(stack, builders)
+            hook = cfg.policy.learn.learner.hook
+            options = (hook.log_show_after_iter, self._on_log, hook.check_ranks_after_iter)
+            self.learner = Learner(self.policy.learn_mode, *options)
+            self._replay: UniformReplayBuffer | None = None
+            self._enough = False  # whether the replay buffers of all ranks hold a batch
+            self._saved_iter, self._saved_eval_count = 0, -1
             self._local_state = self._resume(loaded) if loaded else {}
-            self._record.begin(self.policy, spec, self.collector.envstep)
+            self._record.begin(self.policy, self._spec, self.collector.envstep, self.learner.train_iter)
             self._stack = stack.pop_all()
 
-    def _build_workers(self, collector_env: Any, evaluator_env: Any) -> None:
-        cfg, policy, rank = self.cfg, self.policy, get_rank()
-        n_env, collect = cfg.env.collector_env_num, cfg.policy.collect
-        seeds = derive_seeds(cfg.seed, rank, "collect", n=n_env)
-        options = (collector_env, policy.collect_mode)
-        self.collector: SampleCollector
-        if "n_episode" in collect:
-            self.collector = EpisodeCollector(*options, collect.n_episode, seeds, lambda: self._guard.requested)
-        else:
-            n_sample = (collect.n_sample or n_env) * cfg.policy.get("unroll_len", 1)
-            self.collector = SampleCollector(*options, n_sample, seeds, lambda: self._guard.requested)
-        self.evaluator = Evaluator(
-            evaluator_env,
-            policy.eval_mode,
+    # What other kinds of run override.
+
+    def _check_pipeline(self) -> None:
+        """Raise `ConfigError` if the policy belongs into another pipeline."""
+        check_pipeline(self.cfg.policy, self._pipeline)
+
+    def _prepare(self) -> None:
+        """Read and check what a run needs beside its config, before anything is started or written."""
+
+    def _create_record(self) -> RunRecord:
+        return RunRecord(self.cfg, self._limits)
+
+    def _create_collector(self, stack: ExitStack, builders: tuple[Any, Any]) -> Any:
+        """Return where samples come from: here a collector, whose environments `stack` closes.
+
+        Whatever it is, it has `envstep, episode_count, interrupted` and the state methods of `SampleCollector`.
+        `builders` make the environments of collector and evaluator, None: as `cfg.env` says.
+        """
+        cfg, collect, n_env = self.cfg, self.cfg.policy.collect, self.cfg.env.collector_env_num
+        env = create_vector_env(cfg.env, n_env, cfg.seed, True, get_local_world_size(), builders=builders[0])
+        stack.callback(env.close)
+        whole = "n_episode" in collect
+        size = collect.n_episode if whole else (collect.n_sample or n_env) * cfg.policy.get("unroll_len", 1)
+        seeds = derive_seeds(cfg.seed, get_rank(), "collect", n=n_env)
+        collector_cls = EpisodeCollector if whole else SampleCollector
+        return collector_cls(env, self.policy.collect_mode, size, seeds, lambda: self._guard.requested)
+
+    def _create_evaluator(self, stack: ExitStack, builders: tuple[Any, Any]) -> Evaluator:
+        """Return what plays episodes on rank 0, and tells the others how they ended."""
+        cfg, n_env, env = self.cfg, self.cfg.env.evaluator_env_num, None
+        if get_rank() == 0:
+            env = create_vector_env(cfg.env, n_env, cfg.seed, False, get_local_world_size(), builders=builders[1])
+            stack.callback(env.close)
+        return Evaluator(
+            env,
+            self.policy.eval_mode,
             cfg.env.n_evaluator_episode,
             cfg.policy.eval.evaluator.eval_freq,
             cfg.env.stop_value,
-            lambda count: derive_seeds(cfg.seed, "evaluate", count, n=cfg.env.evaluator_env_num),
+            lambda count: derive_seeds(cfg.seed, "evaluate", count, n=n_env),
             lambda: self._guard.requested,
         )
-        hook = cfg.policy.learn.learner.hook
-        self.learner = Learner(policy.learn_mode, hook.log_show_after_iter, self._on_log, hook.check_ranks_after_iter)
-        self._replay: UniformReplayBuffer | None = None
-        self._enough = False  # whether the replay buffers of all ranks hold a batch
-        self._saved_iter, self._saved_eval_count = 0, -1
 
     def create_replay_buffer(self) -> UniformReplayBuffer:
         """Return this rank's replay buffer: a resumed run's, or one with `policy.random_collect_size` steps in it."""
@@ -123,7 +140,7 @@ class Experiment(AbstractContextManager):
             num_envs=cfg.env.collector_env_num,
             nstep=policy.get("nstep", 1),
             gamma=policy.discount_factor,
-            frame_stack=self._frame_stack,
+            frame_stack=self._spec.frame_stack,
             batch_device=self.policy.device,
             seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
             **options,
@@ -144,9 +161,9 @@ class Experiment(AbstractContextManager):
         """Return whether the run is over, for a reason that every rank sees alike."""
         if self.collector.interrupted:
             self.stop_reason = "interrupted"
-        elif not self.stop_reason and self.collector.envstep >= self._max_env_step:
+        elif not self.stop_reason and self.collector.envstep >= self._limits.get("max_env_step", math.inf):
             self.stop_reason = "max_env_step"
-        elif not self.stop_reason and self.learner.train_iter >= self._max_train_iter:
+        elif not self.stop_reason and self.learner.train_iter >= self._limits["max_train_iter"]:
             self.stop_reason = "max_train_iter"
         return bool(self.stop_reason)
 
@@ -268,6 +285,11 @@ class Experiment(AbstractContextManager):
         set_random_state(loaded.local_state["random"])
         return loaded.local_state
 
+    def _counts(self) -> dict[str, int]:
+        """Return the counts of all ranks that result.json holds."""
+        counts = {"envstep": self.collector.envstep, "train_iter": self.learner.train_iter}
+        return counts | {"episode_count": self.collector.episode_count}
+
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self._stack:
             if error is not None:
@@ -279,23 +301,12 @@ class Experiment(AbstractContextManager):
                 self.evaluator.last_iter = -1  # due, whatever the frequency
                 self.evaluate()
             saved = self._save()
-            counts = {"envstep": self.collector.envstep, "train_iter": self.learner.train_iter}
-            counts["episode_count"] = self.collector.episode_count
-            self._record.end(self.stop_reason, signum, counts, self.evaluator.best_return, saved)
+            self._record.end(self.stop_reason, signum, self._counts(), self.evaluator.best_return, saved)
             progress("")  # what the caller does now is no hang of this run
         if not saved:
             raise SystemExit("The last checkpoint was not saved.")
         if signum:
             raise SystemExit(128 + signum)
-
-
-def _check_pipeline(cfg: EasyDict, on_policy: bool) -> None:
-    """Raise `ConfigError` if the policy belongs into the other pipeline."""
-    if cfg.policy.on_policy != on_policy:
-        name = "serial_onpolicy" if cfg.policy.on_policy else "serial"
-        what = "on-policy, without a replay buffer" if cfg.policy.on_policy else "from a replay buffer"
-        call = name.replace("serial", "serial_pipeline")
-        raise ConfigError(f"Policy '{cfg.policy.type}' learns {what}: use {call}(...), or 'ding_lite -m {name}'.")
 
 
 def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer: bool = False) -> None:

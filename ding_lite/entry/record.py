@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from easydict import EasyDict
@@ -27,8 +27,10 @@ class RunRecord(AbstractContextManager):
         goes_on: the directory is that of a run which goes on, as the config or a restarted launcher asks for.
     """
 
-    def __init__(self, cfg: EasyDict, max_env_step: int) -> None:
-        self._cfg, self._max_env_step = cfg, max_env_step
+    axis: ClassVar[str] = "envstep"  # what TensorBoard draws everything over
+
+    def __init__(self, cfg: EasyDict, limits: dict[str, int]) -> None:
+        self._cfg, self._limits = cfg, limits
         self._start = time.time()
         self._eval_info: dict[str, Any] = {}
         self._return_mean: float | None = None
@@ -38,7 +40,7 @@ class RunRecord(AbstractContextManager):
         self.exp_dir, self.goes_on = open_exp_dir(cfg.exp_name, resume)
         self._stack = ExitStack()
         self._stack.callback(release_exp_dir, self.exp_dir)
-        self._logger = self._stack.enter_context(ExperimentLogger(self.exp_dir, get_rank()))
+        self._logger = self._stack.enter_context(ExperimentLogger(self.exp_dir, get_rank(), self.axis))
 
     def __exit__(self, *error: Any) -> None:
         self._stack.close()
@@ -47,16 +49,33 @@ class RunRecord(AbstractContextManager):
         """Return a path inside the experiment directory."""
         return os.path.join(self.exp_dir, *parts)
 
-    def begin(self, policy: Policy, spec: EnvSpec, envstep: int) -> None:
-        """Say what runs where, in global and per-rank figures, and start the progress display at this env step."""
-        total = self._max_env_step if self._max_env_step < 1e10 else None
-        self._progress = self._stack.enter_context(Progress(total, get_rank() == 0, self._logger.info, envstep))
-        cfg, world, say = self._cfg, get_world_size(), self._logger.info
+    def begin(self, policy: Policy, spec: EnvSpec, envstep: int, train_iter: int) -> None:
+        """Say what runs where, in global and per-rank figures, and start the progress display at these counts."""
+        self._progress = self._stack.enter_context(self._create_progress(envstep, train_iter))
+        cfg, say = self._cfg, self._logger.info
         for note in cfg.get("notes", []):
             say(f"note: {note}")
         if cfg.policy.cuda and not torch.cuda.is_available():
             say("policy.cuda=True, but no GPU is available: training on the CPU.")
-        batch, n_env = cfg.policy.learn.batch_size, cfg.env.collector_env_num
+        parameters = sum(parameter.numel() for parameter in policy.model.parameters())
+        lines = {
+            "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
+            "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
+            "ranks": f"{get_world_size()} ({get_backend()})",
+            **self._source_lines(),
+            "observation": f"{spec.observation_space}",
+            "parameters": f"{parameters:,}",
+            "results": self.exp_dir,
+        }
+        say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
+
+    def _create_progress(self, envstep: int, train_iter: int) -> Progress:
+        total = self._limits["max_env_step"]
+        return Progress(total if total < 1e10 else None, get_rank() == 0, self._logger.info, envstep)
+
+    def _source_lines(self) -> dict[str, str]:
+        """Return the summary's lines about where samples come from."""
+        cfg, world, n_env = self._cfg, get_world_size(), self._cfg.env.collector_env_num
         learn, collect, unroll_len = cfg.policy.learn, cfg.policy.collect, cfg.policy.get("unroll_len", 1)
         collected, unit = (collect.get("n_sample") or n_env) * unroll_len, "env steps"
         if "n_episode" in collect:
@@ -64,20 +83,12 @@ class RunRecord(AbstractContextManager):
         updates = f"{learn.get('epoch_per_collect', 1)} epochs a collect"
         if "update_per_collect" in learn:
             updates = f"{learn.update_per_collect} updates a collect"
-        parameters = sum(parameter.numel() for parameter in policy.model.parameters())
-        lines = {
-            "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
-            "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
-            "ranks": f"{world} ({get_backend()})",
-            "batch": f"{batch} a rank, {batch * world} global, {updates}",
+        return {
+            "batch": f"{learn.batch_size} a rank, {learn.batch_size * world} global, {updates}",
             "collect": f"{collected} {unit} a rank, {collected * world} global",
             "environments": f"{n_env} a rank ({cfg.env.manager.type}), {n_env * world} global; "
             f"{cfg.env.evaluator_env_num} evaluate",
-            "observation": f"{spec.observation_space}",
-            "parameters": f"{parameters:,}",
-            "results": self.exp_dir,
         }
-        say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
 
     def warning(self, message: str) -> None:
         """Say something that the user should act on."""
@@ -98,8 +109,9 @@ class RunRecord(AbstractContextManager):
         self._eval_info = {"return_mean": state["eval_return_mean"]}
         self._start -= state["seconds"]
         if self.goes_on:
-            self._logger.resume(state["metrics_position"], envstep)
-        self._logger.info(f"resumed from {name}: env step {envstep}, iteration {train_iter}")
+            step = {"envstep": envstep, "train_iter": train_iter}[self.axis]
+            self._logger.resume(state["metrics_position"], step)
+        self._logger.info(f"resumed from {name}: {self._moment(envstep, train_iter)}")
 
     def collect(self, figures: dict[str, float], envstep: int, train_iter: int) -> None:
         """Add what a collect counted, and show progress."""
@@ -110,8 +122,13 @@ class RunRecord(AbstractContextManager):
 
     def training(self, losses: dict[str, float], envstep: int, train_iter: int) -> None:
         """Log the losses, and what was collected since the last time."""
-        values = {f"train/{key}": value for key, value in losses.items()}
-        sums = self._collected
+        values = {f"train/{key}": value for key, value in losses.items()} | self._source_values()
+        self._logger.scalars(values, envstep, train_iter)
+
+    def _source_values(self) -> dict[str, float]:
+        """Return figures of where samples came from since the last time."""
+        sums, self._collected = self._collected, Counter()
+        values = {}
         if sums["duration"]:
             values["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
         if sums["abnormal"]:
@@ -119,8 +136,7 @@ class RunRecord(AbstractContextManager):
         if sums["episode"]:
             values["collect/return_mean"] = sums["return"] / sums["episode"]
             values["collect/length_mean"] = sums["length"] / sums["episode"]
-        self._logger.scalars(values, envstep, train_iter)
-        sums.clear()
+        return values
 
     def evaluation(self, info: dict[str, Any], envstep: int, train_iter: int) -> None:
         """Log and say what an evaluation found."""
@@ -128,7 +144,7 @@ class RunRecord(AbstractContextManager):
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
         self._logger.scalars(figures, envstep, train_iter)
         self._logger.info(
-            f"evaluation at env step {envstep}, iteration {train_iter}: return {info['return_mean']:.2f} +- "
+            f"evaluation at {self._moment(envstep, train_iter)}: return {info['return_mean']:.2f} +- "
             f"{info['return_std']:.2f} over {len(info['returns'])} episodes"
         )
 
@@ -147,7 +163,10 @@ class RunRecord(AbstractContextManager):
         self._logger.write_result(result)
         self._progress.close()
         self._logger.info(
-            f"ended ({stop_reason}) at env step {counts['envstep']}, iteration {counts['train_iter']}; best evaluation "
-            f"return {best_return:.2f}; "
+            f"ended ({stop_reason}) at {self._moment(counts['envstep'], counts['train_iter'])}; best evaluation return "
+            f"{best_return:.2f}; "
             + (f"checkpoint {self.path('ckpt', 'ckpt_last.pth.tar')}" if saved else "THE LAST CHECKPOINT WAS NOT SAVED")
         )
+
+    def _moment(self, envstep: int, train_iter: int) -> str:
+        return f"env step {envstep}, iteration {train_iter}"

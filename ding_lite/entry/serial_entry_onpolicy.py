@@ -26,7 +26,7 @@ def serial_pipeline_onpolicy(
     Arguments, return value and errors are those of `serial_pipeline`. Limits are looked at between collects.
     """
     limits = (max_train_iter, max_env_step)
-    with Experiment(input_cfg, seed, env_setting, model, *limits, overrides, on_policy=True) as experiment:
+    with Experiment(input_cfg, seed, env_setting, model, *limits, overrides, "serial_pipeline_onpolicy") as experiment:
         while not experiment.finished():
             if experiment.evaluate():
                 break

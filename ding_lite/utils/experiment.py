@@ -18,6 +18,7 @@ from ding_lite.utils.registry import ConfigError
 
 _locks: dict[str, int] = {}  # directories that this process writes into, and what locks them: closed when it ends
 _opened = itertools.count()  # a script may run several experiments; a restarted one opens them in the same order
+_paths: list[str] = []  # directories opened so far
 
 
 def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
@@ -49,7 +50,13 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
     broadcast_object_list(answer)
     if isinstance(answer[0], BaseException):
         raise answer[0]
+    _paths.append(answer[0][0])
     return answer[0]
+
+
+def last_exp_dir() -> str:
+    """Return the directory of the run that this process opened last; empty if there was none."""
+    return _paths[-1] if _paths else ""
 
 
 def release_exp_dir(path: str) -> None:

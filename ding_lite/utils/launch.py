@@ -15,6 +15,8 @@ import threading
 import time
 import traceback
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -48,27 +50,31 @@ def _slurm_environment() -> dict[str, str]:
     size = env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS", "1")
     nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", "")
     per_node = env.get("SLURM_STEP_TASKS_PER_NODE") or env.get("SLURM_TASKS_PER_NODE", size)
-    first = re.fullmatch(r"([\w.-]+)(?:\[(\w+)[^\]]*\])?(?:,.*)?", nodes)  # node[01-04,07] or node01,node02
+    # Jobs, and steps of a job, that run at once on one machine: their ports should differ.
+    port = 20000 + (int(env.get("SLURM_JOB_ID", 0)) + 1009 * int(env.get("SLURM_STEP_ID", 0))) % 20000
+    first = re.match(r"(?:[^\[\],]|\[[^\[\]]*\])+", nodes)  # up to the first comma outside brackets
+    host = re.sub(r"\[(\w+)[^\]]*\]", r"\1", first[0]) if first else ""  # a[01-04,07]b[1-2] begins with a01b1
     return {
         "RANK": env["SLURM_PROCID"],
         "WORLD_SIZE": size,
         "LOCAL_RANK": env.get("SLURM_LOCALID", ""),
         # "2(x3),1": three nodes with two tasks, one with one. The largest, as all ranks must choose the same backend.
         "LOCAL_WORLD_SIZE": str(max(map(int, re.findall(r"\b\d+", per_node)), default=1)),
-        "MASTER_ADDR": env.get("MASTER_ADDR") or (first[1] + (first[2] or "") if first else ""),
-        "MASTER_PORT": env.get("MASTER_PORT") or str(20000 + int(env.get("SLURM_JOB_ID", 0)) % 20000),
+        "MASTER_ADDR": env.get("MASTER_ADDR") or host,
+        "MASTER_PORT": env.get("MASTER_PORT") or str(port),
     }
 
 
 def read_launch() -> Launch | None:
-    """Read what torch's launchers, or else SLURM, put into the environment; None if this is the only process.
+    """Read what torch's launchers, or else SLURM's srun, put into the environment; None if this is the only process.
 
     Raises:
         SystemExit: if the variables are incomplete or contradict each other.
     """
     env = dict(os.environ)
     if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
-        if "SLURM_PROCID" not in env:
+        # A batch script itself, where nothing but srun starts several processes, has a SLURM_PROCID too, but no step.
+        if "SLURM_PROCID" not in env or not any(name.startswith("SLURM_STEP") for name in env):
             return None
         env = _slurm_environment()
     elif env.get("RANK") and env.get("WORLD_SIZE"):  # started by hand, on one machine
@@ -88,14 +94,31 @@ def read_launch() -> Launch | None:
     )
 
 
+_alone = 0  # how many blocks of `alone` this process is in
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within the block this process counts as the only one, so that nothing in it is a collective.
+
+    For what each rank does at its own pace, and for a forked child, which inherits a group that it must not use.
+    """
+    global _alone
+    _alone += 1
+    try:
+        yield
+    finally:
+        _alone -= 1
+
+
 def get_rank() -> int:
     """Return this process's number among all, 0 without a group."""
-    return dist.get_rank() if dist.is_initialized() else 0
+    return dist.get_rank() if dist.is_initialized() and not _alone else 0
 
 
 def get_world_size() -> int:
     """Return the count of processes, 1 without a group."""
-    return dist.get_world_size() if dist.is_initialized() else 1
+    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
 
 
 def get_backend() -> str:
@@ -166,6 +189,7 @@ class DDPContext:
     Args:
         timeout: seconds that joining the group, one collective, or the time between two calls of `progress` may
             take. None: the environment variable DING_LITE_TIMEOUT, else 600.
+        report: print what ends the process; without, it is only left in the error file that the launcher reads.
 
     Raises:
         SystemExit: with one line, if the environment is contradictory or the group does not come together.
@@ -173,9 +197,9 @@ class DDPContext:
 
     _watched = False  # whether this process has a watchdog
 
-    def __init__(self, timeout: float | None = None) -> None:
+    def __init__(self, timeout: float | None = None, report: bool = True) -> None:
         self.timeout = read_seconds("DING_LITE_TIMEOUT", "600", timeout)
-        self._owner = False
+        self._owner, self._report = False, report
         self._watchdog: Watchdog | None = None
 
     def __enter__(self) -> DDPContext:
@@ -186,7 +210,8 @@ class DDPContext:
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if gpus:
             torch.cuda.set_device(launch.local_rank % gpus)
-        own_gpu = gpus >= launch.local_world_size and dist.is_nccl_available()
+        bound = gpus > 0 and "SLURM_GPUS_PER_TASK" in os.environ  # each rank sees its own alone
+        own_gpu = (gpus >= launch.local_world_size or bound) and dist.is_nccl_available()
         os.environ.update(MASTER_ADDR=launch.addr, MASTER_PORT=str(launch.port))
         backend, timeout = "cpu:gloo,cuda:nccl" if own_gpu else "gloo", timedelta(seconds=self.timeout)
         try:
@@ -219,12 +244,7 @@ class DDPContext:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         cause = _describe(error)
         if not self._owner:
-            if cause and self._watchdog:
-                record_cause(cause)
-            self._unwatch()
-            if isinstance(error, UserError) and get_world_size() == 1:
-                print(error, file=sys.stderr)
-                raise SystemExit(2) from None
+            self._leave_no_group(error, cause)
             return
         self._owner = False
         if not cause:
@@ -236,13 +256,15 @@ class DDPContext:
         self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)
         faulthandler.dump_traceback_later(EXIT_GRACE + LAST_WORD, exit=True, file=self._null)
         status = 2 if isinstance(error, UserError) else 130 if isinstance(error, KeyboardInterrupt) else 1
+        text = ""
         if isinstance(error, SystemExit):
             status = error.code if isinstance(error.code, int) else 1
         elif not isinstance(error, KeyboardInterrupt) and not lost:
             text = f"{error}\n" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
+        if self._report:
             sys.stderr.write(textwrap.indent(text, f"[rank {get_rank()}] "))
             sys.stderr.flush()
-        record_cause(f"lost another rank: {lost}" if lost else cause)
+        record_cause(f"lost another rank: {lost}" if lost else cause, trace=text)
         self._unwatch(status, "" if lost or not isinstance(error, Exception) else cause, isinstance(error, UserError))
         atexit.register(_end_process, status)
         leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
@@ -250,6 +272,16 @@ class DDPContext:
         leaving.join(EXIT_GRACE / 5)
         if not isinstance(error, SystemExit):
             raise SystemExit(status) from None
+
+    def _leave_no_group(self, error: BaseException | None, cause: str) -> None:
+        """Leave the block of one process, or one inside another's group."""
+        if cause and self._watchdog:
+            record_cause(cause, trace="".join(traceback.format_exception(error)))
+        self._unwatch()
+        if isinstance(error, UserError) and get_world_size() == 1:
+            if self._report:
+                print(error, file=sys.stderr)
+            raise SystemExit(2) from None
 
 
 def _describe(error: BaseException | None) -> str:

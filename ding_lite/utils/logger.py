@@ -2,7 +2,7 @@
 
 exp_dir/log/log.txt        what was said, with the time
 exp_dir/metrics.jsonl      one JSON object per call of `scalars`
-exp_dir/log/serial/        TensorBoard events, by env step
+exp_dir/log/serial/        TensorBoard events, by env step or, where nothing is played, by iteration
 exp_dir/result.json        how the run ended
 """
 
@@ -31,10 +31,15 @@ class ExperimentLogger(AbstractContextManager):
     """Files and terminal belong to rank 0; other ranks only warn, on stderr, each line naming the rank.
 
     A file that cannot be written (a full disk) is reported once, and training goes on.
+
+    Args:
+        exp_dir: where the files are written.
+        rank: of this process.
+        axis: which of the counts TensorBoard draws everything over, 'envstep' or 'train_iter'.
     """
 
-    def __init__(self, exp_dir: str, rank: int = 0) -> None:
-        self._exp_dir, self._rank = exp_dir, rank
+    def __init__(self, exp_dir: str, rank: int = 0, axis: str = "envstep") -> None:
+        self._exp_dir, self._rank, self._axis = exp_dir, rank, axis
         self._complained = False
         self._next_flush = 0.0  # of the events, in time.monotonic() seconds
         if rank == 0:
@@ -83,12 +88,12 @@ class ExperimentLogger(AbstractContextManager):
                 self._write_event(None)
         return length
 
-    def resume(self, position: int, envstep: int) -> None:
+    def resume(self, position: int, step: int) -> None:
         """Forget what was recorded after a checkpoint that the run goes on from.
 
         Args:
             position: what `position` returned then; metrics.jsonl is cut there.
-            envstep: its env step; TensorBoard drops what it has from there on.
+            step: its env step or iteration, as `axis` says; TensorBoard drops what it has from there on.
         """
         if self._rank == 0:
             with suppress(OSError):  # it told how the run ended that this one goes on from
@@ -98,10 +103,10 @@ class ExperimentLogger(AbstractContextManager):
                     self._metrics.truncate(position)
             start = SessionLog(status=SessionLog.START)
             with self._tolerant():
-                self._write_event(Event(wall_time=time.time(), step=envstep, session_log=start))
+                self._write_event(Event(wall_time=time.time(), step=step, session_log=start))
             with self._tolerant(), suppress(ValueError, TypeError, KeyError), open(self._metrics.name, "rb") as file:
-                for record in map(json.loads, file):  # what belongs to the checkpoint's own env step was dropped too
-                    if record["envstep"] >= envstep:
+                for record in map(json.loads, file):  # what belongs to the checkpoint's own step was dropped too
+                    if record[self._axis] >= step:
                         self._write_points(record)
 
     def write_result(self, result: dict[str, Any]) -> None:
@@ -131,7 +136,7 @@ class ExperimentLogger(AbstractContextManager):
         numbers = {tag: number for tag, number in record.items() if tag not in COUNTS and number is not None}
         points = [Summary.Value(tag=tag, simple_value=number) for tag, number in numbers.items()]
         with self._tolerant():
-            self._write_event(Event(wall_time=record["time"], step=record["envstep"], summary=Summary(value=points)))
+            self._write_event(Event(wall_time=record["time"], step=record[self._axis], summary=Summary(value=points)))
 
     def _write_event(self, event: Event | None) -> None:
         """Write an event, if there is one, and flush if it is time to."""

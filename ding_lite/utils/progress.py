@@ -24,45 +24,50 @@ def console(line: str) -> None:
 
 
 class Progress(AbstractContextManager):
-    """Shows env steps done, their rate, the mean return and the time left.
+    """Shows steps done, their rate, the mean return and the time left; steps are env steps, or what `words` say.
 
     Args:
-        total_env_steps: Where the run stops, in env steps over all ranks; None if something else stops it.
+        total: Where the run stops, in steps over all ranks; None if something else stops it.
         enabled: False on every rank but 0: nothing is shown.
         log: Takes the plain lines when stderr is no terminal, for example `ExperimentLogger.info`.
         start: Env steps done before, by a run that this one resumes; they do not count for the rate.
+        words: What is done, the unit of its steps, and what a plain line counts beside them.
     """
 
     def __init__(
-        self, total_env_steps: int | None, enabled: bool, log: Callable[[str], None] = console, start: int = 0
+        self,
+        total: int | None,
+        enabled: bool,
+        log: Callable[[str], None] = console,
+        start: int = 0,
+        words: tuple[str, str, str] = ("collect", "steps", "iteration"),
     ) -> None:
-        done, left = ("/{total_fmt} {percentage:3.0f}%", " | left {remaining}") if total_env_steps else ("", "")
+        done, left = ("/{total_fmt} {percentage:3.0f}%", " | left {remaining}") if total else ("", "")
+        verb, unit, self._beside = words
         # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the return
-        layout = f"collect {{n_fmt}}{done} | {{rate_noinv_fmt}} | {{desc}}{left}"
-        self._options = {"bar_format": layout, "unit": " steps", "unit_scale": True, "initial": start}
-        self._total, self._log = total_env_steps, log
+        layout = f"{verb} {{n_fmt}}{done} | {{rate_noinv_fmt}} | {{desc}}{left}"
+        self._options = {"bar_format": layout, "unit": f" {unit}", "unit_scale": True, "initial": start}
+        self._total, self._log = total, log
         self._enabled, self._bar = enabled, None
-        self._last_line = (time.monotonic(), start)  # when, env steps
+        self._last_line = (time.monotonic(), start)  # when, steps
         if enabled and sys.stderr is not None and sys.stderr.isatty():
-            self._bar = _Bar(
-                total=total_env_steps, dynamic_ncols=True, smoothing=0.05, desc=_describe(None), **self._options
-            )
+            self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe(None), **self._options)
 
-    def update(self, envstep: int, train_iter: int, return_mean: float | None = None) -> None:
+    def update(self, step: int, beside: int, return_mean: float | None = None) -> None:
         """Report the counts so far (over all ranks) and the latest mean return, None before the first episode ends."""
         if self._bar is not None:
             self._bar.desc = _describe(return_mean)
-            self._bar.total = self._total and max(self._total, envstep)  # tqdm drops a total that was overshot
-            self._bar.update(envstep - self._bar.n)
+            self._bar.total = self._total and max(self._total, step)  # tqdm drops a total that was overshot
+            self._bar.update(step - self._bar.n)
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
-            self._log(f"{self._line(envstep, return_mean)} | iteration {train_iter}")
+            self._log(f"{self._line(step, return_mean)} | {self._beside} {beside}")
 
-    def _line(self, envstep: int, return_mean: float | None) -> str:
+    def _line(self, step: int, return_mean: float | None) -> str:
         now, (then, before) = time.monotonic(), self._last_line
-        self._last_line = (now, envstep)
-        total = self._total and max(self._total, envstep)
-        rate = (envstep - before) / max(now - then, 1e-9)
-        return tqdm.format_meter(envstep, total, now - then, rate=rate, prefix=_describe(return_mean), **self._options)
+        self._last_line = (now, step)
+        total = self._total and max(self._total, step)
+        rate = (step - before) / max(now - then, 1e-9)
+        return tqdm.format_meter(step, total, now - then, rate=rate, prefix=_describe(return_mean), **self._options)
 
     def write(self, line: str) -> None:
         """Print a line above the bar; nothing on ranks that are not enabled."""

@@ -92,11 +92,15 @@ def read_seconds(name: str, default: str, given: float | None = None) -> float:
     return float(text)
 
 
-def record_cause(cause: str, path: str | None = None) -> None:
-    """Write why a rank (this one, without `path`) ends to where torch's launcher reads it for its last lines."""
+def record_cause(cause: str, path: str | None = None, trace: str = "") -> None:
+    """Write why a rank (this one, without `path`) ends to where torch's launcher reads it for its last lines.
+
+    The traceback `trace` is for our own launcher; torch's would print it in the place of the cause.
+    """
     path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
     if path:
-        told = {"message": cause, "extraInfo": {"py_callstack": cause, "timestamp": str(int(time.time()))}}
+        more = {"py_callstack": cause, "timestamp": str(int(time.time())), "traceback": trace}
+        told = {"message": cause, "extraInfo": more}
         with suppress(OSError), open(path, "w") as file:
             json.dump({"message": told}, file)
 

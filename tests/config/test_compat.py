@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import pytest
 from torch import nn
 
 from ding_lite.config import compile_config
 from ding_lite.config.compat import RENAMED_IDS
-from ding_lite.config.schema import plain
+from ding_lite.config.schema import get_key, plain
 from ding_lite.utils.registry import ConfigError
 
 CREATE = dict(policy=dict(type="dqn"))
@@ -53,3 +55,86 @@ def test_an_activation_object_is_its_name(module: nn.Module, name: str) -> None:
 def test_a_module_that_no_name_stands_for_is_an_error(module: nn.Module) -> None:
     with pytest.raises(ConfigError, match=r"main_config\.policy\.model\.activation: expected numbers, texts"):
         plain({"policy": {"model": {"activation": module}}}, "main_config")
+
+
+def offline(kind: str, env: str, **policy: Any) -> tuple[dict, dict]:
+    """Return a pair with the keys that DI-engine's offline configs share."""
+    create = dict(
+        env=dict(type=env, import_names=[f"dizoo.{ENVS[env]}.envs.{env}_env"]),
+        env_manager=dict(type="base"),
+        policy=dict(type=kind, import_names=[f"ding_lite.policy.{kind}"]),
+    )
+    known = dict(collector_env_num=8, evaluator_env_num=5, n_evaluator_episode=5, stop_value=-250)
+    return dict(exp_name=f"{env}_{kind}", env=known, policy=policy), create
+
+
+ENVS = {"cartpole": "classic_control.cartpole", "pendulum": "classic_control.pendulum", "mujoco": "mujoco"}
+SIZES = dict(obs_shape=3, action_shape=1, twin_critic=True, actor_head_hidden_size=128, critic_head_hidden_size=128)
+STATISTICS = dict(use_norm=True, offline_stats=dict(use_offline_stats=True))
+CQL = dict(
+    train_epoch=30000, batch_size=128, learning_rate_q=3e-4, learning_rate_policy=1e-3, learning_rate_alpha=1e-3,
+    ignore_done=True, target_theta=0.005, discount_factor=0.98, alpha=0.2, auto_alpha=True, with_lagrange=False,
+    lagrange_thresh=-1.0, min_q_weight=5.0,
+)  # fmt: skip
+TD3_BC = dict(
+    train_epoch=30000, batch_size=128, learning_rate_actor=1e-4, learning_rate_critic=1e-3, ignore_done=False,
+    target_theta=0.005, discount_factor=0.98, actor_update_freq=2, noise=True, noise_sigma=0.2,
+    noise_range=dict(min=-0.5, max=0.5), alpha=2.5,
+)  # fmt: skip
+OFFLINE = {
+    "cartpole_bc": offline("bc", "cartpole", cuda=False, continuous=False, learn=dict(batch_size=64, train_epoch=20)),
+    "cartpole_discrete_cql": offline(
+        "discrete_cql",
+        "cartpole",
+        model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64], num_quantiles=64),
+        discount_factor=0.97,
+        nstep=3,
+        learn=dict(train_epoch=3000, target_update_freq=100, kappa=1.0, min_q_weight=4.0),
+        collect=dict(data_type="hdf5", data_path="./expert_demos.hdf5"),
+    ),
+    "pendulum_cql": offline(
+        "cql",
+        "pendulum",
+        cuda=True,
+        model=dict(**SIZES, action_space="reparameterization"),
+        learn=CQL,
+        collect=dict(data_type="hdf5", data_path="./expert_demos.hdf5", collector_logit=False),
+        command=dict(),
+    ),
+    "pendulum_td3_bc": offline(
+        "td3_bc",
+        "pendulum",
+        priority=False,
+        random_collect_size=800,
+        model=dict(**SIZES, action_space="regression"),
+        learn=TD3_BC,
+        collect=dict(noise_sigma=0.1, data_type="hdf5", data_path="./expert_demos.hdf5", unroll_len=1),
+        command=dict(),
+        other=dict(replay_buffer=dict(replay_buffer_size=20000)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_offline_configs_of_di_engine_compile_as_they_are(name: str) -> None:
+    main, create = OFFLINE[name]
+    statistics = STATISTICS if name == "pendulum_td3_bc" else dict(use_norm=False)
+    main = dict(main, env=dict(main["env"], norm_obs=statistics))
+    cfg = compile_config((main, create))
+    assert cfg.policy.offline
+    assert cfg.policy.learn.train_epoch == main["policy"]["learn"]["train_epoch"]
+    if "discount_factor" in main["policy"]["learn"]:
+        assert cfg.policy.discount_factor == 0.98
+    ignored = {note.partition(" is ignored")[0] for note in cfg.notes if "is ignored" in note}
+    expected = {"env.norm_obs"}
+    expected |= {f"policy.{key}" for key in ("command", "priority", "random_collect_size") if key in main["policy"]}
+    inner = ("collect.collector_logit", "collect.unroll_len", "other.replay_buffer")
+    expected |= {f"policy.{path}" for path in inner if get_key(main["policy"], path) is not None}
+    assert ignored == expected
+
+
+@pytest.mark.parametrize("given", [dict(use_norm=True), dict(use_norm=True, only_norm_mean=True)])
+def test_running_statistics_of_observations_are_refused(given: dict[str, bool]) -> None:
+    main, create = OFFLINE["pendulum_cql"]
+    with pytest.raises(ConfigError, match=r"env\.norm_obs: only {'use_norm': False} or {'use_norm': True, 'off"):
+        compile_config((dict(main, env=dict(norm_obs=given)), create))

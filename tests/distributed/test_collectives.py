@@ -419,7 +419,7 @@ def test_two_ranks_started_by_hand_meet() -> None:
 
 
 def test_slurm_variables_alone_make_a_group(tmp_path: Path) -> None:
-    slurm = {"SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost", "SLURM_TASKS_PER_NODE": "2"}
+    slurm = {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost", "SLURM_TASKS_PER_NODE": "2"}
     processes = [
         start(
             [sys.executable, *ME, "late", "0"],

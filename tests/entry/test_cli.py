@@ -18,6 +18,7 @@ from ding_lite.entry.cli import main
 from ding_lite.utils import save_checkpoint
 from tests.distributed.launcher import ROOT, clean_environment, finish, start
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
+from tests.entry.offline import offline_pair, record_cartpole
 from tests.policy.helpers import parameter_hash
 
 ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
@@ -123,6 +124,13 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         (["policy.other.replay_buffer.alpha=0.5"], "policy.other.replay_buffer.alpha"),
         (["max_env_steps=100"], "Unknown option 'max_env_steps'. Did you mean 'max_env_step'?"),
         (["max_env_step=many"], "max_env_step must be a number of steps, got 'many'"),
+        (
+            ["-m", "offline", "max_env_step=9"],
+            "max_env_step is no limit of serial_pipeline_offline, which plays nothing",
+        ),
+        (["-m", "bc", "--nproc", "2", "max_env_step=9"], "max_env_step is no limit of serial_pipeline_bc"),
+        (["-m", "offline"], "use serial_pipeline(...), or 'ding_lite -m serial'."),
+        (["-m", "rpc"], "needs an agent and at least one observer"),
         (["policy.learn.batch_size"], "is not key=value"),
         (["policy.learn.batch_size=big"], "policy.learn.batch_size: expected"),
         (["policy.cuda=1"], "policy.cuda: expected"),
@@ -320,6 +328,34 @@ def test_processes_are_not_started_by_processes_of_another_launcher(
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     return finish(start([sys.executable, "-m", "ding_lite", *words]), timeout=200)
+
+
+def test_each_mode_runs_on_several_processes_and_its_run_is_resumed_in_the_same_pipeline(tmp_path: Path) -> None:
+    record_cartpole(tmp_path / "data.npz")
+    main, create = offline_pair("bc")
+    (tmp_path / "bc.py").write_text(f"main_config = {main}\ncreate_config = {create}\n")
+    rpc = str(CONFIG.with_name("cartpole_pg_rpc_config.py"))
+    small = ["exp_name=agent", "policy.collect.n_episode=8", "env.stop_value=None"]
+    runs = [
+        (["-m", "bc", "-c", "bc.py", "max_train_iter=20"], ["resume", "run", "max_train_iter=30"]),
+        (["-m", "rpc", "-c", rpc, *small, "max_train_iter=1"], ["resume", "agent", "max_train_iter=9"]),
+    ]
+    for words in zip(*runs, strict=True):  # both begin, then both are resumed
+        processes = [start([sys.executable, "-m", "ding_lite", *own, "--nproc", "2"]) for own in words]
+        for process in processes:
+            done = finish(process, timeout=200)
+            assert done.returncode == 0, done.stderr
+    cloned, led = result(tmp_path / "run"), result(tmp_path / "agent")
+    assert (cloned["train_iter"], cloned["stop_reason"], cloned["world_size"]) == (30, "max_train_iter", 2)
+    assert (led["train_iter"] >= 9, led["stop_reason"]) == (True, "max_train_iter")  # whole collects
+
+
+def test_a_run_whose_config_names_no_pipeline_is_not_resumed(
+    capsys: pytest.CaptureFixture[str], nothing_starts: None
+) -> None:
+    Path("other").mkdir()
+    Path("other/total_config.py").write_text("main_config = create_config = {}\n")
+    assert "'other/total_config.py' calls no pipeline of ding_lite.entry" in mistake(capsys, "resume", "other")
 
 
 def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from ding_lite.entry.launcher import _first
+from ding_lite.entry.launcher import first_failure
 from tests.distributed.launcher import finish, start
 
 LAUNCH = """
@@ -172,4 +172,4 @@ def test_the_rank_that_failed_by_itself_is_named_not_those_that_lost_it(
 ) -> None:
     (tmp_path / "1").mkdir()
     failures = {0: failure(tmp_path, *other), 1: failure(tmp_path / "1", *cause)}
-    assert _first(failures)[0] == 1
+    assert first_failure(failures)[0] == 1

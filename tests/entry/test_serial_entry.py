@@ -278,7 +278,7 @@ def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> 
         assert parameter_hash(experiment.policy.model) == parameter_hash(policy.model)
         assert parameter_hash(experiment.policy._target_model) == parameter_hash(policy.model)
         assert (experiment.learner.train_iter, experiment.collector.envstep) == (0, 0)
-        assert not experiment.policy._optimizer.state_dict()["state"]
+        assert not experiment.policy._optimizer.optimizer.state_dict()["state"]
 
 
 def test_a_checkpoint_of_another_network_is_refused_before_anything_is_made(tmp_path: Path) -> None:

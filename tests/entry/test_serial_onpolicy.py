@@ -180,7 +180,7 @@ def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
 def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None:
     run()
     saved = last_checkpoint(tmp_path / "run")
-    options = (pair(), 0, None, None, 10**10, 1024, [*SHORT, *RESUME], True)
+    options = (pair(), 0, None, None, 10**10, 1024, [*SHORT, *RESUME], "serial_pipeline_onpolicy")
     with Experiment(*options) as experiment:
         state = experiment.policy.learn_mode.state_dict()
         for part in ("learner", "collector", "evaluator"):

@@ -19,7 +19,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from ding_lite.utils import load_checkpoint
 from tests.distributed.launcher import MARK, ROOT, free_port
 
-RATES = ("time", "collect/env_step_per_second")  # what differs between two equal runs
+RATES = ("time", "collect/env_step_per_second", "data/wait_share")  # what differs between two equal runs
 CONFIGS = {
     "cartpole dqn": ROOT / "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py",
     "cartpole ppo": ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py",

@@ -57,7 +57,7 @@ def test_no_launcher_is_one_process() -> None:
         assert not dist.is_initialized()
 
 
-@pytest.mark.parametrize("variables", [MASTER, {"RANK": "0", "WORLD_SIZE": "1"}, {"SLURM_PROCID": "0"}])
+@pytest.mark.parametrize("variables", [MASTER, {"RANK": "0", "WORLD_SIZE": "1"}])
 def test_one_process_needs_no_group(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
     set_all(monkeypatch, **variables)
     assert read_launch() is None
@@ -75,20 +75,60 @@ def test_ranks_started_by_hand_are_taken_for_one_machine(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("nodes", "host"),
-    [("node1,node2", "node1"), ("gpu-[07-09,12]", "gpu-07"), ("a.b-c", "a.b-c"), ("n[3,5],m[1-2]", "n3")],
+    [
+        ("node1,node2", "node1"),
+        ("gpu-[07-09,12]", "gpu-07"),
+        ("n1-[03-05]", "n1-03"),
+        ("a.b-c", "a.b-c"),
+        ("n[3,5],m[1-2]", "n3"),
+        ("a[1-2]b[3-4]", "a1b3"),
+        ("tux[00-01]-eth,x", "tux00-eth"),
+    ],
 )
 def test_slurm_gives_local_rank_and_first_host(monkeypatch: pytest.MonkeyPatch, nodes: str, host: str) -> None:
     set_all(monkeypatch, SLURM_PROCID="5", SLURM_NTASKS="7", SLURM_LOCALID="1", SLURM_JOB_ID="100041")
-    set_all(monkeypatch, SLURM_JOB_NODELIST=nodes, SLURM_TASKS_PER_NODE="2(x3),1")
-    assert read_launch() == Launch(5, 7, 1, 2, host, 20041)  # port: 20000 + 100041 % 20000
+    set_all(monkeypatch, SLURM_STEP_ID="2", SLURM_JOB_NODELIST=nodes, SLURM_TASKS_PER_NODE="2(x3),1")
+    assert read_launch() == Launch(5, 7, 1, 2, host, 22059)  # port: 20000 + (100041 + 2 * 1009) % 20000
 
 
-def test_slurm_node_list_that_is_not_simple_asks_for_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, SLURM_PROCID="0", SLURM_NTASKS="2", SLURM_LOCALID="0", SLURM_JOB_NODELIST="r[1-2]n[3-4]")
+# Three of a job's four nodes, two tasks each: what srun sets for the fourth task of `srun --nodes=3 --ntasks=6`.
+STEP = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_JOB_NODELIST": "node[01-04]",
+    "SLURM_NTASKS": "6",
+    "SLURM_TASKS_PER_NODE": "8(x4)",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NODELIST": "node[02-04]",
+    "SLURM_STEP_NUM_TASKS": "6",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x3)",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+}
+
+
+def test_slurm_step_goes_before_its_job_and_a_given_address_before_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, **STEP)
+    assert read_launch() == Launch(3, 6, 1, 2, "node02", 20017)
+    set_all(monkeypatch, MASTER_ADDR="10.0.0.2", MASTER_PORT="99")
+    assert read_launch() == Launch(3, 6, 1, 2, "10.0.0.2", 99)
+
+
+def test_a_batch_script_is_one_process_whatever_the_job_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = {name: value for name, value in STEP.items() if "STEP" not in name}
+    set_all(monkeypatch, **{**batch, "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})
+    assert read_launch() is None
+
+
+def test_a_shell_that_srun_started_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, **{**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"})
+    assert read_launch() is None
+
+
+def test_a_slurm_step_without_a_node_list_asks_for_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, **{**STEP, "SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""})
     with pytest.raises(SystemExit, match="MASTER_ADDR unset"):
         read_launch()
-    set_all(monkeypatch, MASTER_ADDR="r1n3", MASTER_PORT="99")
-    assert read_launch() == Launch(0, 2, 0, 2, "r1n3", 99)
 
 
 @pytest.mark.parametrize(

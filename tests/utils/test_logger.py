@@ -92,7 +92,7 @@ def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint_and_the_old_res
         logger.scalars({"loss": 1.0}, envstep=24, train_iter=3)
         logger.write_result({"stop_reason": "interrupted"})
     with ExperimentLogger(str(tmp_path)) as logger:
-        logger.resume(position, envstep=16)
+        logger.resume(position, step=16)
         assert not (tmp_path / "result.json").exists()
         logger.scalars({"loss": 0.5}, envstep=24, train_iter=3)
     assert [(record["envstep"], record["loss"]) for record in read_metrics(tmp_path)] == [
@@ -110,7 +110,7 @@ def test_metrics_that_somebody_has_altered_do_not_keep_a_run_from_going_on(tmp_p
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write("torn\n[]\n{}\n")
     with ExperimentLogger(str(tmp_path)) as logger:
-        logger.resume(10**6, envstep=8)
+        logger.resume(10**6, step=8)
         logger.scalars({"loss": 2.0}, envstep=16, train_iter=2)
     assert read_events(tmp_path)[-1] == ("loss", 16, 2.0)
 

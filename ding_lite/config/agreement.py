@@ -1,0 +1,80 @@
+"""Do all ranks run the same config?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ding_lite.utils.distributed import all_gather_object
+from ding_lite.utils.launch import get_world_size
+from ding_lite.utils.registry import UserError
+
+SHOWN_KEYS, SHOWN_VALUES, LONGEST_VALUE = 4, 3, 60  # differences and values of each that a message lists; characters
+UNSET = "unset"
+# Rank 0 alone decides on the directory; notes are no keys; machines may have different numbers of cores.
+MAY_DIFFER = {"exp_name", "notes", "env.manager.num_threads", "policy.num_threads"}
+
+
+def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
+    """Compare the compiled configs of all ranks, and the limits of their runs, such as `max_env_step`.
+
+    Collective: every rank must call it. What travels is a hash, and the whole only if the hashes differ.
+
+    Raises:
+        UserError: they differ, the same message on every rank: the dotted keys with the value of each rank.
+    """
+    if get_world_size() == 1:
+        return
+    values = {key: text for key, text in _flatten({**cfg, **limits}) if key not in MAY_DIFFER}
+    digest = hashlib.sha256(repr(sorted(values.items())).encode()).digest()
+    if len(set(all_gather_object(digest))) > 1:
+        raise UserError(_describe(all_gather_object(values)))
+
+
+def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield dotted key and value, as text, of everything in nested dicts; an empty dict is a value."""
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", repr(value)
+
+
+def _describe(configs: list[dict[str, str]]) -> str:
+    """Say in one line which keys differ, those that explain others first, and who has what."""
+    keys = set().union(*configs)
+    differing = [key for key in keys if len({config.get(key) for config in configs}) > 1]
+    one_sided = {key for key in differing if not all(key in config for config in configs)}
+    differing.sort(key=lambda key: (key in one_sided, not key.endswith(".type"), key.count("."), key))
+    texts = [f"{key} is {_describe_values([config.get(key, UNSET) for config in configs])}" for key in differing]
+    more = f"; {len(texts) - SHOWN_KEYS} more" if len(texts) > SHOWN_KEYS else ""
+    return (
+        f"Ranks disagree on the config: {'; '.join(texts[:SHOWN_KEYS])}{more}. Start every rank with the same config "
+        "file and options."
+    )
+
+
+def _describe_values(values: list[str]) -> str:
+    """Return each value once, with the ranks that have it: `32 on ranks 0 to 2, 64 on rank 3`."""
+    owners: dict[str, list[int]] = {}
+    for rank, value in enumerate(values):
+        owners.setdefault(value, []).append(rank)
+    texts = [f"{_shorten(value)} on {_describe_ranks(ranks)}" for value, ranks in owners.items()]
+    more = [f"{len(texts) - SHOWN_VALUES} other values elsewhere"] if len(texts) > SHOWN_VALUES else []
+    return ", ".join(texts[:SHOWN_VALUES] + more)
+
+
+def _shorten(value: str) -> str:
+    """Leave the middle of a long value out: paths differ at their ends."""
+    half = (LONGEST_VALUE - 3) // 2
+    return value if len(value) <= LONGEST_VALUE else f"{value[:half]}...{value[-half:]}"
+
+
+def _describe_ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    dense = ranks[-1] - ranks[0] == len(ranks) - 1
+    if dense and len(ranks) > 2:
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    return f"ranks {', '.join(map(str, ranks[:4]))}" + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")

@@ -1,0 +1,208 @@
+"""What the ranks of the tests of agent and observers run: `python -m tests.distributed.rpc_ranks WHAT`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.config import compile_config
+from ding_lite.entry import serial_pipeline_rpc
+from ding_lite.entry.rpc_agent import RemoteCollector, SplitEncoder
+from ding_lite.entry.rpc_link import AGENT, RPCLink, result
+from ding_lite.entry.rpc_observer import Observer, find_encoder, flatten
+from ding_lite.model.pg import PG
+from ding_lite.policy import PGPolicy
+from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError, get_rank
+from ding_lite.utils.launch import alone
+from ding_lite.utils.registry import ConfigError
+from dizoo.classic_control.cartpole.config import cartpole_dqn_config
+from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config
+from dizoo.classic_control.cartpole.envs.cartpole_env import CartPoleEnv
+from tests.distributed.launcher import say
+from tests.policy.helpers import parameter_hash
+
+SMALL = ["env.collector_env_num=2", "policy.collect.n_episode=4", "policy.model.encoder_hidden_size_list=[16,8]"]
+QUICK = [*SMALL, "policy.eval.evaluator.eval_freq=20", "policy.learn.learner.hook.log_show_after_iter=5"]
+
+
+@MODEL_REGISTRY.register("pg_double")
+class DoublePG(PG):
+    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: list[int]) -> None:
+        super().__init__(obs_shape, action_shape, encoder_hidden_size_list=encoder_hidden_size_list)
+        self.double()
+
+
+class OpenObserver(Observer):
+    """Shows what it sees, which a real one never sends, and which environments it has played."""
+
+    def show(self) -> Tensor:
+        return self._held
+
+    def encode(self, parameters: Tensor, index_B: Tensor) -> Tensor:
+        assert threading.current_thread() is not threading.main_thread()
+        return super().encode(parameters, index_B)
+
+
+# Gradients of the split model, against those of one process.
+
+
+def compare(model: str) -> dict[str, Any] | None:
+    """Collect, then learn from the same samples split and in this process; return what both did."""
+    config = [*SMALL, f"policy.model.type={model}", "policy.learn.batch_size=40"]
+    cfg = compile_config((main_config, create_config), seed=0, overrides=config)
+    with alone(), ExitStack() as stack:
+        if RANK == AGENT:
+            return lead(cfg)
+        observer = OpenObserver(cfg, RANK, None, stack)
+        with RPCLink(observer) as link:
+            observer.serve(link)
+    return None
+
+
+def lead(cfg: EasyDict) -> dict[str, Any]:
+    split, whole = (create_policy(cfg) for _ in range(2))
+    assert parameter_hash(split.model) == parameter_hash(whole.model)
+    with RPCLink(None) as link:
+        encoder = SplitEncoder(find_encoder(split), link)
+        collector = RemoteCollector(link, split.collect_mode, encoder, [1, 2], lambda: False)
+        samples, figures = collector.collect()
+        shown = [result(link.ask(rank, "show")) for rank in link.observers]
+        drawn = [draw_first(whole, shown[0], seed=1), draw_first(whole, shown[1], seed=2)]
+        joined = samples | {"obs": torch.cat(shown)}
+        with encoder.remote(collector.sizes):
+            steps = [take_steps(split, samples), take_steps(whole, joined)]
+            twice = call_twice(split, samples)
+        for rank in link.observers:
+            result(link.ask(rank, "end", 0))
+    found = {"steps": steps, "sizes": collector.sizes, "shown": shown, "drawn": drawn, "twice": twice}
+    return {**found, "figures": figures, "samples": samples}
+
+
+def create_policy(cfg: EasyDict) -> PGPolicy:
+    torch.manual_seed(0)
+    return PGPolicy(cfg.policy)
+
+
+def draw_first(policy: PGPolicy, obs: Tensor, seed: int) -> list[int]:
+    """Return what this process would do in the first row of the two environments of an observer."""
+    torch.manual_seed(seed)
+    return policy.collect_mode.forward(obs[:2])["action"].tolist()
+
+
+def call_twice(policy: PGPolicy, samples: dict[str, Any]) -> str:
+    """Return what a loss that needs the observers twice is told."""
+    loss, _ = policy._loss(samples)
+    try:
+        policy._loss(samples)
+    except ConfigError as error:
+        return str(error)
+    finally:
+        loss.backward()
+    return ""
+
+
+def take_steps(policy: PGPolicy, samples: dict[str, Any]) -> list[dict[str, Tensor]]:
+    """Take a step on each of some uneven parts, then on each shuffled minibatch."""
+    torch.manual_seed(1)
+    uneven = [slice(3), slice(-2, None), slice(0, None, 3)]
+    batches = [policy._to_device({key: value[part] for key, value in samples.items()}) for part in uneven]
+    steps = []
+    for batch in [*batches, *policy.learn_mode.get_batches(samples)]:
+        output = policy.learn_mode.forward(batch)
+        gradients = [parameter.grad for parameter in policy.model.parameters() if parameter.grad is not None]
+        vectors = {"gradient": flatten(gradients), "parameters": flatten(list(policy.model.parameters()))}
+        steps.append({**vectors, "loss": output["total_loss"]})
+    return steps
+
+
+def rank_compare() -> None:
+    """Say what is wrong with some configs, then compare with one process."""
+    refuse()
+    found = {model: compare(model) for model in ("pg", "pg_double")}
+    if RANK == AGENT:
+        torch.save(found, "compared.pt")
+
+
+# Whole runs.
+
+
+def rank_train() -> None:
+    """Train in one go; then in two, the second of which resumes the first; say what each ended with."""
+    hashes = {}
+    for name, steps, more in (("whole", 2400, []), ("parts", 1200, []), ("parts", 2400, ["resume_training=True"])):
+        overrides = [*QUICK, f"exp_name={name}", *[f"policy.learn.{key}" for key in more]]
+        policy = serial_pipeline_rpc((main_config, create_config), 0, max_env_step=steps, overrides=overrides)
+        assert (policy is None) == (RANK != AGENT)
+        assert policy is None or "forward" not in vars(policy.model.encoder)
+        hashes[name] = parameter_hash(policy.model) if policy else None
+    if RANK == AGENT:
+        Path("hashes.json").write_text(json.dumps(hashes))
+
+
+def refuse() -> None:
+    """Say what this rank is told of configs that cannot be run."""
+    own, replay = (main_config, create_config), (cartpole_dqn_config.main_config, cartpole_dqn_config.create_config)
+    differing = f"policy.learn.batch_size={60 + RANK}"
+    for pair, overrides in ((own, ["policy.lern.batch_size=8"]), (own, [differing]), (replay, [])):
+        try:
+            serial_pipeline_rpc(pair, 0, overrides=overrides)
+        except UserError as error:
+            say(f"{RANK} {type(error).__name__}: {error}")
+
+
+# Failures.
+
+
+@ENV_REGISTRY.register("failing")
+class FailingEnv(CartPoleEnv):
+    """CartPole, of which a rank's environments do what FAIL says in the 40th step."""
+
+    count = 0
+
+    def step(self, action: Any) -> Any:
+        FailingEnv.count += 1
+        if FailingEnv.count == 40 and RANK == 2:
+            say(f"failing at {time.time()}")
+            fail(os.environ["FAIL"])
+        return super().step(action)
+
+
+def fail(how: str) -> None:
+    if how == "raise":
+        raise ArithmeticError("boom")
+    if how == "hang":
+        time.sleep(1000)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "interrupt":
+        os.kill(os.getpid(), signal.SIGUSR1)
+    if how == "kill agent":
+        os.kill(int(Path("agent.pid").read_text()), signal.SIGKILL)
+
+
+def rank_fail() -> None:
+    if RANK == AGENT:
+        Path("agent.pid").write_text(str(os.getpid()))
+    if os.environ["FAIL"] == "encode" and RANK == 2:
+        Observer.encode = lambda *_: fail("raise")  # type: ignore[method-assign,assignment,return-value]
+    create = {**create_config, "env": {"type": "failing", "import_names": ["tests.distributed.rpc_ranks"]}}
+    serial_pipeline_rpc((main_config, create), 0, overrides=[*QUICK, "exp_name=run"])  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    sys.modules["tests.distributed.rpc_ranks"] = sys.modules["__main__"]
+    with DDPContext():
+        RANK = get_rank()
+        globals()[f"rank_{sys.argv[1]}"]()

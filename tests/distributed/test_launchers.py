@@ -1,0 +1,142 @@
+"""One config file under every launcher: the same run, to the bit, on every rank.
+
+Two processes take the same steps whoever started them, so that all forms of two processes must end with one hash.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ding_lite.utils import load_checkpoint
+from tests.distributed.launcher import finish, free_port, start
+from tests.entry.helpers import CONFIG
+from tests.policy.helpers import parameter_hash
+
+MAIN = """
+main_config.update(exp_name="run", seed=7)
+main_config.policy.eval.evaluator.eval_freq = 100
+
+
+def main():
+    from ding_lite.entry import serial_pipeline
+    from ding_lite.utils import get_local_rank, get_rank, get_world_size
+    from tests.distributed.launcher import say
+    from tests.policy.helpers import parameter_hash
+
+    policy = serial_pipeline((main_config, create_config), max_env_step=320)
+    found = parameter_hash(policy.model.state_dict())
+    say(f"{get_rank()} of {get_world_size()}, {get_local_rank()}: {found}")
+    return found
+
+
+if __name__ == "__main__":
+    from ding_lite.utils import DDPContext
+
+    with DDPContext():
+        main()
+"""
+LAUNCH = """
+from mine import main
+from ding_lite.entry import launch
+
+if __name__ == "__main__":
+    print("returned", launch(main, 2))
+"""
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+STATIC = "--nnodes=2 --nproc_per_node=1 --master_addr=127.0.0.1 --master_port={port}"
+C10D = "--nnodes=2 --nproc_per_node=1 --rdzv_backend=c10d --rdzv_endpoint=127.0.0.1:{port} --rdzv_id=x"
+
+
+def srun(task: int, nodes: str, local_id: int, per_node: str, port: int) -> dict[str, str]:
+    """What `srun --ntasks=2` sets; the port is chosen here only because the real one, of the job, may be in use."""
+    return {
+        "SLURM_JOB_ID": "17",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": nodes,
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_TASKS_PER_NODE": per_node,
+        "SLURM_PROCID": str(task),
+        "SLURM_LOCALID": str(local_id),
+        "MASTER_PORT": str(port),
+    }
+
+
+def begin(how: str, folder: Path) -> list[subprocess.Popen[str]]:
+    """Start the processes that a user, or a scheduler, would start."""
+    port, script = free_port(), str(folder / "mine.py")
+    one_node, two_nodes = ("localhost", "2", [0, 1]), ("127.0.0.[1-2]", "1(x2)", [0, 0])
+    if how.startswith("srun"):
+        nodes, per_node, local_ids = one_node if how == "srun, one node" else two_nodes
+        envs = [srun(task, nodes, local_id, per_node, port) for task, local_id in enumerate(local_ids)]
+        return [start([sys.executable, script], env, folder) for env in envs]
+    if "nodes" in how:
+        options = (STATIC if "static" in how else C10D).format(port=port).split()
+        ranks = [[f"--node_rank={node}"] if "static" in how else ["--local_addr=127.0.0.1"] for node in range(2)]
+        return [start([*TORCHRUN, *options, *own, script], cwd=folder) for own in ranks]
+    together = ["--nproc_per_node=2", f"--master_port={port}"]
+    words = {
+        "python": [sys.executable, script],
+        "torch.distributed.launch": [sys.executable, "-m", "torch.distributed.launch", *together, script],
+        "torchrun": [*TORCHRUN, *together, script],
+        "launch()": [sys.executable, str(folder / "start.py")],
+        "ding_lite": [sys.executable, "-m", "ding_lite", "-m", "serial", "-c", script, "--nproc", "2"],
+    }[how]
+    return [start([*words, "max_env_step=320"] if how == "ding_lite" else words, cwd=folder)]
+
+
+WAVES = [
+    ["python", "torch.distributed.launch", "torchrun"],
+    ["torchrun, two nodes, static", "torchrun, two nodes, c10d"],
+    ["srun, one node", "srun, two nodes", "launch()", "ding_lite"],
+]
+TOGETHER = [how for wave in WAVES for how in wave if how != "python"]
+LOCAL_RANKS = {how: [0, 0] if "two nodes" in how else [0, 1] for how in TOGETHER} | {"python": [0]}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[str]]]:
+    """Of each launcher the directory, and what the ranks said."""
+    text = CONFIG.read_text().partition("if __name__")[0].replace("cuda=False", "cuda=False, multi_gpu=True")
+    found = {}
+    for wave in WAVES:
+        processes = {}
+        for how in wave:
+            folder = tmp_path_factory.mktemp("launcher")
+            (folder / "mine.py").write_text(text + MAIN)
+            (folder / "start.py").write_text(LAUNCH)
+            processes[how] = (folder, begin(how, folder))
+        for how, (folder, started) in processes.items():
+            ends = [finish(process, timeout=150) for process in started]
+            assert [end.returncode for end in ends] == [0] * len(ends), (how, [end.stderr for end in ends])
+            found[how] = (folder, sorted("".join(end.stdout for end in ends).splitlines()))
+    return found
+
+
+@pytest.mark.parametrize("how", ["python", *TOGETHER])
+def test_every_launcher_runs_the_config_on_its_ranks(runs: dict[str, Any], how: str) -> None:
+    folder, said = runs[how]
+    size = len(LOCAL_RANKS[how])
+    told = json.loads((folder / "run" / "result.json").read_text())
+    # the limit counts the env steps of all ranks
+    assert (told["envstep"], told["world_size"], told["seed"]) == (320, size, 7)
+    model = parameter_hash(load_checkpoint(str(folder / "run" / "ckpt" / "ckpt_last.pth.tar"))["policy"]["model"])
+    ranks = [f"{rank} of {size}, {local_rank}: {model}" for rank, local_rank in enumerate(LOCAL_RANKS[how])]
+    more = [f"returned {model}"] if how == "launch()" else []
+    assert said == ([] if how == "ding_lite" else ranks + more)
+
+
+def test_two_processes_end_with_the_same_parameters_whoever_started_them(runs: dict[str, Any]) -> None:
+    hashes = {
+        how: parameter_hash(
+            load_checkpoint(str(runs[how][0] / "run" / "ckpt" / "ckpt_last.pth.tar"))["policy"]["model"]
+        )
+        for how in runs
+    }
+    assert len({hashes[how] for how in TOGETHER}) == 1
+    assert hashes["python"] != hashes["torchrun"]

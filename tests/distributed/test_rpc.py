@@ -1,0 +1,171 @@
+"""One agent and two observers, as real processes: gradients, whole runs, what is refused, and what ends a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ding_lite.utils import load_checkpoint
+from tests.distributed.launcher import ROOT, finish, free_port, launch, start
+
+ME = ["-m", "tests.distributed.rpc_ranks"]
+CONFIG = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_pg_rpc_config.py"
+RANKS = range(3)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("compare")
+    done = launch([*ME, "compare"], nproc=3, timeout=120, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(folder) == ["compared.pt"]  # nothing of the configs that were refused
+    return {"stdout": done.stdout, **torch.load(folder / "compared.pt", weights_only=False)}
+
+
+@pytest.mark.parametrize(("model", "tolerance"), [("pg", 1e-6), ("pg_double", 1e-9)])
+def test_gradients_and_parameters_are_those_of_one_process(compared: Any, model: str, tolerance: float) -> None:
+    found = compared[model]
+    assert found["sizes"][0] != found["sizes"][1]  # parts of a batch are uneven
+    split, whole = found["steps"]
+    assert len(split) == len(whole) == 3 + round(sum(found["sizes"]) / 40)  # uneven ones, then one epoch
+    moved = whole[-1]["parameters"] - whole[0]["parameters"]
+    assert moved.abs().max() > 100 * tolerance
+    for step, expected in zip(split, whole, strict=True):
+        for key in ("gradient", "parameters", "loss"):
+            torch.testing.assert_close(step[key], expected[key], rtol=tolerance, atol=tolerance)
+    assert split[0]["gradient"].dtype == (torch.float64 if model == "pg_double" else torch.float32)
+
+
+def test_observers_play_environments_of_their_own_and_keep_the_observations(compared: Any) -> None:
+    found = compared["pg"]
+    first, second = found["shown"]
+    assert (len(first), len(second)) == tuple(found["sizes"])
+    starts = {tuple(row.tolist()) for part in found["shown"] for row in part[:2]}
+    assert len(starts) == 4  # two environments each, none twice
+    samples, total = found["samples"], sum(found["sizes"])
+    assert samples["obs"].tolist() == list(range(total))  # places, not observations
+    assert all(len(column) == total for column in samples.values())
+    assert found["figures"]["episode"] == 8
+    assert found["figures"]["return"] == found["figures"]["length"] == total  # one for every step
+
+
+def test_actions_are_drawn_as_in_one_process_by_a_generator_for_each_observer(compared: Any) -> None:
+    found = compared["pg"]
+    first, second = found["samples"]["action"].split(found["sizes"])
+    assert [first[:2].tolist(), second[:2].tolist()] == found["drawn"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("train")
+    done = launch([*ME, "train"], nproc=3, timeout=120, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stderr
+
+
+def test_a_run_that_is_resumed_equals_one_that_was_not_stopped(trained: tuple[Path, str]) -> None:
+    hashes = json.loads((trained[0] / "hashes.json").read_text())
+    assert hashes["parts"] == hashes["whole"]
+
+
+def test_a_run_leaves_behind_what_other_runs_do(trained: tuple[Path, str]) -> None:
+    folder, told = trained
+    result = json.loads((folder / "whole" / "result.json").read_text())
+    assert (result["stop_reason"], result["observers"]) == ("max_env_step", 2)
+    assert 2400 <= result["envstep"] < 3600
+    assert result["episode_count"] % 8 == 0
+    state = load_checkpoint(str(folder / "whole" / "ckpt" / "ckpt_last.pth.tar"))
+    assert "encoder.0.weight" in state["policy"]["model"]
+    assert state["learner"]["train_iter"] == result["train_iter"]
+    records = [json.loads(line) for line in (folder / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert {"train/policy_loss", "collect/return_mean", "eval/return_mean"} <= set().union(*records)
+    for words in (
+        "1 agent, 2 observers (rpc)",
+        "64 of all observers, 1 epochs a collect",
+        "4 episodes an observer, 8 in all",
+        "2 an observer, 4 in all",
+    ):
+        assert told.count(words) == 3  # runs, each told of once
+    assert "serial_pipeline_rpc" in (folder / "whole" / "total_config.py").read_text()
+    assert sorted(os.listdir(folder)) == ["hashes.json", "parts", "whole"]
+    assert "Warning" not in told
+
+
+def test_configs_that_cannot_be_run_are_one_line_on_every_rank(compared: Any) -> None:
+    for rank in RANKS:
+        unknown, differing, other = [line for line in compared["stdout"].splitlines() if line.startswith(f"{rank} ")]
+        assert "ConfigError: Unknown key 'policy.lern'" in unknown
+        assert "policy.learn.batch_size is 60 on rank 0, 61 on rank 1, 62 on rank 2" in differing
+        assert "ConfigError" in other
+        assert "serial_pipeline(...)" in other
+    assert "calls the model's encoder twice" in compared["pg"]["twice"]
+
+
+# -- failures, without a launcher that would end the others -----------------------------------------------------------
+
+GONE, FAILED = "is gone: it was killed", "failed: ArithmeticError: boom"
+FAULTS = {  # what rank 2 does in its 40th env step, or in its first learning step: who is blamed, and why
+    "kill": (2, GONE),
+    "encode": (2, FAILED),
+    "raise": (2, FAILED),
+    "hang": (2, "no progress for [0-9]+ s in 'collect'"),
+    "kill agent": (0, GONE),
+}
+ALWAYS = ("kill", "encode")
+
+
+def by_hand(fault: str, folder: Path) -> tuple[list[subprocess.CompletedProcess[str]], float]:
+    """Run three ranks, of which one fails; return them, and how long after that they had all ended."""
+    env = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "FAIL": fault}
+    command = [sys.executable, *ME, "fail"]
+    ranks = [start(command, {**env, "DING_LITE_TIMEOUT": "5", "RANK": str(rank)}, folder) for rank in RANKS]
+    done = [finish(rank, 60) for rank in ranks]
+    (failed,) = re.findall(r"^failing at (\S+)$", "".join(rank.stdout for rank in done), re.MULTILINE)
+    return done, time.time() - float(failed)
+
+
+@pytest.mark.parametrize(
+    "fault", [fault if fault in ALWAYS else pytest.param(fault, marks=pytest.mark.survival) for fault in FAULTS]
+)
+def test_whoever_fails_is_named_by_all_the_others(tmp_path: Path, fault: str) -> None:
+    done, seconds = by_hand(fault, tmp_path)
+    blamed, cause = FAULTS[fault]
+    assert seconds < 30
+    for rank in set(RANKS) - {blamed}:
+        assert done[rank].returncode == 1
+        (line,) = [line for line in done[rank].stderr.splitlines() if line.startswith(f"[rank {rank}]")]
+        assert re.match(rf"\[rank {rank}\] ends because rank {blamed} \(pid [0-9]+ on .*\):? {cause}", line)
+    assert done[blamed].returncode not in (0, None)
+    if "kill" not in fault:
+        assert f"[rank {blamed}]" in done[blamed].stderr
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_signal_to_one_observer_ends_the_run_with_a_checkpoint(tmp_path: Path) -> None:
+    done, _ = by_hand("interrupt", tmp_path)
+    assert [rank.returncode for rank in done] == [128 + signal.SIGUSR1] * 3
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["stop_reason"], result["signal"]) == ("interrupted", signal.SIGUSR1)
+    assert (tmp_path / "run" / "ckpt" / "manifest.json").exists()
+
+
+@pytest.mark.learn
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [1, 3])
+def test_one_agent_and_two_observers_solve_cartpole(tmp_path: Path, seed: int) -> None:
+    words = ["-m", "ding_lite", "-m", "rpc", "-c", str(CONFIG), "-s", str(seed), "exp_name=run", "max_env_step=400000"]
+    done = launch(words, nproc=3, timeout=850, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["stop_reason"] == "stop_value"
+    assert result["eval_return_mean"] >= 195

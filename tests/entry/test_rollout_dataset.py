@@ -1,0 +1,288 @@
+"""What a DataLoader over a policy's collector gives: whose experience, by which parameters, and nothing left behind."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from ding_lite.config import read_config
+from ding_lite.entry import RolloutDataset
+from ding_lite.entry.rollout_dataset import Sample
+from ding_lite.utils import ConfigError
+from ding_lite.utils.tree import tree_leaves
+from tests.distributed.launcher import MARK, ROOT, finish, say, start
+from tests.policy.helpers import parameter_hash
+
+CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
+SIZES = ["env.collector_env_num=2", "policy.collect.n_sample=16", "policy.learn.batch_size=8"]
+SMALL = {  # by policy: how a test changes its config
+    "a2c": SIZES,
+    "ppo": [*SIZES, "policy.learn.value_norm=False", "policy.learn.epoch_per_collect=2"],
+    "pg": ["env.collector_env_num=2", "policy.collect.n_episode=2", "policy.learn.batch_size=8"],
+    "dqn": SIZES,
+    "impala": ["env.collector_env_num=2"],
+}
+
+
+def make(name: str, unit: str = "batch", *overrides: str, seed: int = 0, **options: Any) -> RolloutDataset:
+    return RolloutDataset(
+        read_config(CONFIGS / f"cartpole_{name}_config.py"), seed, unit, overrides=[*SMALL[name], *overrides], **options
+    )
+
+
+def take(dataset: RolloutDataset, number: int, **options: Any) -> list[dict[str, Any]]:
+    return list(itertools.islice(DataLoader(dataset, **({"batch_size": None} | options)), number))
+
+
+def hashes(items: list[dict[str, Any]]) -> list[str]:
+    return [parameter_hash({str(i): leaf for i, leaf in enumerate(tree_leaves(item))}) for item in items]
+
+
+def prefer(dataset: RolloutDataset, action: int) -> None:
+    """Publish parameters that choose this action whatever is seen."""
+    with torch.no_grad():
+        for parameter in dataset.policy.model.parameters():
+            parameter.zero_()
+        biases = [p for name, p in dataset.policy.model.named_parameters() if p.shape == (2,) and "critic" not in name]
+        biases[-1][action] = 100.0
+    dataset.publish()
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# -- items ------------------------------------------------------------------------------------------------------------
+
+LEARNED = {
+    "a2c": {"obs", "action", "adv", "return_", "version"},
+    "ppo": {"obs", "action", "logit", "value", "adv", "return_", "version"},
+    "pg": {"obs", "action", "return_", "version"},
+    "dqn": {"obs", "action", "reward", "next_obs", "done", "traj_flag", "value_gamma", "version"},
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_loader_stacks_transitions_to_its_batches(name: str, num_workers: int) -> None:
+    (batch,) = take(make(name, "transition"), 1, batch_size=64, num_workers=num_workers)
+    assert set(batch) == LEARNED[name]
+    assert {len(value) for value in batch.values()} == {64}
+    assert batch["obs"].shape == (64, 4)
+    assert batch["action"].shape == (64,)
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_batches_hold_the_same_samples_and_have_the_configs_size(name: str) -> None:
+    batches, singles = take(make(name, "batch"), 6), list(itertools.islice(make(name, "transition"), 32))
+    if name != "pg":  # whose collects differ in length
+        assert {len(batch["obs"]) for batch in batches} == {8}
+    for key in LEARNED[name]:
+        joined = torch.cat([batch[key] for batch in batches])
+        assert torch.equal(joined[:32], torch.stack([single[key] for single in singles]))
+
+
+@pytest.mark.parametrize("name", ["a2c", "pg"])
+def test_the_policys_loss_takes_the_batches_and_reaches_every_parameter(name: str) -> None:
+    dataset = make(name)
+    loss, _ = dataset.policy.learn_mode.loss(take(dataset, 1)[0])
+    loss.backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in dataset.policy.model.parameters())
+
+
+@pytest.mark.parametrize("name", ["ppo", "pg", "dqn", "impala"])
+def test_episodes_are_whole(name: str) -> None:
+    for episode in take(make(name, "episode"), 5):
+        length = len(episode["reward"])
+        assert episode["obs"].shape == (length, 4)
+        assert episode["last_obs"].shape == (4,)
+        assert episode["traj_flag"].tolist() == [False] * (length - 1) + [True]
+        assert episode["obs"][0].abs().max() < 0.05  # where CartPole starts
+        assert episode["done"][-1]  # it falls, long before the limit of steps
+        assert episode["last_obs"][[0, 2]].abs().gt(torch.tensor([2.4, 0.2])).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "overrides", "message"),
+    [
+        ("a2c", "transitions", [], "expected unit to be one of .* got 'transitions'. Did you mean 'transition'?"),
+        ("impala", "transition", [], "'impala' learns from sequences of steps: use unit='episode'"),
+        ("ppo", "batch", ["policy.learn.value_norm=True"], "sees only its own: set it to False"),
+    ],
+)
+def test_what_there_is_no_stream_of_is_an_error(name: str, unit: str, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(name, unit, *overrides)
+
+
+def test_an_item_travels_by_value_where_it_is_small_and_keeps_types_and_nesting() -> None:
+    item = {"obs": {"a": torch.arange(3, dtype=torch.uint8), "b": torch.ones(1).expand(4)}}
+    item |= {"half": torch.ones(2, dtype=torch.bfloat16), "one": torch.tensor(True)}
+    for other in (copy.copy(Sample(item)), pickle.loads(pickle.dumps(Sample(item)))):
+        assert isinstance(other, Sample)
+        for leaf, expected in zip(tree_leaves(other), tree_leaves(item), strict=True):
+            assert leaf.dtype == expected.dtype
+            assert torch.equal(leaf, expected)
+    assert b"torch" not in pickle.dumps(Sample(obs=torch.zeros(8))).replace(b"ding_lite.entry.rollout_dataset", b"")
+
+
+# -- seeds ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a2c", "dqn"])
+def test_a_run_repeats_with_no_worker_and_with_one_whatever_else_is_drawn(name: str) -> None:
+    torch.manual_seed(1)
+    first = hashes(take(make(name), 6))
+    torch.manual_seed(2)
+    assert hashes(take(make(name), 6)) == first
+    assert hashes(take(make(name), 6, num_workers=1)) == first
+    assert not set(hashes(take(make(name, seed=1), 6))) & set(first)
+
+
+def test_the_users_random_numbers_are_left_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    assert len(list(itertools.islice(make("a2c"), 3))) == 3  # a DataLoader draws numbers itself
+    assert torch.equal(torch.rand(4), expected)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_no_worker_and_no_iteration_plays_what_another_has_played(method: str) -> None:
+    dataset, told = make("a2c"), []
+    loader = DataLoader(
+        dataset, batch_size=None, num_workers=2, multiprocessing_context=method, persistent_workers=method == "spawn"
+    )
+    for _ in range(2):
+        told += hashes(list(itertools.islice(loader, 6)))
+    assert len(set(told)) == 12
+
+
+def test_all_ranks_begin_with_the_same_parameters_and_another_seed_has_others() -> None:
+    models = [make("a2c", seed=seed).policy for seed in (0, 0, 1)]
+    told = [parameter_hash(policy.model) for policy in models]
+    assert told[0] == told[1] != told[2]
+
+
+# -- parameters and counts --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+def test_what_is_published_is_played_and_the_version_tells_it(method: str | None) -> None:
+    dataset, workers = make("a2c", "batch", "policy.learn.batch_size=16"), 2 if method else 0
+    loader = iter(DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=method))
+    first = next(loader)
+    assert 0 < first["action"].float().mean() < 1
+    assert first["version"].unique().tolist() == [0]
+    prefer(dataset, 1)
+    assert dataset.version == 1
+    ahead = 2 * workers  # batches of each that a loader keeps ready, 16 samples each: one collect
+    late = [next(loader) for _ in range(ahead + workers + 1)][ahead + workers :]
+    assert [batch["version"].unique().tolist() for batch in late] == [[1]]
+    assert all((batch["action"] == 1).all() for batch in late)
+
+
+def test_counts_are_those_of_all_workers_and_schedules_follow_them() -> None:
+    fall = ["policy.other.eps.type=linear", "policy.other.eps.start=1.0", "policy.other.eps.end=0.0"]
+    dataset = make("dqn", "batch", *fall, "policy.other.eps.decay=400", "policy.nstep=1")
+    prefer(dataset, 0)
+    loader = iter(DataLoader(dataset, batch_size=None, num_workers=2))
+    early = torch.cat([next(loader)["action"] for _ in range(8)])
+    assert early.any()
+    while dataset.envstep < 400:
+        next(loader)
+    late = [next(loader)["action"] for _ in range(20)][12:]  # after what was ready, and a collect that had begun
+    assert not torch.cat(late).any()
+    figures = dataset.figures()
+    assert dataset.envstep == figures["env_step"] >= 400
+    assert figures["env_step"] % 16 == 0
+    assert figures["episode"] > 0
+    assert figures["return"] == figures["length"] <= figures["env_step"]  # CartPole pays 1 a step
+
+
+def test_the_first_steps_are_played_at_random_where_the_config_says_so() -> None:
+    dataset = make("dqn", "batch", "policy.random_collect_size=64", "policy.other.eps.start=0.0", "policy.nstep=1")
+    prefer(dataset, 1)
+    actions = torch.cat([batch["action"] for batch in take(dataset, 16)])
+    assert 0 < actions[:64].float().mean() < 1
+    assert actions[64:].all()
+
+
+# -- nothing is left --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared_memory() -> Iterator[None]:
+    before = set(os.listdir("/dev/shm"))
+    yield
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+@pytest.mark.usefixtures("shared_memory")
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_environments_and_workers_end_with_the_iteration(num_workers: int) -> None:
+    before = children(os.getpid())
+    dataset = make("a2c", "batch", "env.manager.type=subprocess")
+    loader = iter(DataLoader(dataset, batch_size=None, num_workers=num_workers))
+    next(loader)
+    begun = [pid for pid in children(os.getpid()) if pid not in before]
+    nurseries = children(begun[0]) if num_workers else begun
+    assert nurseries
+    del loader
+    assert children(os.getpid()) == before
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in nurseries) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [pid for pid in nurseries if Path(f"/proc/{pid}").exists()]
+
+
+def marked(mark: str) -> list[int]:
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}".encode() in environ.read_bytes().split(b"\0"):
+                found.append(int(environ.parent.name))
+        except OSError:
+            continue  # gone meanwhile, or another user's
+    return found
+
+
+@pytest.mark.usefixtures("shared_memory")
+def test_nothing_outlives_a_process_that_is_killed() -> None:
+    process = start([sys.executable, "-m", "tests.entry.test_rollout_dataset"])
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "playing\n"
+        mark = process.mark  # type: ignore[attr-defined]
+        assert len(marked(mark)) >= 1 + 2 + 2  # itself, two workers, the nursery of each
+        os.kill(process.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 40  # torch's workers look every five seconds whether their parent lives
+        while marked(mark) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not marked(mark)
+    finally:
+        finish(process, timeout=10)
+
+
+def main() -> None:
+    """Play until killed."""
+    dataset = make("a2c", "batch", "env.manager.type=subprocess")
+    for number, _ in enumerate(DataLoader(dataset, batch_size=None, num_workers=2)):
+        if number == 4:
+            say("playing")
+
+
+if __name__ == "__main__":
+    main()
