@@ -197,7 +197,7 @@ class RemoteCollector:
     def load_local_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Take what `local_state_dict` gave; return the environments, `observer:environment`, that could not go on."""
         if len(state["observers"]) != len(self.sizes):
-            return [f"of {len(state['observers'])} observers"]
+            return [f"of all {len(state['observers'])} observers, as there are {len(self.sizes)} now"]
         self._draws = state["draws"]
         parts = zip(self._link.observers, state["observers"], strict=True)
         answers = [(rank, self._link.ask(rank, "restore", part)) for rank, part in parts]

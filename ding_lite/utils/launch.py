@@ -9,6 +9,7 @@ import atexit
 import faulthandler
 import os
 import re
+import signal
 import sys
 import textwrap
 import threading
@@ -16,7 +17,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -251,6 +252,8 @@ class DDPContext:
             self._unwatch()
             dist.destroy_process_group()
             return
+        with suppress(ValueError):  # no main thread
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a launcher that has seen another rank fail: say why first
         lost = self._watchdog.explain(str(error)) if self._watchdog and _is_of_a_collective(error) else ""
         # Leaving may wait for the peers of a pending collective. A C thread, which needs no GIL, is the last resort.
         self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)
