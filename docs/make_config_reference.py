@@ -115,12 +115,13 @@ def class_entries(cls: type) -> list[Entry]:
 
 
 def model_entries(cls: type) -> list[Entry]:
-    """Return a model's parameters, with the meanings in the `Args:` of its docstring.
+    """Return a model's parameters, with the meanings in the `Args:` of the class that has its `__init__`.
 
     Raises:
         ValueError: a parameter is not described there.
     """
-    text = (inspect.getdoc(cls) or "").partition("Args:\n")[2]
+    owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
+    text = (inspect.getdoc(owner) or "").partition("Args:\n")[2]
     meanings = {
         m[1]: " ".join(m[2].split()) for m in re.finditer(r"^    (\w+): (.+?)(?=^    \w+: |\n\n|\Z)", text, re.M | re.S)
     }
