@@ -34,6 +34,7 @@ goal for the path of each run is 1,500 lines in 12 files. It is missed: exact re
 """
 # What a run touches too, but a reader who wants to know how it learns may skip. Whatever is not here is the path.
 BESIDE = {
+    "ding_lite/config/agreement.py": "do all ranks run the same config",
     "ding_lite/utils/allocator.py": "memory of the C library",
     "ding_lite/config/compat.py": "DI-engine's older keys",
     "ding_lite/config/schema.py": "type checks of config keys",

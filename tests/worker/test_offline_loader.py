@@ -58,7 +58,10 @@ def create():
 
 
 def children() -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    """Return the forked children: others, such as python's resource tracker, have a command line of their own."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes() == own]
 
 
 def wait_until(condition, seconds: float = 20.0) -> bool:
