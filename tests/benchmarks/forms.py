@@ -72,7 +72,6 @@ OFFLINE = GROUP.replace("_onpolicy", "_offline")
 RPC = GROUP.replace("_onpolicy", "_rpc")
 LOADER = """
 import torch
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from ding_lite.entry import RolloutDataset
 from ding_lite.utils import DDPContext, get_world_size
@@ -87,13 +86,9 @@ if __name__ == "__main__":
             optimizer.zero_grad()
             loss.backward()
             if get_world_size() > 1:
-                gradient = torch.nn.utils.parameters_to_vector(p.grad for p in model.parameters())
-                torch.distributed.all_reduce(gradient)
-                gradient /= get_world_size()
-                for parameter, part in zip(
-                    model.parameters(), gradient.split([p.numel() for p in model.parameters()])
-                ):
-                    parameter.grad.copy_(part.view_as(parameter))
+                for parameter in model.parameters():
+                    torch.distributed.all_reduce(parameter.grad)
+                    parameter.grad /= get_world_size()
             optimizer.step()
             dataset.publish()
 """
@@ -174,7 +169,8 @@ FORMS = [
 SRUN_PROGRAM = """
 import os, subprocess, sys
 
-env = dict(os.environ, SLURM_NTASKS="2", SLURM_JOB_NODELIST="localhost", SLURM_TASKS_PER_NODE="2", SLURM_JOB_ID="7")
+step = dict(SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="2", SLURM_STEP_NODELIST="localhost", SLURM_STEP_TASKS_PER_NODE="2")
+env = dict(os.environ, SLURM_JOB_ID="7", **step)
 ranks = [
     subprocess.Popen([sys.executable, *sys.argv[1:]], env=dict(env, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank)))
     for rank in range(2)
@@ -239,7 +235,7 @@ def measure(form: Form, task: str, steps: int) -> str:
     sent = f"{(long.sent - short.sent) / more:,.0f}" if form.ranks > 1 else "0"
     remote = sent
     if form.in_memory and form.program and form.program is not LAUNCH:
-        few = max(steps // 4, 20)
+        few = max(steps // 4, 5)
         first, second = (run(form, task, count, sockets=True) for count in (few, 2 * few))
         remote = f"{(second.sent - first.sent) / few:,.0f}"
     elif form.in_memory:
@@ -252,7 +248,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=sorted(SIZES), default=sorted(SIZES))
-    parser.add_argument("--steps", type=int, nargs="+", default=[1000, 12], help="of the shorter run, for each task")
+    parser.add_argument("--steps", type=int, nargs="+", default=[400, 30], help="of the shorter run, for each task")
     parser.add_argument("--only", default="", help="forms whose name has this in it")
     args = parser.parse_args()
     obstacle = subprocess.run(["unshare", "-rn", "ip", "link", "set", "lo", "up"], capture_output=True, text=True)
