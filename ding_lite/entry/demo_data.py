@@ -17,7 +17,7 @@ from torch import nn
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
-from ding_lite.entry.experiment import _read_env_setting, load_policy
+from ding_lite.entry.experiment import load_policy, read_env_setting
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.envs.episode_monitor import policy_side
 from ding_lite.policy import Policy
@@ -79,7 +79,7 @@ def collect_demo_data(
         DatasetError: it cannot be written there; before anything is played, if that can be told.
         CheckpointError: the checkpoint is missing, damaged, or of another policy.
     """
-    builders, counts = _read_env_setting(env_setting)
+    builders, counts = read_env_setting(env_setting)
     cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
     check_same_config(cfg, collect_count=collect_count)
     spec = check_env(cfg.env, builders[0])

@@ -52,7 +52,7 @@ class Experiment(AbstractContextManager):
         overrides: Sequence[str] = (),
         pipeline: str = "serial_pipeline",
     ) -> None:
-        builders, counts = _read_env_setting(env_setting)
+        builders, counts = read_env_setting(env_setting)
         self.cfg = cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
         self._pipeline, self._limits = pipeline, {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
         self.stop_reason = ""
@@ -323,7 +323,7 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
         raise CheckpointError(f"Checkpoint '{name}' does not fit the config's policy and model: {cause}") from error
 
 
-def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:
+def read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:
     """Return what makes the collectors' and the evaluators' environments, if the user gave it, and their numbers."""
     if env_setting is None:
         return (None, None), []

@@ -11,7 +11,7 @@ from easydict import EasyDict
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
-from ding_lite.entry.experiment import _read_env_setting
+from ding_lite.entry.experiment import read_env_setting
 from ding_lite.entry.pipelines import check_pipeline
 from ding_lite.entry.rpc_agent import RPCExperiment
 from ding_lite.entry.rpc_link import AGENT, RPCLink, result
@@ -51,7 +51,7 @@ def serial_pipeline_rpc(
             "serial_pipeline_rpc needs an agent and at least one observer, but this is the only process: start it with "
             "'torchrun --nproc_per_node=3', or 'ding_lite -m rpc --nproc 3'."
         )
-    builders, counts = _read_env_setting(env_setting)
+    builders, counts = read_env_setting(env_setting)
     cfg = compile_config(input_cfg, seed, False, [*overrides, *counts])
     check_same_config(cfg, **limits)
     check_pipeline(cfg.policy, "serial_pipeline_onpolicy")
