@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ding_lite.utils.distributed import all_gather_object
-from ding_lite.utils.launch import get_world_size
+from ding_lite.utils.dist.collectives import all_gather_object
+from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.registry import UserError
 
 SHOWN_KEYS, SHOWN_VALUES, LONGEST_VALUE = 4, 3, 60  # differences and values of each that a message lists; characters

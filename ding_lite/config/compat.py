@@ -5,7 +5,10 @@ A key that a class in use declares itself never reaches these tables.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Container
+from types import ModuleType
 from typing import Any
 
 from ding_lite.config.schema import BUFFER, UNSET, get_key, merge, set_key, show
@@ -183,3 +186,30 @@ def rename_keys(user: dict, known: Container[str], notes: list[str]) -> None:
     if isinstance(env_id, str) and env_id in RENAMED_IDS:
         set_key(user, "env.env_id", RENAMED_IDS[env_id])
         notes.append(f"env.env_id '{env_id}' is '{RENAMED_IDS[env_id]}' here: gymnasium has retired the old version.")
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module that `import_names` lists; DI-engine's path of one of ours is enough, whichever folder it is in.
+
+    `ding_lite.policy.cql` is then `ding_lite.policy.offline.cql`.
+
+    Raises:
+        ImportError: there is none of this name.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package, _, rest = name.removeprefix("ding_lite.").partition(".")
+        if (
+            error.name is None
+            or not rest
+            or not name.startswith(f"ding_lite.{package}.")
+            or not name.startswith(error.name)
+        ):
+            raise
+        room = importlib.import_module(f"ding_lite.{package}")
+        last = rest.rpartition(".")[2]
+        for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            if found.name.endswith(f".{last}"):
+                return importlib.import_module(found.name)
+        raise

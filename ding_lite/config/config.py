@@ -26,7 +26,7 @@ from easydict import EasyDict
 
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, check_values
-from ding_lite.config.compat import IGNORED_KEYS, rename_keys, translate_create
+from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, translate_create
 from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest, place_of
 
@@ -146,7 +146,7 @@ def _import_modules(user: dict) -> None:
             raise ConfigError(f"create_config.{path}: expected a list of module names, got {sc.show(names)}.")
         for name in names:
             try:
-                importlib.import_module(name)
+                import_module(name)
             except ImportError as error:
                 raise ConfigError(f"create_config.{path}: cannot import '{name}': {error}. Is it installed?") from error
             except (Exception, SystemExit) as error:

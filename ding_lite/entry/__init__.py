@@ -6,29 +6,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ding_lite.entry.demo_data import collect_demo_data
     from ding_lite.entry.eval_entry import evaluate_checkpoint
-    from ding_lite.entry.function_launch import LaunchError, launch
+    from ding_lite.entry.launcher.function import LaunchError, launch
+    from ding_lite.entry.offline.demo_data import collect_demo_data
+    from ding_lite.entry.offline.serial_entry_bc import serial_pipeline_bc
+    from ding_lite.entry.offline.serial_entry_offline import serial_pipeline_offline
     from ding_lite.entry.pipelines import find_pipeline
     from ding_lite.entry.rollout_dataset import RolloutDataset
+    from ding_lite.entry.rpc.serial_entry_rpc import serial_pipeline_rpc
     from ding_lite.entry.serial_entry import serial_pipeline
-    from ding_lite.entry.serial_entry_bc import serial_pipeline_bc
-    from ding_lite.entry.serial_entry_offline import serial_pipeline_offline
     from ding_lite.entry.serial_entry_onpolicy import serial_pipeline_onpolicy
-    from ding_lite.entry.serial_entry_rpc import serial_pipeline_rpc
 
 MODULES = {
-    "LaunchError": "function_launch",
+    "LaunchError": "launcher.function",
     "RolloutDataset": "rollout_dataset",
-    "collect_demo_data": "demo_data",
+    "collect_demo_data": "offline.demo_data",
     "evaluate_checkpoint": "eval_entry",
     "find_pipeline": "pipelines",
-    "launch": "function_launch",
+    "launch": "launcher.function",
     "serial_pipeline": "serial_entry",
-    "serial_pipeline_bc": "serial_entry_bc",
-    "serial_pipeline_offline": "serial_entry_offline",
+    "serial_pipeline_bc": "offline.serial_entry_bc",
+    "serial_pipeline_offline": "offline.serial_entry_offline",
     "serial_pipeline_onpolicy": "serial_entry_onpolicy",
-    "serial_pipeline_rpc": "serial_entry_rpc",
+    "serial_pipeline_rpc": "rpc.serial_entry_rpc",
 }
 __all__ = [
     "LaunchError",

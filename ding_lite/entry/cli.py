@@ -51,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     _check_options(parser, args)
     sys.path.insert(0, os.getcwd())  # a console script lacks it, and import_names may name modules there
     # torch is loaded only now, so that --help and mistakes above answer at once.
-    from ding_lite.utils.launch import DDPContext, read_launch
+    from ding_lite.utils.dist.context import DDPContext
+    from ding_lite.utils.dist.launch_environment import read_launch
 
     if args.nproc > 1 or args.max_restarts > 0:
         if read_launch() is not None:
@@ -125,7 +126,7 @@ def _check_options(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
 
 def _launch(args: argparse.Namespace) -> int:
     """Run this command on `--nproc` processes; return the exit status."""
-    from ding_lite.entry.launcher import run_ranks
+    from ding_lite.entry.launcher.ranks import run_ranks
 
     limits, _ = _split_limits(args.words)
     pipeline = MODES[args.mode or "serial"]
@@ -182,7 +183,7 @@ def _limits_of(pipeline: Callable[..., Any], limits: dict[str, int]) -> dict[str
 
 def _check_resumable(directory: str, changed: bool) -> str:
     """Return the config of a run that can go on; one that has finished can if a limit or a key is `changed`."""
-    from ding_lite.utils.experiment import read_result
+    from ding_lite.utils.checkpoint.run_directory import read_result
 
     path = os.path.join(directory, "total_config.py")
     if not os.path.isdir(directory):

@@ -10,8 +10,8 @@ import torch
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.entry.experiment import load_policy
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
-from ding_lite.utils.checkpoint import load_checkpoint
-from ding_lite.utils.launch import get_rank
+from ding_lite.utils.checkpoint.file import load_checkpoint
+from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.seed import set_seed
 from ding_lite.worker import Evaluator

@@ -14,19 +14,19 @@ from torch import nn
 from ding_lite.config import check_shapes, compile_config, save_config
 from ding_lite.config.agreement import check_same_config
 from ding_lite.entry.pipelines import check_pipeline
-from ding_lite.entry.record import RunRecord
+from ding_lite.entry.reporter import RunReporter
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.allocator import keep_freed_memory
-from ding_lite.utils.checkpoint import CheckpointError, load_checkpoint
-from ding_lite.utils.checkpoint_store import CheckpointStore, Loaded, load_file
-from ding_lite.utils.distributed import all_gather_object, allreduce_data
-from ding_lite.utils.interrupt import InterruptGuard
-from ding_lite.utils.launch import get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
+from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.dist.collectives import all_gather_object, allreduce_data
+from ding_lite.utils.dist.interrupt import InterruptGuard
+from ding_lite.utils.dist.ranks import get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
-from ding_lite.utils.watchdog import progress
 from ding_lite.worker import EpisodeCollector, Evaluator, Learner, SampleCollector, UniformReplayBuffer
 
 STATEFUL = ("learner", "collector", "evaluator")  # parts whose state a checkpoint holds, beside the policy's
@@ -96,8 +96,8 @@ class Experiment(AbstractContextManager):
     def _prepare(self) -> None:
         """Read and check what a run needs beside its config, before anything is started or written."""
 
-    def _create_record(self) -> RunRecord:
-        return RunRecord(self.cfg, self._limits)
+    def _create_record(self) -> RunReporter:
+        return RunReporter(self.cfg, self._limits)
 
     def _create_collector(self, stack: ExitStack, builders: tuple[Any, Any]) -> Any:
         """Return where samples come from: here a collector, whose environments `stack` closes.
@@ -227,7 +227,7 @@ class Experiment(AbstractContextManager):
         train_iter, eval_count = self.learner.train_iter, self.evaluator.eval_count
         if (train_iter, eval_count) == (self._saved_iter, self._saved_eval_count):
             return True
-        progress("save")
+        heartbeat("save")
         self._saved_iter = train_iter
         states = (self._state_dict(), self._local_state_dict())
         saved = self._report(
@@ -302,7 +302,7 @@ class Experiment(AbstractContextManager):
                 self.evaluate()
             saved = self._save()
             self._record.end(self.stop_reason, signum, self._counts(), self.evaluator.best_return, saved)
-            progress("")  # what the caller does now is no hang of this run
+            heartbeat("")  # what the caller does now is no hang of this run
         if not saved:
             raise SystemExit("The last checkpoint was not saved.")
         if signum:

@@ -25,12 +25,12 @@ from ding_lite.config import check_shapes, compile_config
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.shared_module import SharedModule
-from ding_lite.utils.launch import alone, get_rank, get_world_size
+from ding_lite.utils.dist.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
-from ding_lite.worker.block_stream import EpisodeStream, TransitionStream
+from ding_lite.worker.replay.stream import EpisodeStream, TransitionStream
 
 UNITS = ("transition", "batch", "episode")
 FIGURES = ("env_step", "episode", "return", "length", "abnormal")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from ding_lite.utils.distributed import all_gather_object
+from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.registry import UserError
 
 MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, its bits are those of the golden ratio: multiples of it look random

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ding_lite.torch_utils.nonfinite import StepCheck
-from ding_lite.utils.distributed import FlatParameters
-from ding_lite.utils.launch import get_world_size
+from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.dist.watchdog import waiting
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.watchdog import waiting
 
 Loss = Callable[[dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]
 COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names for ours

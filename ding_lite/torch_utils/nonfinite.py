@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ding_lite.utils.checkpoint import CheckpointError, save_checkpoint
-from ding_lite.utils.distributed import FlatParameters, all_gather_object
-from ding_lite.utils.launch import get_rank, get_world_size
+from ding_lite.utils.checkpoint.file import CheckpointError, save_checkpoint
+from ding_lite.utils.dist.collectives import all_gather_object
+from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import tree_map
 

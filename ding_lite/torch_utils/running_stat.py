@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ding_lite.utils.distributed import allreduce_data
-from ding_lite.utils.launch import get_rank, get_world_size
+from ding_lite.utils.dist.collectives import allreduce_data
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
 
 
 def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 from easydict import EasyDict
 from torch import nn
 
-from ding_lite.utils.distributed import FlatParameters
+from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError
 
 DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations

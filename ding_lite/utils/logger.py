@@ -20,7 +20,7 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
-from ding_lite.utils.checkpoint import atomic_file
+from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.progress import console
 
 COUNTS = ("envstep", "train_iter", "time")  # of a line in metrics.jsonl, beside its numbers

@@ -1,15 +1,15 @@
 """Collector, evaluator, learner and replay: what moves data between environments and a policy."""
 
 from ding_lite.worker.collector import SampleCollector
-from ding_lite.worker.dataset import OfflineDataset, read_dataset
-from ding_lite.worker.dataset_files import DatasetError
 from ding_lite.worker.episode_collector import EpisodeCollector
 from ding_lite.worker.evaluator import Evaluator
 from ding_lite.worker.learner import Learner
-from ding_lite.worker.offline_loader import LoaderError, OfflineLoader
-from ding_lite.worker.prioritized_buffer import PrioritizedReplayBuffer, SumTree
-from ding_lite.worker.replay_buffer import UniformReplayBuffer
-from ding_lite.worker.sequence_buffer import SequenceReplayBuffer
+from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
+from ding_lite.worker.offline.files import DatasetError
+from ding_lite.worker.offline.loader import LoaderError, OfflineLoader
+from ding_lite.worker.replay.prioritized import PrioritizedReplayBuffer, SumTree
+from ding_lite.worker.replay.ring import UniformReplayBuffer
+from ding_lite.worker.replay.sequence import SequenceReplayBuffer
 
 __all__ = [
     "DatasetError",

@@ -13,10 +13,10 @@ import torch
 from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.envs import EpisodeMonitor
-from ding_lite.utils.checkpoint import CheckpointError
-from ding_lite.utils.distributed import allreduce_data
+from ding_lite.utils.checkpoint.file import CheckpointError
+from ding_lite.utils.dist.collectives import allreduce_data
+from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.tree import lengthen, tree_map
-from ding_lite.utils.watchdog import progress
 
 
 class SampleCollector:
@@ -78,7 +78,7 @@ class SampleCollector:
 
     def _play(self, t: int, random: bool, kwargs: dict[str, Any]) -> np.ndarray:
         """Take one step in every environment and write row `t`; return which episodes ended as they should, `[N]`."""
-        progress("collect")
+        heartbeat("collect")
         obs = self._rows.write_obs(t, self._obs)
         output = self._policy.forward(obs, **kwargs)
         if random:

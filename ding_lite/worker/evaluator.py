@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ding_lite.envs import EpisodeMonitor
-from ding_lite.utils.distributed import broadcast_object_list
+from ding_lite.utils.dist.collectives import broadcast_object_list
+from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.tree import tree_map
-from ding_lite.utils.watchdog import progress
 
 
 class Evaluator:
@@ -71,7 +71,7 @@ class Evaluator:
         obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))
         self._policy.reset()
         while due_N.any() and not self._interrupt():
-            progress("evaluate")
+            heartbeat("evaluate")
             action = self._policy.forward(obs)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
             ended = np.flatnonzero(terminated | truncated)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ding_lite.torch_utils.drift import check_ranks
 from ding_lite.torch_utils.nonfinite import NonFiniteError
-from ding_lite.utils.distributed import allreduce_data
-from ding_lite.utils.launch import get_world_size
-from ding_lite.utils.watchdog import progress
+from ding_lite.utils.dist.collectives import allreduce_data
+from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.dist.watchdog import heartbeat
 
 
 class Learner:
@@ -52,7 +52,7 @@ class Learner:
             raise
 
     def _train_batch(self, batch: dict[str, Any], update: Callable[[Tensor, Tensor], None] | None) -> None:
-        progress("learn")
+        heartbeat("learn")
         output = self._policy.forward(batch)
         self.train_iter += 1
         if update is not None and "priority" in output:

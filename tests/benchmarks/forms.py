@@ -33,9 +33,9 @@ main_config, create_config = task_configs({!r}, {!r}, {})
 # Processes of one machine send what they would else exchange in memory; no line of a program changes.
 SOCKETS = """
 from torch.distributed import rpc
-from ding_lite.utils import distributed
+from ding_lite.utils.dist import flat_parameters
 
-distributed.create_shared_rows = lambda *_: None
+flat_parameters.create_shared_rows = lambda *_: None
 plain = rpc.TensorPipeRpcBackendOptions
 
 

@@ -37,7 +37,7 @@ def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    from ding_lite.utils.distributed import FlatParameters
+    from ding_lite.utils.dist.flat_parameters import FlatParameters
     from tests.benchmarks.networks import q_body
 
     torch.manual_seed(0)
@@ -82,7 +82,7 @@ def make_learning_steps(task_name: str) -> dict[str, Callable[[], float]]:
 
     from ding_lite.config import compile_config
     from ding_lite.policy import DQNPolicy
-    from ding_lite.utils import shared_memory
+    from ding_lite.utils.dist import shared_memory
     from tests.benchmarks.networks import LogitNetwork
     from tests.benchmarks.settings import TASKS
 
@@ -134,7 +134,8 @@ def worker(args: argparse.Namespace) -> None:
     """One rank."""
     import torch
 
-    from ding_lite.utils.launch import DDPContext, get_rank
+    from ding_lite.utils.dist.context import DDPContext
+    from ding_lite.utils.dist.ranks import get_rank
 
     torch.set_num_threads(1)
     with DDPContext():

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.hashes [--tree TREE] [--only NAME ...] [--ranks 1 2]
 
-`--tree` runs another checkout's package instead of this one's. Hashes depend on the machine, its torch and the number of
-ranks: compare tables of one machine alone.
+`--tree` runs another checkout's package instead of this one's. Hashes depend on the machine and its torch: compare
+tables of one machine alone.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ GOAL = 0.98  # of the rate before
 STEPS = {"cartpole_dqn": 40_000, "cartpole_ppo": 80_000, "pong_dqn": 10_000, "pong_ppo": 8_192}  # about 10 s
 CASES = (*((task, 1) for task in STEPS), ("cartpole_dqn", 2), ("cartpole_ppo", 2))
 NO_CHECKPOINTS = "policy.learn.learner.hook.save_ckpt_after_iter=1000000000"
-NO_WATCHDOG = "from ding_lite.utils.launch import DDPContext as C; C._watch = lambda *_: None; "
+NO_WATCHDOG = "from ding_lite.utils.dist.context import DDPContext as C; C._watch = lambda *_: None; "
 SWITCHES = {  # what is done to the side without: code that runs before, config overrides
     "watchdog": (NO_WATCHDOG, ()),
     "check_ranks": ("", ("policy.learn.learner.hook.check_ranks_after_iter=0",)),

@@ -138,3 +138,12 @@ def test_running_statistics_of_observations_are_refused(given: dict[str, bool]) 
     main, create = OFFLINE["pendulum_cql"]
     with pytest.raises(ConfigError, match=r"env\.norm_obs: only {'use_norm': False} or {'use_norm': True, 'off"):
         compile_config((dict(main, env=dict(norm_obs=given)), create))
+
+
+def test_modules_are_found_under_their_paths_in_di_engine():
+    main = dict(policy=dict(collect=dict(data_path="x.npz")))
+    create = dict(policy=dict(type="cql", import_names=["ding_lite.policy.cql"]))
+    assert compile_config((main, create)).policy.type == "cql"
+    create["policy"]["import_names"] = ["ding_lite.policy.cqll"]
+    with pytest.raises(ConfigError, match=r"cannot import 'ding_lite\.policy\.cqll'"):
+        compile_config((main, create))

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from ding_lite.config import compile_config
 from ding_lite.entry import serial_pipeline_rpc
-from ding_lite.entry.rpc_agent import RemoteCollector, SplitEncoder
-from ding_lite.entry.rpc_link import AGENT, RPCLink, result
-from ding_lite.entry.rpc_observer import Observer, find_encoder, flatten
+from ding_lite.entry.rpc.agent import RemoteCollector, SplitEncoder
+from ding_lite.entry.rpc.link import AGENT, RPCLink, result
+from ding_lite.entry.rpc.observer import Observer, find_encoder, flatten
 from ding_lite.model.pg import PG
 from ding_lite.policy import PGPolicy
 from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError, get_rank
-from ding_lite.utils.launch import alone
+from ding_lite.utils.dist.ranks import alone
 from ding_lite.utils.registry import ConfigError
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from ding_lite.utils import CheckpointError, DDPContext, all_gather_object, get_rank
-from ding_lite.utils.checkpoint_store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
 from tests.distributed.launcher import launch, say
 
 

@@ -20,15 +20,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils import shared_memory
-from ding_lite.utils.distributed import (
-    FlatParameters,
-    allreduce_data,
-    broadcast_module,
-    broadcast_object_list,
-    to_ddp_config,
-)
-from ding_lite.utils.launch import DDPContext, get_local_rank, get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.dist import shared_memory
+from ding_lite.utils.dist.collectives import allreduce_data, broadcast_module, broadcast_object_list
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.ddp_config import to_ddp_config
+from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.dist.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import finish, free_port, launch, say, start
 

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.launch import DDPContext, get_rank
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.worker import EpisodeCollector
 from tests.distributed.launcher import launch
 from tests.worker.games import REWARD, CountingGame, game_env

@@ -18,7 +18,7 @@ from torch import Tensor
 
 import ding_lite.policy  # noqa: F401  (fills the registry)
 from ding_lite.policy import A2CPolicy, DQNPolicy, PPOPolicy
-from ding_lite.policy.base_policy import Policy
+from ding_lite.policy.base import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
 from tests.distributed.launcher import launch

@@ -11,7 +11,7 @@ from tests.distributed.launcher import launch
 SCRIPT = """
     import json, os, signal, sys
     from ding_lite.utils import DDPContext, all_gather_object, get_rank
-    from ding_lite.utils.experiment import open_exp_dir
+    from ding_lite.utils.checkpoint.run_directory import open_exp_dir
     from tests.distributed.launcher import say
 
     how = sys.argv[1]

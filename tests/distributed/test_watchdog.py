@@ -20,11 +20,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils import watchdog
-from ding_lite.utils.interrupt import InterruptGuard
-from ding_lite.utils.launch import DDPContext, get_rank
+from ding_lite.utils.dist import watchdog
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.interrupt import InterruptGuard
+from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.dist.watchdog import heartbeat, waiting
 from ding_lite.utils.registry import UserError
-from ding_lite.utils.watchdog import progress, waiting
 from tests.distributed.launcher import finish, free_port, launch, say, start
 
 ME = ["-m", "tests.distributed.test_watchdog"]
@@ -62,16 +63,16 @@ def run_rank(kind: str, rank: str, where: str) -> None:
         watchdog._machine = lambda: uuid.uuid4().hex
     with DDPContext(), InterruptGuard(get_rank()):
         for _ in range(3):
-            progress("learn")
+            heartbeat("learn")
             with waiting():
                 dist.all_reduce(torch.ones(1))
         if get_rank() == int(rank):
             fail(kind)
         while where == "collect":
-            progress("collect")
+            heartbeat("collect")
             time.sleep(0.01)
         while True:
-            progress("learn")
+            heartbeat("learn")
             with waiting():
                 dist.all_reduce(torch.ones(1))
 
@@ -79,17 +80,17 @@ def run_rank(kind: str, rank: str, where: str) -> None:
 def run_early(seconds: str) -> None:
     """Rank 0, which keeps the store, leaves long before rank 1."""
     with DDPContext():
-        progress("learn")
+        heartbeat("learn")
         if get_rank() == 1:
             for _ in range(int(float(seconds) * 100)):
-                progress("collect")
+                heartbeat("collect")
                 time.sleep(0.01)
 
 
 def run_alike(seconds: str) -> None:
     """All ranks fail for the same reason, but rank 0 has something to save first."""
     with DDPContext():
-        progress("learn")
+        heartbeat("learn")
         if get_rank() == 0:
             time.sleep(float(seconds))
             say("saved")

@@ -121,8 +121,8 @@ def test_reading_cost_page_is_current():
     files, totals = read(result.stdout)
     # the loop, the algorithm, both ends of the data path, and the optimizer step have run; other buffers have not
     assert {f"ding_lite/{name}.py" for name in ("entry/serial_entry", "policy/dqn", "worker/replay_buffer")} <= files
-    assert {"ding_lite/utils/distributed.py", "dizoo/atari/envs/atari_env.py", "ding_lite/rl_utils/td.py"} <= files
-    assert not {"ding_lite/worker/prioritized_buffer.py", "ding_lite/envs/subprocess_env.py"} & files
+    assert {"ding_lite/utils/dist/collectives.py", "dizoo/atari/envs/atari_env.py", "ding_lite/rl_utils/td.py"} <= files
+    assert not {"ding_lite/worker/replay/prioritized.py", "ding_lite/envs/subprocess_env.py"} & files
     page_files, page_totals = read((ROOT / "docs/reading_cost.md").read_text())
     assert page_files == files, "run python docs/reading_cost.py --write"
     # Figures may lag behind small changes, not behind large ones.

@@ -18,7 +18,7 @@ from ding_lite.entry.cli import main
 from ding_lite.utils import save_checkpoint
 from tests.distributed.launcher import ROOT, clean_environment, finish, start
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
-from tests.entry.offline import offline_pair, record_cartpole
+from tests.entry.offline.helpers import offline_pair, record_cartpole
 from tests.policy.helpers import parameter_hash
 
 ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"

@@ -13,7 +13,7 @@ import pytest
 
 from ding_lite.entry import collect_demo_data, evaluate_checkpoint
 from tests.distributed.launcher import ROOT, finish, start
-from tests.entry.offline import record_cartpole
+from tests.entry.offline.helpers import record_cartpole
 
 CONTROL = ROOT / "dizoo" / "classic_control"
 EPISODES, SEED = 200, 77  # of the comparison: both play from the same states

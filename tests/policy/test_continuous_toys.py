@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.policy.continuous import KINDS, make_qac
+from tests.policy.continuous.helpers import KINDS, make_qac
 
 SIZE, ITERATIONS = 512, 500
 COMMON = ("learn.batch_size=128", "model.actor_head_hidden_size=32", "model.critic_head_hidden_size=32")

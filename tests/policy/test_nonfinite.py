@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.nonfinite import NonFiniteError, StepCheck, describe
-from ding_lite.utils.checkpoint import load_checkpoint
+from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.registry import POLICY_REGISTRY, UserError
 from ding_lite.worker import Learner
 from tests.distributed import parity

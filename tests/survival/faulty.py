@@ -102,7 +102,7 @@ class FaultyCartPole(gymnasium.Wrapper):
 
 def _is_stage() -> bool:
     """Whether the rank is at what the fault waits for; a worker process cannot know, and says yes."""
-    watchdog = sys.modules.get("ding_lite.utils.watchdog")
+    watchdog = sys.modules.get("ding_lite.utils.dist.watchdog")
     return watchdog is None or watchdog._progress.stage == _fault["stage"]
 
 

@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from ding_lite.utils.checkpoint import CheckpointError
-from ding_lite.utils.checkpoint_store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.checkpoint.file import CheckpointError
+from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
 
 SECONDS = 10.0  # that one item may take
 OPCODES = [ord(opcode.code) for opcode in pickletools.opcodes]

@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ding_lite.utils.checkpoint_store import CheckpointStore, load_file
+from ding_lite.utils.checkpoint.store import CheckpointStore, load_file
 from tests.distributed.launcher import MARK, clean_environment
 from tests.survival.common import CONFIGS, checkpoints, compare_runs, logged_iter, read_json
 

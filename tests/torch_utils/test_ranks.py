@@ -16,8 +16,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ding_lite.torch_utils import RunningMeanStd, minibatches, normalize_parts, rank_sizes
-from ding_lite.utils.distributed import all_gather_object
-from ding_lite.utils.launch import DDPContext, get_rank, get_world_size
+from ding_lite.utils.dist.collectives import all_gather_object
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from tests.distributed.launcher import launch
 
 SIZES = (7, 12, 4)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.utils.checkpoint import load_checkpoint, save_checkpoint
+from ding_lite.utils.checkpoint.file import load_checkpoint, save_checkpoint
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 
 

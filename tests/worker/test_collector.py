@@ -16,8 +16,8 @@ from easydict import EasyDict
 from ding_lite.config import compile_config
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env
 from ding_lite.policy import DQNPolicy
-from ding_lite.utils import watchdog
-from ding_lite.utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
+from ding_lite.utils.dist import watchdog
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
 from tests.worker.failing import DyingGame, FailingGame
 from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, game_env

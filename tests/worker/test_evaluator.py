@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ding_lite.envs import ENV_DEFAULTS, derive_seeds
-from ding_lite.utils import watchdog
+from ding_lite.utils.dist import watchdog
 from ding_lite.worker import Evaluator
 from tests.worker.failing import DyingGame, FailingGame
 from tests.worker.games import REWARD, CountingGame, game_env

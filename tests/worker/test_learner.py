@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ding_lite.utils import watchdog
+from ding_lite.utils.dist import watchdog
 from ding_lite.worker import Learner, PrioritizedReplayBuffer
 from tests.policy.helpers import OBS, make_batch, make_policy, same
 

@@ -1,0 +1,221 @@
+"""Running a function, or a config's pipeline, on several fresh processes of this machine, from python."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import spawn
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
+
+from ding_lite.config import compile_config
+from ding_lite.config.schema import show
+from ding_lite.entry.launcher import ranks
+from ding_lite.entry.pipelines import find_pipeline
+from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.launch_environment import read_launch
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.dist.watchdog import record_cause
+from ding_lite.utils.registry import ConfigError, UserError, closest
+
+# What a rank runs before anything can be imported: the caller may have found the package in a path of its own.
+START = (
+    "import sys; sys.path[:] = {path!r}; from ding_lite.entry.launcher.function import run_call; run_call({folder!r})"
+)
+_importing = False  # whether this is a rank that imports the caller's script
+
+
+class LaunchError(RuntimeError):
+    """A rank of `launch` failed; the text names it and ends with its traceback.
+
+    Attributes:
+        rank: its number.
+        exitcode: the status that its process ended with; -N: signal N killed it.
+    """
+
+    def __init__(self, text: str, rank: int, exitcode: int) -> None:
+        super().__init__(text)
+        self.rank, self.exitcode = rank, exitcode
+
+
+def launch(
+    fn_or_config: Callable[..., Any] | str | Path | Sequence[dict],
+    nproc_per_node: int = 1,
+    *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    max_restarts: int = 0,
+) -> Any:
+    """Run a function on fresh processes of this machine, each inside `with DDPContext():`, and return rank 0's result.
+
+    Like everything that starts python processes, a script calls it below `if __name__ == "__main__":`, because each of
+    them imports the script. Ctrl-C reaches all ranks, which may save; this process is left as it was.
+
+    Args:
+        fn_or_config: a function that can be imported; or a config, `(main_config, create_config)` or the path of a
+            file, whose pipeline is run, with `policy.multi_gpu=True` on several processes.
+        nproc_per_node: processes; with 1 it is a fresh process too.
+        args: of the function; they travel pickled.
+        kwargs: of the function, or of the pipeline, such as `seed, max_env_step, overrides`.
+        max_restarts: times that all ranks are started again after one failed; a config's run then goes on.
+
+    Returns:
+        What the function returned on rank 0, pickled; with a config what result.json holds, and `exp_dir`.
+
+    Raises:
+        LaunchError: a rank failed.
+        UserError: a mistake, found here or on a rank, that no restart would mend.
+    """
+    _check_caller(nproc_per_node, max_restarts)
+    if callable(fn_or_config):
+        call = _pack(fn_or_config, tuple(args), dict(kwargs or {}))
+    elif args:
+        raise ConfigError(
+            "launch: a config takes no args; give kwargs, such as kwargs=dict(seed=0, max_env_step=20000)."
+        )
+    else:
+        call = _pack(train, (fn_or_config, dict(kwargs or {})), {})
+    handlers, interrupted = ranks.signal_handlers(), None
+    with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder:
+        Path(folder, "call").write_bytes(call)
+        command = [sys.executable, "-u", "-c", START.format(path=sys.path, folder=folder)]
+        try:
+            ranks.supervise(command, nproc_per_node, max_restarts, folder)
+        except ChildFailedError as error:
+            raise _explain(error) from None
+        except SignalException as error:
+            interrupted = error.sigval
+        finally:
+            ranks.restore_handlers(handlers)
+        if not interrupted:
+            result = Path(folder, "result")
+            return pickle.loads(result.read_bytes()) if result.exists() else None  # it ended with sys.exit(0)
+    signal.raise_signal(interrupted)  # for the caller's own handler: KeyboardInterrupt, or the end
+    raise LaunchError(f"Interrupted by {interrupted.name}.", -1, 128 + interrupted)
+
+
+def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Run the pipeline that a config's policy belongs to; return what result.json holds, and `exp_dir`."""
+    together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which are stronger
+    overrides = [*together, *kwargs.pop("overrides", ())]
+    model_given = kwargs.get("model") is not None
+    pipeline = find_pipeline(compile_config(config, kwargs.get("seed"), model_given, overrides).policy)
+    known = inspect.signature(pipeline).parameters
+    for key in set(kwargs) - set(known):
+        raise ConfigError(f"launch: {pipeline.__name__} takes no '{key}'.{closest(key, known)}")
+    pipeline(config, **kwargs, overrides=overrides)
+    path = last_exp_dir()
+    return {**read_result(path), "exp_dir": path}
+
+
+def run_call(folder: str) -> None:
+    """Be a rank: run what `launch` left in `folder`, and leave there what rank 0 returns."""
+    _prctl_pr_set_pdeathsig(signal.SIGTERM)  # if the caller is killed
+    attempt, last = (os.environ[f"TORCHELASTIC_{name}"] for name in ("RESTART_COUNT", "MAX_RESTARTS"))
+    try:
+        function, args, kwargs = _unpack(Path(folder, "call").read_bytes())
+        with DDPContext(report=attempt != last):  # the caller shows the last one's
+            value = function(*args, **kwargs)
+            if get_rank() == 0:
+                _leave(value, Path(folder, "result"))
+    except Exception as error:
+        record_cause(f"{type(error).__name__}: {error}", trace="".join(traceback.format_exception(error)))
+        if attempt != last:
+            traceback.print_exception(error)
+        sys.exit(ranks.USER_ERROR if isinstance(error, UserError) else 1)
+
+
+def _check_caller(nproc: int, max_restarts: int) -> None:
+    if not isinstance(nproc, int) or nproc < 1 or not isinstance(max_restarts, int) or max_restarts < 0:
+        got = f"{nproc!r} and {max_restarts!r}"
+        raise ConfigError(f"launch: expected nproc_per_node >= 1 and max_restarts >= 0, whole numbers, got {got}.")
+    if _importing:
+        raise UserError(
+            "launch: the script calls it while a rank imports the script, and would start processes without end. Put "
+            "the call below `if __name__ == '__main__':`."
+        )
+    if read_launch() is not None:
+        raise UserError(
+            "launch: this process is a rank already, and launch starts ranks itself. Call it in a process of its own, "
+            "not under torchrun or srun."
+        )
+
+
+def _pack(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> bytes:
+    """Return what the ranks run: what to import first, then, pickled by itself, function and arguments.
+
+    Raises:
+        UserError: a fresh process could not import the function, or something cannot be pickled.
+    """
+    main, name = sys.modules["__main__"], getattr(function, "__qualname__", repr(function))
+    prepare: dict[str, Any] = {"sys_argv": sys.argv, "dir": os.getcwd()}
+    if main.__spec__ is not None:
+        prepare["init_main_from_name"] = main.__spec__.name
+    elif os.path.isfile(getattr(main, "__file__", None) or ""):  # not <stdin>
+        prepare["init_main_from_path"] = os.path.abspath(str(main.__file__))
+    elif getattr(function, "__module__", "") == "__main__":
+        raise UserError(
+            f"launch: fresh processes cannot import '{name}' of an interactive session: put it into a file."
+        )
+    if "<" in name:
+        raise UserError(f"launch: fresh processes cannot import '{name}': define it with def at the top of a file.")
+    try:
+        return pickle.dumps((prepare, pickle.dumps((function, args, kwargs))))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"launch: '{name}' and its arguments travel to the ranks pickled, and one cannot be: {error}."
+        ) from error
+
+
+def _unpack(call: bytes) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
+    """Import the caller's script as multiprocessing does, and return function and arguments."""
+    global _importing
+    prepare, packed = pickle.loads(call)
+    _importing = True
+    spawn.prepare(prepare)
+    try:
+        function, args, kwargs = pickle.loads(packed)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"launch: a fresh process cannot import the function or an argument: {error}.") from error
+    _importing = False
+    return function, args, kwargs
+
+
+def _leave(value: Any, path: Path) -> None:
+    """Write what rank 0 returns.
+
+    Raises:
+        UserError: it cannot be pickled.
+    """
+    try:
+        path.write_bytes(pickle.dumps(value))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"launch: the function returned {show(value)}, which cannot travel to the caller: {error}. Return numbers, "
+            "arrays, dicts or state_dicts."
+        ) from error
+
+
+def _explain(error: ChildFailedError) -> Exception:
+    """Return what `launch` raises: a user's mistake as such, else who failed with its traceback."""
+    rank, failure = ranks.first_failure(error.failures)
+    kind, _, text = ranks.message_of(failure).partition(": ")
+    if failure.exitcode == ranks.USER_ERROR and kind != "SystemExit":
+        mistake = UserError(text)
+        mistake.add_note(f"(raised on rank {rank})")
+        return mistake
+    signum, trace = ranks.interrupted_by(failure), ranks.traceback_of(failure)
+    why = f": interrupted by {signal.Signals(signum).name}." if signum else f": {ranks.message_of(failure)}"
+    text = ranks.describe_end(rank, failure) + (f":\n\n{trace}" if trace else why.removesuffix(": "))
+    return LaunchError(text, rank, failure.exitcode)

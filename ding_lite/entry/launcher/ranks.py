@@ -1,0 +1,204 @@
+"""Starting the ranks of a job on this machine, and starting them again when one fails: torch's elastic launcher.
+
+It runs in this process, says in one or two lines what happened, and knows two ends that a restart would not mend: a
+run that a signal interrupted, and a mistake of the user.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import textwrap
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+from ding_lite.utils.dist.interrupt import SIGNALS
+
+USER_ERROR = 2  # the exit status of a rank that ends with a UserError
+SAVE_GRACE = 120  # seconds that ranks get after a signal, until they are killed
+FORWARDED = (*SIGNALS, signal.SIGHUP, signal.SIGQUIT)
+
+
+def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
+    """Run `nproc` processes of a command on this machine, say how they failed if they did, and return the exit status.
+
+    Ranks find who they are in the variables that `read_launch` reads.
+
+    Returns:
+        The exit status: 0; 128 + N if signal N interrupted the run; 2 after a mistake of the user, 1 after a failure.
+    """
+    handlers = signal_handlers()
+    try:
+        with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder:
+            supervise(command, nproc, max_restarts, folder)
+        return 0
+    except ChildFailedError as error:
+        rank, failure = first_failure(error.failures)
+        signum = interrupted_by(failure)
+        if not signum:
+            _say(_describe(rank, failure))
+        return 128 + signum if signum else USER_ERROR if failure.exitcode == USER_ERROR else 1
+    except SignalException as error:
+        handlers = {signal.SIGINT: handlers[signal.SIGINT]}  # of the others, one that comes late changes nothing
+        return 128 + error.sigval
+    finally:
+        restore_handlers(handlers)
+
+
+def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str) -> None:
+    """Start `nproc` processes of a command, wait for their end, and leave this process as it was, but for handlers.
+
+    When one fails, all are ended, and started again at most `max_restarts` times. Signals are passed on to the ranks; a
+    Ctrl-C after the first signal kills them. Handlers of signals are the caller's to restore. In `folder` ranks leave
+    why they failed.
+
+    Raises:
+        ChildFailedError: a rank failed, and there is no restart.
+        SignalException: this process got a signal; the ranks have ended.
+    """
+    here = "127.0.0.1"
+    with _environment(nproc):
+        parameters = RendezvousParameters("c10d", "localhost:0", uuid.uuid4().hex, 1, 1, local_addr=here)
+        rendezvous = get_rendezvous_handler(parameters)
+        program, *words = command
+        spec = WorkerSpec(
+            "rank", nproc, rendezvous, entrypoint=program, args=tuple(words), max_restarts=max_restarts, local_addr=here
+        )
+        try:
+            Agent(spec, DefaultLogsSpecs(folder), shutdown_timeout=SAVE_GRACE).run()
+        finally:
+            rendezvous.shutdown()
+
+
+@contextmanager
+def _environment(nproc: int) -> Iterator[None]:
+    """While open, torch's launcher and the ranks find their variables, and torch's log, which ours replaces, is off."""
+    variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(_forwarded())}
+    if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
+        variables["OMP_NUM_THREADS"] = "1"  # as torchrun does: the ranks would compete for the cores
+    before = {name: os.environ.get(name) for name in variables}
+    log, silent = logging.getLogger("torch.distributed.elastic"), logging.NullHandler()
+    propagate = log.propagate
+    if "LOGLEVEL" not in os.environ:  # torch's switch
+        log.addHandler(silent)
+        log.propagate = False
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        log.removeHandler(silent)
+        log.propagate = propagate
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({name: value} if value is not None else {})
+
+
+def _forwarded() -> list[str]:
+    return [number.name for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN]  # nohup's is ignored
+
+
+def signal_handlers() -> dict[signal.Signals, Any]:
+    """Return this process's handlers of the signals that `supervise` passes on; none outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.getsignal(number) for number in FORWARDED}
+
+
+def restore_handlers(handlers: dict[signal.Signals, Any]) -> None:
+    """Put back what `signal_handlers` returned."""
+    for number, handler in handlers.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from python
+
+
+class Agent(LocalElasticAgent):
+    """Torch's agent, which starts and watches the ranks, with our rules of when to restart and when to kill."""
+
+    _restarts = 0
+    _signalled = False
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        """Look at the ranks; raise `ChildFailedError` if one failed and there is, or should be, no restart."""
+        result = super()._monitor_workers(worker_group)
+        if result.is_failed():
+            rank, failure = first_failure(result.failures)
+            allowed = worker_group.spec.max_restarts
+            if self._restarts == allowed or failure.exitcode == USER_ERROR or interrupted_by(failure):
+                raise ChildFailedError("ding_lite", result.failures)
+            self._restarts += 1
+            _say(f"{_describe(rank, failure)} All ranks start again, restart {self._restarts} of {allowed}.")
+        return result
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = SAVE_GRACE) -> None:
+        """Pass a signal on and wait for the ranks' end; torch calls this again if another signal arrives meanwhile."""
+        if isinstance(sys.exception(), SignalException):
+            if self._signalled:
+                death_sig = signal.SIGKILL
+            self._signalled = True
+            for number in set(FORWARDED) - {signal.SIGINT}:  # a scheduler sends several, only Ctrl-C means at once
+                signal.signal(number, signal.SIG_IGN)
+        super()._shutdown(death_sig, timeout)
+
+
+def first_failure(failures: dict[int, ProcessFailure]) -> tuple[int, ProcessFailure]:
+    """Return global rank and failure of the rank that failed by itself, not of those that lost it then.
+
+    Several may be gone when torch looks, and it notes whole seconds. One that left a message or was killed comes before
+    one that just ended; those that say that they lost another, and those that torch itself ended, come last.
+    """
+
+    def order(item: tuple[int, ProcessFailure]) -> tuple[bool, bool, int]:
+        failure = item[1]
+        message = message_of(failure)
+        second_hand = failure.exitcode == -signal.SIGTERM or message.startswith("lost another rank")
+        return second_hand, failure.exitcode > 0 and not message, failure.timestamp
+
+    return min(failures.items(), key=order)
+
+
+def message_of(failure: ProcessFailure) -> str:
+    """Return what the rank left in its error file, on one line."""
+    told = failure.error_file_data["message"]
+    return " ".join(told["message"].split()) if isinstance(told, dict) else ""
+
+
+def traceback_of(failure: ProcessFailure) -> str:
+    """Return the traceback that the rank left in its error file; empty if it left none."""
+    told = failure.error_file_data["message"]
+    return told["extraInfo"].get("traceback", "") if isinstance(told, dict) else ""
+
+
+def interrupted_by(failure: ProcessFailure) -> int:
+    """Return the signal after which the rank saved and ended, 0 if it failed."""
+    signum = failure.exitcode - 128
+    return signum if signum in SIGNALS else 0
+
+
+def describe_end(rank: int, failure: ProcessFailure) -> str:
+    """Say which rank failed and how its process ended, but not why; no full stop."""
+    code = failure.exitcode
+    end = f"was killed by {failure.signal_name()}" if code < 0 else f"ended with status {code}"
+    return f"Rank {rank} on {socket.gethostname()} (pid {failure.pid}) {end}"
+
+
+def _describe(rank: int, failure: ProcessFailure) -> str:
+    message = message_of(failure)
+    return describe_end(rank, failure) + (f": {message}" if message else ".")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(textwrap.fill(f"ding_lite: {text}", 80, subsequent_indent="  ", break_long_words=False) + "\n")
+    sys.stderr.flush()

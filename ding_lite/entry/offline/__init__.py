@@ -1,0 +1,1 @@
+"""Learning from a data set, and recording one."""

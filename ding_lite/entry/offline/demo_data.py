@@ -1,0 +1,238 @@
+"""Recording what a trained policy does, as a data set to learn from."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+import torch.distributed as dist
+from easydict import EasyDict
+from torch import nn
+
+from ding_lite.config import check_shapes, compile_config
+from ding_lite.config.agreement import check_same_config
+from ding_lite.entry.experiment import load_policy, read_env_setting
+from ding_lite.envs import check_env, create_vector_env, derive_seeds
+from ding_lite.envs.episode_monitor import policy_side
+from ding_lite.policy import Policy
+from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
+from ding_lite.utils.dist.collectives import allreduce_data, broadcast_object_list
+from ding_lite.utils.dist.ranks import get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.dist.watchdog import heartbeat, waiting
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.seed import set_seed
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker import EpisodeCollector, SampleCollector
+from ding_lite.worker.offline.files import DatasetError, check_target, count_rows, write_columns, write_minari
+
+LONG_TRAINED = 10**10  # env steps: exploration as at the end of training, where nobody knows how long that was
+BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # of an experiment
+
+
+def collect_demo_data(
+    input_cfg: str | tuple[dict, dict],
+    seed: int | None,
+    collect_count: int,
+    expert_data_path: str,
+    env_setting: Sequence[Any] | None = None,
+    model: nn.Module | None = None,
+    state_dict: dict[str, Any] | None = None,
+    state_dict_path: str | None = None,
+    *,
+    collect_episodes: bool = False,
+    explore: bool = False,
+    overrides: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Play with a trained policy and write what happened as one data set; under a launcher, each rank plays a share.
+
+    Its columns are `obs, action, reward, next_obs, done, traj_flag`, rows of one trajectory one after the other: true
+    rewards, actions as the policy gives them (-1..1 with `env.act_scale`; in Minari's, as the environment takes them),
+    true last observations where an episode was truncated. `done` is terminated, `traj_flag` any cut, that of the
+    recording's end too. Steps of episodes that went wrong, because their environment failed, are left out. The
+    policy is the given `model`, or what `state_dict` or `state_dict_path` say, or else the experiment's best.
+
+    Args:
+        input_cfg: the config that it was trained with, such as its experiment's `total_config.py`.
+        seed: of environments and exploration; another one gives other episodes.
+        collect_count: env steps of all ranks together, or episodes with `collect_episodes`.
+        expert_data_path: .hdf5, .h5 or .npz file, a new directory for .npy files, or an id such as `cartpole/expert-v0`
+            of a new Minari data set.
+        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)`, see `serial_pipeline`.
+        model: used instead of the one that the config describes.
+        state_dict: of the policy (a checkpoint's state, or its `policy`), or of the model.
+        state_dict_path: a checkpoint.
+        collect_episodes: record whole episodes only.
+        explore: act as in training; by default as in evaluation.
+        overrides: `dotted.key=value` strings, stronger than the config.
+
+    Returns:
+        `transitions`, `episodes` that ended, and their `return_mean`, which the data set has as attributes too.
+
+    Raises:
+        ConfigError: a mistake in the config, or nothing to record from.
+        DatasetError: it cannot be written there; before anything is played, if that can be told.
+        CheckpointError: the checkpoint is missing, damaged, or of another policy.
+    """
+    builders, counts = read_env_setting(env_setting)
+    cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
+    check_same_config(cfg, collect_count=collect_count)
+    spec = check_env(cfg.env, builders[0])
+    check_shapes(cfg, spec, model is not None)
+    if collect_count < get_world_size():
+        raise ConfigError(f"collect_count={collect_count}: expected at least 1 for each of {get_world_size()} ranks.")
+    kind = _check_target(expert_data_path)
+    torch.set_num_threads(cfg.policy.num_threads or torch.get_num_threads())
+    set_seed(derive_seeds(cfg.seed, get_rank(), "record", "policy", n=1)[0])
+    cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, whatever the config says of learning
+    policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, model)
+    source, envstep = _load(policy, cfg.exp_name, model, state_dict, state_dict_path)
+    mode = _recording_mode(policy, explore, envstep)
+    columns, figures, action_space = _play(cfg, builders[0], mode, collect_count, collect_episodes)
+    parts = _gather(columns)
+    if parts:
+        columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)
+        about = {"env_id": cfg.env.env_id or cfg.env.type, "policy": cfg.policy.type, "source": source}
+        about |= {"seed": cfg.seed, "explore": explore, **figures}
+        if kind == "minari":
+            columns["action"] = policy_side(action_space, cfg.env.act_scale)[1](columns["action"])
+            spaces = {"observation_space": spec.observation_space, "action_space": action_space}
+            known = env_setting is None and not spec.frame_stack and cfg.env.env_id in gymnasium.registry
+            write_minari(expert_data_path, columns, spaces | {"env": cfg.env.env_id if known else None}, about)
+        else:
+            write_columns(expert_data_path, columns, about)
+        print(
+            f"{figures['transitions']:,} transitions, {figures['episodes']:,} episodes with mean return "
+            f"{figures['return_mean']:.2f}: {expert_data_path}"
+        )
+    return figures
+
+
+def _check_target(path: str) -> str:
+    """Return which kind of data set `path` is to become; what is wrong with it for rank 0 is an error on all."""
+    answer: list[Any] = [None]
+    if get_rank() == 0:
+        try:
+            answer = [(check_target(path), "")]
+        except DatasetError as error:
+            answer = [("", str(error))]
+    broadcast_object_list(answer)
+    kind, fault = answer[0]
+    if fault:
+        raise DatasetError(fault)
+    return kind
+
+
+def _load(
+    policy: Policy, exp_name: str, model: nn.Module | None, state: dict[str, Any] | None, path: str | None
+) -> tuple[str, int]:
+    """Give the policy what it learned; return where that is from, and the env steps of its training."""
+    name = "state_dict"
+    if state is None:
+        if not path and model is not None:
+            return "model", LONG_TRAINED
+        name = path or os.path.join(exp_name, BEST)
+        if not path and not os.path.exists(name):
+            raise ConfigError(f"Nothing to record: '{name}' does not exist. Give state_dict_path, state_dict or model.")
+        state = load_checkpoint(name)
+    if "policy" in state or "model" in state:
+        load_policy(policy, state if "policy" in state else {"policy": state}, name)
+    else:
+        try:
+            policy.model.load_state_dict(state)
+        except RuntimeError as error:
+            cause = " ".join(str(error).split())[:300]
+            raise CheckpointError(f"'{name}' does not fit the config's model: {cause}") from error
+    return name, state.get("collector", {}).get("envstep", LONG_TRAINED)
+
+
+def _recording_mode(policy: Policy, explore: bool, envstep: int) -> SimpleNamespace:
+    """Return what a collector sees instead of the policy's `collect_mode`: rows of nothing but the transition."""
+    mode = policy.collect_mode if explore else policy.eval_mode
+    kwargs = policy.collect_mode.get_collect_kwargs(envstep) if explore else {}
+
+    def to_row(obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        row = {key: getattr(timestep, key) for key in ("reward", "done", "traj_flag")}
+        return {"obs": obs, "action": output["action"], **row}
+
+    return SimpleNamespace(
+        forward=mode.forward,
+        reset=mode.reset,
+        process_transition=to_row,
+        get_train_sample=lambda block: block,
+        get_collect_kwargs=lambda _: kwargs,
+    )
+
+
+def _play(
+    cfg: EasyDict, builders: Any, mode: SimpleNamespace, count: int, whole: bool
+) -> tuple[dict[str, Any], dict[str, Any], gymnasium.Space]:
+    """Return this rank's columns `[R, ...]`, the figures of all ranks, and the environment's own action space."""
+    rank, ranks, num_envs = get_rank(), get_world_size(), cfg.env.collector_env_num
+    share = count // ranks + (rank < count % ranks)
+    if whole:  # each environment plays as many
+        num_envs = next(number for number in range(min(num_envs, share), 0, -1) if share % number == 0)
+        builders = builders and builders[:num_envs]
+    env = create_vector_env(cfg.env, num_envs, cfg.seed, False, get_local_world_size(), builders=builders)
+    try:
+        cls = EpisodeCollector if whole else SampleCollector
+        collector = cls(env, mode, share if whole else num_envs, derive_seeds(cfg.seed, rank, "record", n=num_envs))
+        parts: list[dict[str, Any]] = []
+        totals, missing = {"episode": 0.0, "return": 0.0}, share
+        while allreduce_data(int(missing > 0)):
+            number = share if whole else max(-(-missing // num_envs), 1) * num_envs
+            block, figures = collector.collect(number)
+            parts.append(_to_columns(block, number=None if whole else missing))
+            missing = 0 if whole else missing - count_rows(parts[-1])
+            totals = {key: totals[key] + figures[key] for key in totals}
+    finally:
+        env.close()
+    heartbeat("")
+    columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)
+    columns["action"] = _clip(columns["action"], env.single_action_space)
+    transitions = int(allreduce_data(count_rows(columns)))
+    mean = totals["return"] / totals["episode"] if totals["episode"] else math.nan
+    figures = {"transitions": transitions, "episodes": int(totals["episode"]), "return_mean": mean}
+    return columns, figures, env.env.single_action_space
+
+
+def _clip(action: Any, space: gymnasium.Space) -> Any:
+    """Return actions as the environment took them: exploration may go beyond the bounds of a Box."""
+    if isinstance(action, dict):
+        return {key: _clip(part, space[key]) for key, part in action.items()}  # type: ignore[index]
+    return action.clip(space.low, space.high) if isinstance(space, gymnasium.spaces.Box) else action
+
+
+def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
+    """Return the first `number` (None: all) valid rows of a block `[T, N, ...]`, one environment after the other."""
+    following = tree_map(lambda obs, last: torch.cat([obs[1:], last[None]]), block["obs"], block["last_obs"])
+    if "final_index" in block:
+        tree_map(
+            lambda obs, final: obs.flatten(0, 1).index_copy_(0, block["final_index"], final),
+            following,
+            block["final_obs"],
+        )
+    cut_TN = block["traj_flag"].clone()
+    cut_TN[-1] = True
+    columns = {key: block[key] for key in ("obs", "action", "reward", "done")}
+    columns |= {"next_obs": following, "traj_flag": cut_TN}
+    valid_TN = block.get("valid", torch.ones_like(cut_TN))
+    row_M = valid_TN.T.flatten().nonzero().squeeze(1)[:number]
+    rows = tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1)[row_M].numpy(), columns)
+    rows["traj_flag"][-1:] = True
+    return rows
+
+
+def _gather(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return all ranks' columns on rank 0, nothing elsewhere."""
+    if get_world_size() == 1:
+        return [columns]
+    parts: list[Any] | None = [None] * get_world_size() if get_rank() == 0 else None
+    with waiting():
+        dist.gather_object(columns, parts)
+    return parts or []

@@ -1,0 +1,67 @@
+"""The offline pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from ding_lite.entry.offline.experiment import OfflineExperiment
+from ding_lite.policy import Policy
+
+
+def serial_pipeline_offline(
+    input_cfg: str | tuple[dict, dict],
+    seed: int | None = None,
+    env_setting: Sequence[Any] | None = None,
+    model: nn.Module | None = None,
+    max_train_iter: int = int(1e10),
+    *,
+    overrides: Sequence[str] = (),
+) -> Policy:
+    """Learn from a data set, until `policy.learn.train_epoch`, a limit or the stop value is reached.
+
+    Every rank learns from a part of its own, drawn anew in every epoch. Environments are built for evaluation alone.
+
+    Args:
+        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both; it says where the
+            data set is, in `policy.collect.data_path`.
+        seed: seed of everything random, used instead of the config's own.
+        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)` to build environments as `env_fn(cfg)`, instead of those
+            that `cfg.env` names; collector_cfgs are not used.
+        model: a model to train instead of the one that `cfg.policy.model` describes.
+        max_train_iter: learner iterations.
+        overrides: `dotted.key=value` strings, stronger than the config.
+
+    Returns:
+        The trained policy.
+
+    Raises:
+        ConfigError: a mistake in the config or the data set, on every rank, before anything has started.
+        SystemExit: after an interrupted run has saved its checkpoint.
+    """
+    return learn_offline(input_cfg, seed, env_setting, model, max_train_iter, overrides)[0]
+
+
+def learn_offline(
+    input_cfg: str | tuple[dict, dict],
+    seed: int | None,
+    env_setting: Sequence[Any] | None,
+    model: nn.Module | None,
+    max_train_iter: int,
+    overrides: Sequence[str],
+) -> tuple[Policy, bool]:
+    """Do what `serial_pipeline_offline` does; return the policy, and whether it reached the stop value."""
+    if env_setting is not None:
+        env_fn, _, evaluator_cfgs = env_setting
+        env_setting = (env_fn, evaluator_cfgs, evaluator_cfgs)
+    limits = (max_train_iter, int(1e10))
+    with OfflineExperiment(
+        input_cfg, seed, env_setting, model, *limits, overrides, "serial_pipeline_offline"
+    ) as experiment:
+        while not experiment.finished():
+            if experiment.evaluate():
+                break
+            experiment.learn(experiment.batches())
+    return experiment.policy, experiment.stop_reason == "stop_value"

@@ -1,0 +1,1 @@
+"""One agent and its observers, over torch.distributed.rpc."""

@@ -1,0 +1,256 @@
+"""The agent: has the head, the optimizer and all that a run is beside playing; observers encode for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed.autograd as dist_autograd
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.pipelines import check_pipeline
+from ding_lite.entry.reporter import RunReporter
+from ding_lite.entry.rpc.link import RPCLink, carried, result
+from ding_lite.entry.rpc.observer import find_encoder, flatten, unflatten
+from ding_lite.envs import derive_seeds
+from ding_lite.utils.dist.watchdog import heartbeat
+from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import tree_leaves, tree_map
+
+FIGURES = ("env_step", "episode", "return", "length", "abnormal")  # of a collect, summed over observers
+
+
+class SplitEncoder:
+    """Does the forward pass of the agent's encoder where the observations are.
+
+    It takes the place of the encoder's `forward`, so that models, losses and acting need not know of it. Without a
+    `with` block the encoder encodes observations, as ever. B samples of a batch, F features.
+
+    Args:
+        encoder: of the agent's model; its parameters are those that count.
+        link: to the observers.
+    """
+
+    def __init__(self, encoder: nn.Module, link: RPCLink) -> None:
+        self._link, self._encoder, self.parameters = link, encoder, list(encoder.parameters())
+        self._device = self.parameters[0].device
+        self._forward: Callable[[Any], Tensor] = encoder.forward
+        self.pending = False  # whether a forward pass waits for its backward pass
+        encoder.forward = lambda obs: self._forward(obs)
+
+    def close(self) -> None:
+        """Give the encoder its own `forward` back."""
+        del self._encoder.forward
+
+    @contextmanager
+    def _does(self, forward: Callable[[Any], Tensor]) -> Iterator[None]:
+        before, self._forward = self._forward, forward
+        try:
+            yield
+        finally:
+            self._forward = before
+
+    def given(self) -> Any:
+        """Return a `with` block in which what the encoder gets are features already."""
+        return self._does(lambda features: features)
+
+    def remote(self, sizes: list[int]) -> Any:
+        """Return a `with` block in which what the encoder gets are places `[B]` of samples.
+
+        Place 0 is the first observer's first sample, and so on; `sizes` says how many each holds.
+        """
+        self._ends = torch.tensor(sizes).cumsum(0)
+        self._starts = self._ends - torch.tensor(sizes)
+        return self._does(self._encode_remotely)
+
+    def _encode_remotely(self, place_B: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return self.fetch(place_B)[0].to(self._device)
+        return _Encode.apply(self, place_B, *self.parameters).to(self._device)
+
+    def fetch(self, place_B: Tensor) -> tuple[Tensor, list[int]]:
+        """Return features `[B, F]` of the samples at these places, and the observers that were asked, all at once."""
+        place_B = place_B.cpu().contiguous()
+        owner_B = torch.bucketize(place_B, self._ends, right=True)
+        order_B = owner_B.argsort(stable=True)
+        counts = owner_B.bincount(minlength=len(self._ends)).tolist()
+        parts = (place_B - self._starts[owner_B])[order_B].split(counts)
+        flat = flatten(self.parameters)
+        asked = [(rank, part) for rank, part in zip(self._link.observers, parts, strict=True) if len(part)]
+        answers = [self._link.ask_now(rank, "encode", flat, part) for rank, part in asked]
+        features = torch.cat([result(answer) for answer in answers])
+        return features[order_B.argsort()], [rank for rank, _ in asked]
+
+    def gradients(self, context: int, asked: list[int], features: Tensor, gradient: Tensor) -> list[Tensor]:
+        """Return the gradients of the encoder's parameters, sums over observers, for that of the features `[B, F]`."""
+        with torch.enable_grad():
+            root = (features * gradient).sum()  # whose derivative by the features is their gradient
+        with carried():
+            dist_autograd.backward(context, [root])
+        answers = [self._link.ask_now(rank, "gradient", context) for rank in asked]
+        flat = torch.stack([result(answer) for answer in answers]).sum(0).to(self._device)
+        return unflatten(flat, self.parameters)
+
+
+class _Encode(torch.autograd.Function):
+    """The observers' forward pass, and their backward pass by distributed autograd, as one step of the agent's graph.
+
+    To the agent's autograd it is a function of the encoder's parameters, so that loss, optimizer and checks are those
+    of a model in one process.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, split: SplitEncoder, place_B: Tensor, *parameters: Tensor) -> Tensor:
+        if split.pending:
+            raise ConfigError(
+                "The policy's loss calls the model's encoder twice. With observers it may call it once: join the "
+                "observations first."
+            )
+        split.pending = True
+        ctx.split, ctx.context = split, dist_autograd.context()
+        ctx.number = ctx.context.__enter__()
+        with torch.enable_grad():
+            ctx.features, ctx.asked = split.fetch(place_B)
+        return ctx.features.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        gradients = ctx.split.gradients(ctx.number, ctx.asked, ctx.features, gradient)
+        ctx.context.__exit__(None, None, None)
+        ctx.split.pending = False
+        return None, None, *gradients
+
+
+class RemoteCollector:
+    """Lets all observers collect, and chooses their actions meanwhile. M samples of all observers.
+
+    Args:
+        link: to the observers.
+        policy: the agent's `collect_mode`.
+        encoder: the agent's.
+        seeds: of the draws of actions, one an observer, so that what one draws does not depend on the others' pace.
+        interrupt: whether the agent was asked to end.
+
+    Attributes:
+        envstep, episode_count, interrupted: as those of `SampleCollector`, of all observers.
+        signum: the signal that an observer was interrupted by, or 0.
+        sizes: samples that each observer holds.
+    """
+
+    def __init__(
+        self,
+        link: RPCLink,
+        policy: SimpleNamespace,
+        encoder: SplitEncoder,
+        seeds: list[int],
+        interrupt: Callable[[], bool],
+    ) -> None:
+        self._link, self._policy, self._encoder, self._interrupt = link, policy, encoder, interrupt
+        self._draws = [torch.Generator().manual_seed(seed).get_state() for seed in seeds]
+        self.envstep, self.episode_count, self.interrupted, self.signum = 0, 0, False, 0
+        self.sizes = [0] * len(seeds)
+
+    def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
+        """Return samples `[M, ...]`, whose `obs` are places (see `SplitEncoder.remote`), and sums of the counts."""
+        flat = flatten(self._encoder.parameters)
+        answers = [self._link.ask(rank, "collect", flat, self.envstep) for rank in self._link.observers]
+        own = torch.get_rng_state()
+        for request in self._link.requests_until(answers):
+            heartbeat("collect")
+            request.answer.set_result(self._act(*request.args))
+        torch.set_rng_state(own)
+        parts, counts = zip(*map(result, answers), strict=True)
+        self.sizes = [len(next(tree_leaves(part))) for part in parts]
+        samples = tree_map(lambda *leaves: torch.cat(leaves), *parts)
+        total = {key: sum(count[key] for count in counts) for key in FIGURES}
+        total["duration"] = sum(count["duration"] for count in counts) / len(counts)
+        self.envstep += int(total["env_step"])
+        self.episode_count += int(total["episode"])
+        self.signum = max(int(count["signum"]) for count in counts)
+        self.interrupted = bool(self.signum) or self._interrupt()
+        return samples | {"obs": torch.arange(sum(self.sizes))}, total
+
+    def _act(self, observer: int, features: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
+        torch.set_rng_state(self._draws[observer - 1])
+        with self._encoder.given():
+            output = self._policy.forward(features, **kwargs)
+        self._draws[observer - 1] = torch.get_rng_state()
+        return tree_map(Tensor.cpu, output)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"envstep": self.envstep, "episode_count": self.episode_count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.envstep, self.episode_count = state["envstep"], state["episode_count"]
+
+    def local_state_dict(self) -> dict[str, Any]:
+        """Return the observers' environments as they stand, and the states of what draws actions."""
+        answers = [self._link.ask(rank, "save") for rank in self._link.observers]
+        return {"observers": [result(answer) for answer in answers], "draws": self._draws}
+
+    def load_local_state_dict(self, state: dict[str, Any]) -> list[str]:
+        """Take what `local_state_dict` gave; return the environments, `observer:environment`, that could not go on."""
+        if len(state["observers"]) != len(self.sizes):
+            return [f"of all {len(state['observers'])} observers, as there are {len(self.sizes)} now"]
+        self._draws = state["draws"]
+        parts = zip(self._link.observers, state["observers"], strict=True)
+        answers = [(rank, self._link.ask(rank, "restore", part)) for rank, part in parts]
+        return [f"{rank}:{number}" for rank, answer in answers for number in result(answer)]
+
+
+class AgentRecord(RunReporter):
+    """The record of a run whose environments are the observers'."""
+
+    observers = 0
+
+    def _source_lines(self) -> dict[str, str]:
+        lines = super()._source_lines()
+        collect, n_env, count = self._cfg.policy.collect, self._cfg.env.collector_env_num, self.observers
+        size, unit = (collect.n_episode, "episodes") if "n_episode" in collect else (collect.n_sample, "env steps")
+        batch, _, updates = lines["batch"].split(", ")
+        lines["ranks"] = f"1 agent, {count} observers (rpc)"
+        lines["batch"] = f"{batch.removesuffix(' a rank')} of all observers, {updates}"
+        lines["collect"] = f"{size} {unit} an observer, {size * count} in all"
+        lines["environments"] = f"{n_env} an observer, {n_env * count} in all"
+        return lines
+
+
+class RPCExperiment(Experiment):
+    """A run of the agent, in which observers play; to everything else it is a run of one process."""
+
+    def __init__(self, *options: Any, link: RPCLink, **more: Any) -> None:
+        self._link = link
+        super().__init__(*options, **more)
+
+    def _check_pipeline(self) -> None:
+        check_pipeline(self.cfg.policy, "serial_pipeline_onpolicy")
+
+    def _create_record(self) -> RunReporter:
+        record = AgentRecord(self.cfg, self._limits)
+        record.observers = len(self._link.observers)
+        return record
+
+    def _create_collector(self, stack: ExitStack, builders: tuple[Any, Any]) -> RemoteCollector:
+        self._encoder = SplitEncoder(find_encoder(self.policy), self._link)
+        stack.callback(self._encoder.close)
+        seeds = [derive_seeds(self.cfg.seed, rank, "draws", n=1)[0] for rank in self._link.observers]
+        interrupt = lambda: self._guard.requested  # noqa: E731
+        return RemoteCollector(self._link, self.policy.collect_mode, self._encoder, seeds, interrupt)
+
+    def collect(self) -> dict[str, Any]:
+        samples = super().collect()
+        self._guard.signum = self._guard.signum or self.collector.signum
+        return samples
+
+    def learn(self, batches: Iterable[dict[str, Any]], update: Any = None) -> None:
+        with self._encoder.remote(self.collector.sizes):
+            super().learn(batches, update)
+
+    def _counts(self) -> dict[str, int]:
+        return super()._counts() | {"observers": len(self._link.observers)}

@@ -1,0 +1,174 @@
+"""Requests between one agent and its observers, over torch.distributed.rpc.
+
+A request names a method of what the other process serves. Most are answered by its main thread (`ask`), where an error
+ends the process as any other would; those that distributed autograd must see, by a thread of rpc's (`ask_now`).
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+from torch.distributed import rpc
+from torch.futures import Future
+
+from ding_lite.utils.dist.watchdog import read_seconds, waiting
+
+AGENT = 0  # its rank; all others are observers
+TRANSPORTS = ["uv"]  # sockets; the one through shared memory polls without rest, and takes cores from environments
+
+
+class Request(NamedTuple):
+    """What waits for the main thread: a call of a method, and where its answer goes."""
+
+    method: str
+    args: tuple[Any, ...]
+    answer: Future
+
+
+class Failure(NamedTuple):
+    """Is answered where there is no answer; the process that sends it ends."""
+
+    cause: str
+
+
+class _Here:
+    """This process, as rpc's threads find it: they can only be sent to functions of a module."""
+
+    service: Any = None
+    inbox: queue.SimpleQueue[Request | Future | Exception] = queue.SimpleQueue()
+
+
+@rpc.functions.async_execution
+def _answer(method: str, args: tuple[Any, ...]) -> Future:
+    answer: Future = Future()
+    _Here.inbox.put(Request(method, args, answer))
+    return answer
+
+
+def _answer_now(method: str, args: tuple[Any, ...]) -> Any:
+    try:
+        return getattr(_Here.service, method)(*args)
+    except Exception as error:
+        _Here.inbox.put(error)  # the main thread raises it, and its end tells the others why
+        return Failure(f"{_name(dist.get_rank())} has failed: {type(error).__name__}")
+
+
+class RPCLink(AbstractContextManager):
+    """This process's end of the connections to all others, open within the block.
+
+    Every rank of the group enters it, and leaves it together with the others, unless an error other than `SystemExit`
+    ends the process: nobody waits for one that fails.
+
+    Args:
+        service: whose methods the others may call.
+
+    Attributes:
+        observers: ranks of the observers.
+    """
+
+    def __init__(self, service: Any) -> None:
+        self._rank, size = dist.get_rank(), dist.get_world_size()
+        self.observers = range(1, size)
+        self._timeout = read_seconds("DING_LITE_TIMEOUT", "600")
+        _Here.service, _Here.inbox = service, queue.SimpleQueue()
+
+    def __enter__(self) -> RPCLink:
+        # A store of our own, on a port that is surely free: the launcher's may hold addresses of an earlier attempt.
+        addr, told, limit = os.environ.get("MASTER_ADDR", "localhost"), [0], timedelta(seconds=self._timeout)
+        if self._rank == AGENT:
+            self._store = dist.TCPStore(addr, 0, is_master=True, timeout=limit, wait_for_workers=False)
+            told = [self._store.port]
+        with carried(), _store_is_there(), warnings.catch_warnings():
+            dist.broadcast_object_list(told, src=AGENT)
+            warnings.filterwarnings("ignore", "You are using a Backend", UserWarning)  # torch's own way to open rpc
+            options = rpc.TensorPipeRpcBackendOptions(
+                rpc_timeout=self._timeout, init_method=f"tcp://{addr}:{told[0]}", _transports=TRANSPORTS
+            )
+            rpc.init_rpc(_name(self._rank), None, self._rank, len(self.observers) + 1, options)
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, SystemExit):
+            with waiting():
+                rpc.shutdown()
+            _Here.service = None
+
+    def ask(self, rank: int, method: str, *args: Any) -> Future:
+        """Return the future answer of that rank's main thread, which may take as long as it makes progress."""
+        return rpc.rpc_async(_name(rank), _answer, (method, args), timeout=0)
+
+    def ask_now(self, rank: int, method: str, *args: Any) -> Future:
+        """Return the future answer of one of that rank's other threads."""
+        return rpc.rpc_async(_name(rank), _answer_now, (method, args))
+
+    def requests(self) -> Iterator[Request]:
+        """Yield the requests to this process's main thread as they come, for ever."""
+        while True:
+            yield self._next()  # type: ignore[misc]  # no future is put there
+
+    def requests_until(self, answers: Iterable[Future]) -> Iterator[Request]:
+        """Yield the requests that come until all these answers are there."""
+        left = list(answers)
+        for answer in left:
+            answer.add_done_callback(_Here.inbox.put)
+        for _ in left:
+            while isinstance(item := self._next(), Request):
+                yield item
+            result(item)  # it may be an error
+
+    @staticmethod
+    def _next() -> Request | Future:
+        with waiting():
+            item = _Here.inbox.get()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+
+def result(answer: Future) -> Any:
+    """Wait for an answer and return it.
+
+    Raises:
+        torch.distributed.DistNetworkError: there will be none, as the other process is lost or its part has failed.
+    """
+    with carried():
+        value = answer.wait()
+    if isinstance(value, Failure):
+        raise dist.DistNetworkError(f"rpc: {value.cause}")
+    return value
+
+
+@contextmanager
+def carried() -> Iterator[None]:
+    """Mark a block as a wait for others, and what rpc raises in it as a failure to reach them."""
+    try:
+        with waiting():
+            yield
+    except RuntimeError as error:
+        raise dist.DistNetworkError(f"rpc: {str(error).partition(chr(10))[0]}") from error
+
+
+@contextmanager
+def _store_is_there() -> Iterator[None]:
+    """Let rpc join a store that runs, instead of opening one on a port that must be chosen before."""
+    name = "TORCHELASTIC_USE_AGENT_STORE"
+    before = os.environ.get(name)
+    os.environ[name] = "True"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _name(rank: int) -> str:
+    return "agent" if rank == AGENT else f"observer_{rank}"

@@ -1,0 +1,144 @@
+"""An observer: plays environments of its own, and keeps what it sees; only features of it leave the process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.distributed.autograd as dist_autograd
+from easydict import EasyDict
+from torch import Tensor, nn
+
+from ding_lite.entry.rpc.link import AGENT, RPCLink, result
+from ding_lite.envs import create_vector_env, derive_seeds
+from ding_lite.policy import Policy
+from ding_lite.utils.dist.interrupt import InterruptGuard
+from ding_lite.utils.dist.ranks import get_local_world_size
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.seed import set_seed
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker import EpisodeCollector, SampleCollector
+
+
+class Observer:
+    """Environments, a replica of the observation network, and the observations of the last collect.
+
+    Its methods are what the agent asks for. M samples of this observer, B of them in a batch, F features.
+
+    Args:
+        cfg: the compiled config.
+        rank: of this process; environments' seeds depend on it.
+        builders: make the environments, None: as `cfg.env` says.
+        stack: closes them.
+
+    Raises:
+        ConfigError: the policy's model is not made of an encoder and a head.
+    """
+
+    def __init__(self, cfg: EasyDict, rank: int, builders: Any, stack: ExitStack) -> None:
+        set_seed(derive_seeds(cfg.seed, rank, "policy", n=1)[0])
+        self._rank, self._policy = rank, POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, enable_field=("collect",))
+        self._encoder = find_encoder(self._policy)
+        del self._policy.model.head  # the agent's
+        self._parameters = list(self._encoder.parameters())
+        self._held: Any = None
+        self._guard = stack.enter_context(InterruptGuard(rank))
+        n_env = cfg.env.collector_env_num
+        env = create_vector_env(cfg.env, n_env, cfg.seed, True, get_local_world_size(), builders=builders)
+        stack.callback(env.close)
+        mode = self._policy.collect_mode
+        mode.forward = self._act
+        options = (derive_seeds(cfg.seed, rank, "collect", n=n_env), lambda: self._guard.requested)
+        collect = cfg.policy.collect
+        if "n_episode" in collect:
+            self._collector: SampleCollector = EpisodeCollector(env, mode, collect.n_episode, *options)
+        else:
+            self._collector = SampleCollector(env, mode, collect.n_sample or n_env, *options)
+
+    def serve(self, link: RPCLink) -> int | str | None:
+        """Do what the agent asks for, until it says that the run has ended; return the status that it names."""
+        self._link = link
+        for request in link.requests():
+            if request.method == "end":
+                request.answer.set_result(None)
+                return request.args[0]
+            request.answer.set_result(getattr(self, request.method)(*request.args))
+        raise AssertionError
+
+    def collect(self, parameters: Tensor, envstep: int) -> tuple[dict[str, Any], dict[str, float]]:
+        """Play with the encoder's `parameters`, as of the global env step; return samples without observations."""
+        self._load(parameters)
+        self._collector.envstep = envstep
+        samples, figures = self._collector.collect()
+        self._held = samples.pop("obs")
+        return samples, figures | {"signum": self._guard.signum or 0}
+
+    def save(self) -> dict[str, Any]:
+        """Return the environments as they stand."""
+        return self._collector.local_state_dict()
+
+    def restore(self, state: dict[str, Any]) -> list[int]:
+        """Put back what `save` returned; return the environments that begin new episodes instead."""
+        return self._collector.load_local_state_dict(state)
+
+    def encode(self, parameters: Tensor, index_B: Tensor) -> Tensor:
+        """Return features `[B, F]` of the samples at `index_B` of the last collect, with gradients."""
+        self._load(parameters)
+        return self._features(tree_map(lambda leaf: leaf[index_B], self._held))
+
+    def gradient(self, context: int) -> Tensor:
+        """Return the encoder's gradient, as one flat tensor, that backward has left in a context of autograd."""
+        found = dist_autograd.get_gradients(context)
+        return flatten([found.get(parameter, torch.zeros_like(parameter)) for parameter in self._parameters])
+
+    def _act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        """Send features of observations `[N, ...]` and return the agent's `action` `[N]`: one request a step."""
+        with torch.inference_mode():
+            features = self._features(obs)
+        return result(self._link.ask(AGENT, "act", self._rank, features, kwargs))
+
+    def _features(self, obs: Any) -> Tensor:
+        with self._policy._autocast():
+            return self._encoder(self._policy._to_device(obs)).cpu()
+
+    @torch.no_grad()
+    def _load(self, parameters: Tensor) -> None:
+        for own, new in zip(self._parameters, unflatten(parameters, self._parameters), strict=True):
+            own.copy_(new)
+
+
+def find_encoder(policy: Policy) -> nn.Module:
+    """Return the encoder of a policy's model.
+
+    Raises:
+        ConfigError: there is no encoder, no head, or the encoder has buffers, which would differ between observers.
+    """
+    model = policy.model
+    found = [name for name, _ in model.named_children()]
+    what = f"policy.model '{type(model).__name__}'"
+    if not {"encoder", "head"} <= set(found):
+        raise ConfigError(
+            f"{what} cannot be split between observers and an agent: expected an 'encoder' of observations and a "
+            f"'head', got {', '.join(found)}. Take a policy such as 'pg', or train it with serial_pipeline_onpolicy."
+        )
+    encoder = model.get_submodule("encoder")
+    buffers = [name for name, _ in encoder.named_buffers()]
+    if buffers:
+        raise ConfigError(
+            f"The encoder of {what} has buffers ({', '.join(buffers)}), which each observer would change for itself: "
+            "take a normalisation without them, such as LayerNorm."
+        )
+    return encoder
+
+
+def flatten(tensors: Sequence[Tensor]) -> Tensor:
+    """Return all elements of tensors, in their logical order whatever their strides, as one on the CPU."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).cpu()
+
+
+def unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Cut what `flatten` returned into tensors of the shapes of `like`."""
+    parts = flat.split([tensor.numel() for tensor in like])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]

@@ -1,0 +1,357 @@
+"""What every policy is: a documented config, learn / collect / eval modes, and the optimizer step of N processes.
+
+A policy works on batched data, see `docs/architecture.md`: B samples, N environments, T steps.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import torch
+from easydict import EasyDict
+from torch import Tensor, nn
+
+from ding_lite.torch_utils.drift import checksum
+from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
+from ding_lite.torch_utils.network_optimizer import (
+    Loss,
+    NetworkOptimizer,
+    check_data_parallel,
+    synchronize_batchnorm,
+    uses_ddp,
+)
+from ding_lite.utils.dist.collectives import broadcast_module
+from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_leaves, tree_map
+
+
+class Policy:
+    """Base of all policies. To extend one, subclass it, override a method, and register the class under a name.
+
+    A subclass's `config` holds only what it adds or changes; `default_config` merges it over its bases'. Workers see
+    a policy through `learn_mode`, `collect_mode` and `eval_mode` alone.
+    """
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="",  # (str) name in the policy registry
+        on_policy=False,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
+        offline=False,  # (bool) it learns from a data set, without playing; told by the policy, not set
+        cuda=False,  # (bool) train on a GPU where there is one, else on the CPU with a note
+        multi_gpu=False,  # (bool) average gradients over all ranks; needed under a launcher, on CPUs too
+        bp_update_sync=True,  # (bool) average after backward in one collective; False overlaps buckets with backward
+        data_parallel="flat",  # (str) gradients are averaged by 'flat', ours, or 'ddp', torch's DistributedDataParallel
+        ddp=dict(
+            find_unused_parameters=False,  # (bool) parameters may be without gradient, at times or on some ranks
+            static_graph=False,  # (bool) every iteration uses the same parameters in the same way
+            bucket_cap_mb=25.0,  # (float) MiB of gradients that travel together
+            sync_batchnorm=False,  # (bool) batch normalisation over the samples of all ranks; GPUs only
+            comm_hook="",  # (str) gradients travel as they are, or by torch's hook 'fp16', 'bf16' or 'powersgd'
+        ),
+        num_threads=None,  # (int, None) torch's threads in each rank; None: torch's choice. Small networks want 1
+        precision="float32",  # (str) 'float32', or 'bf16' for forward and backward passes under autocast
+        discount_factor=0.99,  # (float) gamma, per env step
+        model=dict(),  # (dict) the model's arguments, see its signature; shapes are taken from the environment
+        learn=dict(
+            batch_size=64,  # (int) samples per rank and iteration
+            learning_rate=0.001,  # (float) step size of Adam
+            weight_decay=0.0,  # (float) L2 penalty of Adam
+            grad_clip_type=None,  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
+            grad_clip_value=0.5,  # (float) the bound
+            on_nonfinite="stop",  # (str) where loss or gradient is nan or infinite: 'stop', or 'skip' that update
+            ignore_done=False,  # (bool) bootstrap at terminal states too, as where a time limit cuts
+            resume_training=False,  # (bool) go on with a run: the checkpoint's below, or the one in exp_name
+            learner=dict(
+                hook=dict(
+                    load_ckpt_before_run="",  # (str) checkpoint file to start from; empty: none
+                    log_show_after_iter=100,  # (int) learner iterations between two records of the losses
+                    save_ckpt_after_iter=10000,  # (int) learner iterations between two checkpoints
+                    keep_ckpt=3,  # (int) newest checkpoints that are kept, beside the best; 0: all
+                    save_replay_buffer=True,  # (bool) checkpoints hold the replay buffer too, for exact resuming
+                    check_ranks_after_iter=1000,  # (int) learner iterations until ranks compare parameters; 0: never
+                ),
+            ),
+        ),
+        collect=dict(
+            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num
+        ),
+        eval=dict(
+            evaluator=dict(
+                eval_freq=1000,  # (int) learner iterations between two evaluations
+            ),
+        ),
+        other=dict(),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of the bases' configs that it has no use for
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose
+    config_types: ClassVar[dict[str, tuple[type, ...]]] = {
+        "num_threads": (int, type(None)),
+        "learn.grad_clip_type": (str, type(None)),
+        "collect.n_sample": (int, type(None)),
+    }
+
+    @classmethod
+    def default_config(cls) -> EasyDict:
+        """Return the defaults of the class and its bases, merged."""
+        merged: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            _merge(merged, vars(base).get("config", {}))
+            for path in vars(base).get("config_without", ()):
+                *sections, key = path.split(".")
+                functools.reduce(dict.__getitem__, sections, merged).pop(key)
+        return EasyDict(merged)
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        """Raise `ConfigError` for values of `cfg.policy` that contradict one another."""
+        policy = cfg.policy
+        if policy.precision not in ("float32", "bf16"):
+            raise ConfigError(f"policy.precision must be 'float32' or 'bf16', got '{policy.precision}'.")
+        if policy.learn.grad_clip_type not in (None, "clip_norm", "clip_value"):
+            got = policy.learn.grad_clip_type
+            raise ConfigError(f"policy.learn.grad_clip_type must be 'clip_norm', 'clip_value' or None, got '{got}'.")
+        if policy.learn.on_nonfinite not in ("stop", "skip"):
+            raise ConfigError(f"policy.learn.on_nonfinite must be 'stop' or 'skip', got '{policy.learn.on_nonfinite}'.")
+        for key in ("keep_ckpt", "check_ranks_after_iter"):
+            if (value := policy.learn.learner.hook[key]) < 0:
+                raise ConfigError(f"policy.learn.learner.hook.{key} must be 0 or more, got {value}.")
+        check_data_parallel(policy, cls.default_config().ddp)
+        for key in ("on_policy", "offline"):
+            if policy[key] != cls.default_config()[key]:
+                raise ConfigError(f"policy.{key} cannot be set: of '{policy.type}' it is {not policy[key]}.")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        """Return the registered name of the policy's model and the modules to import for it."""
+        raise NotImplementedError
+
+    def __init__(
+        self,
+        cfg: EasyDict,
+        model: nn.Module | None = None,
+        enable_field: tuple[str, ...] = ("learn", "collect", "eval"),
+    ) -> None:
+        """Build the model and the modes in `enable_field`; `cfg` is the compiled `cfg.policy`."""
+        if get_world_size() > 1 and not cfg.multi_gpu:
+            raise ConfigError(
+                f"{get_world_size()} processes, but policy.multi_gpu=False would train {get_world_size()} models apart:"
+                " set policy.multi_gpu=True."
+            )
+        self._cfg = cfg
+        use_cuda = cfg.cuda and torch.cuda.is_available()
+        self._device = (
+            torch.device("cuda", get_local_rank() % torch.cuda.device_count()) if use_cuda else torch.device("cpu")
+        )
+        self._model = (model if model is not None else self._create_model()).to(self._device)
+        if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
+            self._model = synchronize_batchnorm(self._model)
+        self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        self._dtype = next(self._model.parameters()).dtype
+        self._optimizers: dict[str, NetworkOptimizer] = {}
+        for field in enable_field:
+            getattr(self, f"_init_{field}")()
+        for network in [value for value in vars(self).values() if isinstance(value, nn.Module)]:
+            broadcast_module(network)  # targets and auxiliary networks too, after all that could re-initialise them
+
+    def _create_model(self) -> nn.Module:
+        kwargs = {key: value for key, value in self._cfg.model.items() if key != "type"}
+        name, modules = self.default_model()
+        for module in modules:
+            importlib.import_module(module)
+        return MODEL_REGISTRY.find(self._cfg.model.get("type", name))(**kwargs)
+
+    @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    # The modes, as workers see them.
+
+    @property
+    def learn_mode(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            forward=self._step_learn,
+            loss=self._loss,
+            get_batches=self._get_batches,
+            finish=self._finish_learn,
+            checksum=self._checksum_learn,
+            monitor_vars=self._monitor_vars_learn,
+            state_dict=self._state_dict_learn,
+            load_state_dict=self._load_state_dict_learn,
+        )
+
+    @property
+    def collect_mode(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            forward=self._forward_collect,
+            process_transition=self._process_transition,
+            get_train_sample=self._get_train_sample,
+            get_collect_kwargs=self._get_collect_kwargs,
+            reset=self._reset_collect,
+        )
+
+    @property
+    def eval_mode(self) -> SimpleNamespace:
+        return SimpleNamespace(forward=self._forward_eval, reset=self._reset_eval)
+
+    # Learn mode.
+
+    def _init_learn(self) -> None:
+        """Prepare what learning needs beside the model."""
+        self._init_optimizer()
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch, and detached tensors that `_forward_learn` returns. Pure in model and batch."""
+        raise NotImplementedError
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Take one optimizer step on a batch, a dict of `[B, ...]` tensors on the policy's device.
+
+        Returns:
+            Tensors, whose means may be logged, and `priority` `[B]` where there is one.
+        """
+        return self._optimizer.step(batch)
+
+    def _step_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        output = self._forward_learn(batch)
+        skipped = self._count_skipped()
+        return output | {"skipped_updates": torch.tensor(float(skipped))} if skipped else output
+
+    def _finish_learn(self) -> None:
+        """End a series of steps: what is wrong with the last one is known afterwards."""
+        for optimizer in self._optimizers.values():
+            optimizer.check.finish()
+
+    def _count_skipped(self) -> int:
+        return sum(optimizer.check.skipped for optimizer in self._optimizers.values())
+
+    def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the batches to learn from after a collect, if the policy is on-policy; others have a replay buffer.
+
+        Here it is one pass in random order. Between two batches `_forward_learn` has seen the one before.
+
+        Args:
+            samples: what `_get_train_sample` returned, `[M, ...]`. M may differ between ranks: all take the same number
+                of steps, and each step is that of the joined batch.
+        """
+        sizes = rank_sizes(len(next(tree_leaves(samples))))
+        yield from minibatches(self._to_device(samples), self._cfg.learn.batch_size, sizes)
+
+    def _monitor_vars_learn(self) -> list[str]:
+        """Return the names in `_forward_learn`'s output that are worth a curve."""
+        return ["total_loss", "grad_norm", *(["skipped_updates"] if self._count_skipped() else [])]
+
+    def _checksum_learn(self) -> tuple[int, int]:
+        """Return a checksum of the bits of all networks' parameters, which must be the same on every rank."""
+        networks = [value for value in vars(self).values() if isinstance(value, nn.Module)]
+        return checksum(parameter for network in networks for parameter in network.parameters())
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        states = {name: optimizer.state_dict() for name, optimizer in self._optimizers.items()}
+        return {"model": self._model.state_dict(), **(states.get("model") or {"optimizer": states})}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        """Take what `_state_dict_learn` gave; without its `optimizer`, what a new run starts from: no counters."""
+        self._model.load_state_dict(state["model"])
+        if "optimizer" in state:
+            for name, optimizer in self._optimizers.items():
+                optimizer.load_state_dict(state if name == "model" else state["optimizer"][name])
+
+    def _init_optimizer(self) -> None:
+        """Let one optimizer minimise `_loss` over all of the model."""
+        self._optimizer = self._add_optimizer("model", self._model, self._loss)
+
+    def _add_optimizer(
+        self, name: str, network: nn.Module, loss: Loss, learning_rate: float | None = None
+    ) -> NetworkOptimizer:
+        """Return an optimizer of `loss` over the parameters of `network`, whose `step(batch)` `_forward_learn` calls.
+
+        Its state is saved, restored and watched with the others', under its name. 'model' stands alone.
+        """
+        if name in self._optimizers or (self._optimizers and "model" in (name, *self._optimizers)):
+            raise ValueError(f"_add_optimizer: '{name}' beside {list(self._optimizers)}: give each a name of its own.")
+        self._optimizers[name] = NetworkOptimizer(network, loss, self._cfg, learning_rate)
+        return self._optimizers[name]
+
+    def _autocast(self) -> AbstractContextManager:
+        if self._cfg.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self._device.type, torch.bfloat16)
+
+    # Collect mode.
+
+    def _init_collect(self) -> None:
+        """Prepare what collecting needs beside the model."""
+
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """Return a dict with `action` `[N]` for observations `[N, ...]`; keyword arguments as `_get_collect_kwargs`."""
+        raise NotImplementedError
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        """Return what `_forward_collect` depends on beside the observation, as of this global env step."""
+        return {}
+
+    def _process_transition(
+        self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
+    ) -> dict[str, Any]:
+        """Return the row `[N, ...]` of the rollout block that one step makes; override it to keep more of the output.
+
+        Args:
+            obs: what the policy saw, `[N, ...]`.
+            policy_output: what `_forward_collect` returned for it.
+            timestep: reward, done (terminated), traj_flag (cut here: terminated or truncated) `[N]`, and the vector
+                environment's info.
+        """
+        return {
+            "obs": obs,
+            "action": policy_output["action"],
+            "reward": timestep.reward,
+            "done": np.zeros_like(timestep.done) if self._cfg.learn.ignore_done else timestep.done,
+            "traj_flag": timestep.traj_flag,
+        }
+
+    def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Turn a rollout block `[T, N, ...]` into what is learned from, or what replay stores: as it is, by default."""
+        return block
+
+    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+        """Forget what is remembered of these environments' episodes; None is all of them."""
+
+    # Eval mode.
+
+    def _init_eval(self) -> None:
+        """Prepare what evaluation needs beside the model."""
+
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        """Return a dict with the best `action` `[N]` for observations `[N, ...]`."""
+        raise NotImplementedError
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        """Forget what is remembered of these environments' episodes; None is all of them."""
+
+    def _to_device(self, data: Any) -> Any:
+        """Return nested dicts of arrays or tensors as tensors on the policy's device, floats of the model's type."""
+
+        def move(leaf: Any) -> Tensor:
+            leaf = torch.as_tensor(leaf)
+            return leaf.to(self._device, self._dtype if leaf.is_floating_point() else None, non_blocking=True)
+
+        return tree_map(move, data)
+
+
+def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = EasyDict(value) if isinstance(value, dict) else value

@@ -1,0 +1,1 @@
+"""Actor-critics with action values Q(s, a), for continuous actions."""

@@ -1,0 +1,140 @@
+"""What policies share that learn an actor and critics Q(s, a) from a data set of continuous actions.
+
+Shapes: B samples, N environments, D dimensions of an action, C critics. Actions are within -1..1, which `env.act_scale`
+maps to the bounds of the environment; recorded ones beyond are clipped, as the environment did.
+
+Every network has an optimizer of its own, and its figures are logged under its name: `critic_loss`,
+`critic_grad_norm` (of the averaged gradient, before clipping), `actor_loss` and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from easydict import EasyDict
+from torch import Tensor, nn
+
+from ding_lite.policy.offline.base import OfflinePolicy
+from ding_lite.torch_utils.target_network import TargetNetwork
+from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import tree_map
+
+
+class QACPolicy(OfflinePolicy):
+    """Base of actor-critics for continuous actions. Their models have the networks `actor` and `critic`, as `QAC`."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        model=dict(
+            twin_critic=True,  # (bool) two critics, whose smaller value is believed
+            action_space="reparameterization",  # (str) what the actor says, see the model
+            actor_head_hidden_size=256,  # (int) size of the actor's hidden layers
+            critic_head_hidden_size=256,  # (int) size of a critic's hidden layers
+        ),
+        learn=dict(
+            batch_size=256,  # (int) samples per rank and iteration
+            target_theta=0.005,  # (float) share of the critic that its target takes over at an update
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
+    action_space: ClassVar[str] = "reparameterization"  # what policy.model.action_space has to be
+    networks: ClassVar[tuple[str, ...]] = ("critic", "actor")  # whose figures are logged
+    _model: Any  # with these networks as attributes
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        given, theta = cfg.policy.model.get("action_space", cls.action_space), cfg.policy.learn.target_theta
+        if given != cls.action_space:
+            raise ConfigError(f"policy.model.action_space must be '{cls.action_space}' for this policy, got '{given}'.")
+        if not 0 < theta <= 1:
+            raise ConfigError(f"policy.learn.target_theta must be in (0, 1], got {theta}.")
+        if not cfg.env.act_scale:
+            raise ConfigError(f"Policy '{cfg.policy.type}' acts within -1..1: set env.act_scale=True.")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "continuous_qac", ["ding_lite.model"]
+
+    def _monitor_vars_learn(self) -> list[str]:
+        own = [f"{name}_{figure}" for name in self.networks for figure in ("loss", "grad_norm")]
+        return [*own, *(name for name in super()._monitor_vars_learn() if name not in ("total_loss", "grad_norm"))]
+
+    def _init_learn(self) -> None:
+        self._targets: dict[str, TargetNetwork] = {}
+
+    def _add_target(self, name: str) -> nn.Module:
+        """Return a target of the network of this name, which has an optimizer; `_update_targets` lets it follow."""
+        flat, theta = self._optimizers[name].flat, self._cfg.learn.target_theta
+        self._targets[name] = TargetNetwork(getattr(self._model, name), flat, theta=theta)
+        return self._targets[name].network
+
+    def _update_targets(self) -> None:
+        for target in self._targets.values():
+            target.update()
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Return everything random that the losses of a batch need, by name, so that they are functions of it."""
+        return {}
+
+    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the batch with `noise`, its actions `[B, D]` within -1..1."""
+        action_BD = batch["action"].reshape(len(batch["action"]), -1).clamp(-1.0, 1.0)
+        done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
+        return batch | {"action": action_BD, "done": done_B, "noise": self._draw_noise(batch)}
+
+    def _step(self, name: str, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Take a step of the optimizer of this name; return its figures, the common ones under that name."""
+        output = self._optimizers[name].step(batch)
+        common = {f"{name}_loss": output.pop("total_loss"), f"{name}_grad_norm": output.pop("grad_norm")}
+        return output | common
+
+    def _run(self, network: nn.Module, obs: Tensor, **kwargs: Any) -> Any:
+        """Return a network's output for observations `[B, ...]`, in full precision."""
+        with self._autocast():
+            output = network(obs, **kwargs)
+        return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
+
+    def _run_frozen(self, network: nn.Module, obs: Tensor, **kwargs: Any) -> Any:
+        """Return what `_run` does, with a gradient to `kwargs` and none to the network."""
+        with _frozen(network):
+            return self._run(network, obs, **kwargs)
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | {"targets": {k: v.state_dict() for k, v in self._targets.items()}}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        for name, target in self._targets.items():
+            if "optimizer" in state:
+                target.load_state_dict({**state["targets"][name], "optimizer": state["optimizer"]})
+            else:
+                target.load_state_dict({"model": getattr(self._model, name).state_dict()})
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        with self._autocast():
+            output = self._model(self._to_device(obs), mode="compute_actor")
+        output = tree_map(Tensor.float, output) if self._cfg.precision != "float32" else output
+        return output | {"action": output["action"] if "action" in output else self._mode(output["logit"])}
+
+    def _mode(self, logit: dict[str, Tensor]) -> Tensor:
+        """Return the action in the middle of the distribution, `[N, D]`."""
+        return logit["mu"]
+
+
+@contextmanager
+def _frozen(network: nn.Module) -> Iterator[None]:
+    """Let what is computed inside pass gradients through a network, and none to its parameters."""
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)

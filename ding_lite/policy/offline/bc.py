@@ -1,0 +1,91 @@
+"""Behaviour cloning (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88): supervised learning of an expert's actions.
+
+Logged: `total_loss`; of discrete actions `accuracy`, the share where the most likely action is the expert's; of
+continuous ones `action_error`, the mean absolute difference in a dimension; `grad_norm` before clipping.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from easydict import EasyDict
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ding_lite.policy.offline.base import OfflinePolicy
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+REGRESSION_LOSSES = {"l1_loss": functional.l1_loss, "mse_loss": functional.mse_loss}
+LABEL_SMOOTHING = 0.1  # share of the probability that is spread over all actions
+
+
+@POLICY_REGISTRY.register("bc")
+class BCPolicy(OfflinePolicy):
+    """Behaviour cloning of discrete and continuous actions. Override `_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="bc",  # (str) name in the policy registry
+        continuous=None,  # (bool, None) whether actions are continuous; None: as the environment's are
+        loss_type="l1_loss",  # (str) of continuous actions: 'l1_loss' or 'mse_loss'; the median's or the mean's
+        learn=dict(
+            ce_label_smooth=False,  # (bool) of discrete actions: a tenth of the probability is spread over all of them
+        ),
+    )
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box)
+    config_types: ClassVar[dict[str, tuple[type, ...]]] = {"continuous": (bool, type(None))}
+    required_columns: ClassVar[tuple[str, ...]] = ("obs", "action")
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        if cfg.policy.loss_type not in REGRESSION_LOSSES:
+            names = "' or '".join(REGRESSION_LOSSES)
+            raise ConfigError(f"policy.loss_type must be '{names}', got '{cfg.policy.loss_type}'.")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "bc", ["ding_lite.model"]
+
+    def _create_model(self) -> nn.Module:
+        space = self._cfg.model.get("action_space", "discrete")
+        if self._cfg.continuous not in (None, space != "discrete"):
+            raise ConfigError(
+                f"policy.continuous={self._cfg.continuous}, but the environment's actions are {space}: leave it out."
+            )
+        return super()._create_model()
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "accuracy", "action_error"]
+
+    def _run_model(self, obs: Any) -> dict[str, Tensor]:
+        with self._autocast():
+            output = self._model(self._to_device(obs))
+        return output if self._cfg.precision == "float32" else {key: value.float() for key, value in output.items()}
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss and detached tensors to log. Pure in model and batch.
+
+        Cross entropy -log p(a | s) where the model returns `logit`, else the mean of |a - mu(s)| or of its square.
+
+        Args:
+            batch: `obs` `[B, ...]`, `action` `[B]`, or `[B, D]` if continuous.
+        """
+        output, action = self._run_model(batch["obs"]), batch["action"]
+        if "logit" in output:
+            smoothing = LABEL_SMOOTHING if self._cfg.learn.ce_label_smooth else 0.0
+            loss = functional.cross_entropy(output["logit"], action, label_smoothing=smoothing)
+            return loss, {"accuracy": (output["logit"].detach().argmax(-1) == action).to(loss.dtype)}
+        mu, action = output["action"], self._to_device(action)
+        if mu.shape != action.shape:  # else [B, 1] and [B] would make a loss of B x B pairs
+            raise ValueError(f"action must be of shape {tuple(mu.shape)}, as the model's, got {tuple(action.shape)}")
+        loss = REGRESSION_LOSSES[self._cfg.loss_type](mu, action)
+        return loss, {"action_error": (mu.detach() - action).abs()}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        self._model.eval()
+        output = self._run_model(obs)
+        self._model.train()
+        return output if "action" in output else output | {"action": output["logit"].argmax(-1)}

@@ -1,0 +1,171 @@
+"""Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779) on SAC (Haarnoja et al. 2018, arXiv:1812.05905).
+
+The critics are pressed down where actions other than the data's are valued highly:
+
+    y = r + gamma (1 - done) (min_c Q'_c(s', a') [- alpha log pi(a' | s')]),  a' ~ pi(. | s')
+    gap_c = mean log sum_k exp(Q_c(s, a_k) - log p(a_k | s)) - Q_c(s, a)
+    L_critic = sum_c mean (y - Q_c(s, a))^2 + min_q_weight gap_c
+    L_actor = mean alpha log pi(a | s) - min_c Q_c(s, a),  a ~ pi(. | s)
+    L_alpha = -log alpha mean(log pi(a | s) + target entropy),  target entropy -D
+
+a_k are `num_actions` each of uniform, of pi(. | s) and of pi(. | s'), with the density that each was drawn from. With
+Lagrange, min_q_weight gap_c is multiplied by alpha', which grows while that is above `lagrange_thresh` and falls below:
+L_lagrange = -alpha' mean_c(min_q_weight gap_c - lagrange_thresh).
+
+Logged: see `policy.qac`; `q_value`, the mean of Q(s, a); `td_error`, of |y - Q(s, a)|; `conservative_gap`, of gap_c,
+in which log(3 num_actions) is due to the number of samples; `log_prob`, of log pi(a | s), minus the policy's entropy;
+`alpha`; `lagrange`, alpha'.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from easydict import EasyDict
+from torch import Tensor, nn
+
+from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.rl_utils.q_continuous import conservative_gap, q_td_error, temperature_error
+from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+LARGEST_LAGRANGE = 1e6
+
+
+class Coefficient(nn.Module):
+    """A positive number that is learned, by its logarithm."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor([math.log(value)]))
+
+    def forward(self) -> Tensor:
+        return self.log[0].exp()
+
+
+@POLICY_REGISTRY.register("cql")
+class CQLPolicy(QACPolicy):
+    """CQL. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="cql",  # (str) name in the policy registry
+        learn=dict(
+            learning_rate_q=3e-4,  # (float) step size of the critics' Adam, and of alpha'
+            learning_rate_policy=3e-4,  # (float) step size of the actor's Adam
+            learning_rate_alpha=3e-4,  # (float) step size of alpha's Adam
+            alpha=0.2,  # (float) weight of the entropy, at first if auto_alpha
+            auto_alpha=True,  # (bool) learn alpha, so that the entropy is target_entropy
+            target_entropy=None,  # (float, None) in nats; None: minus the number of dimensions
+            num_actions=10,  # (int) actions of each kind that stand for all, in a state
+            min_q_weight=1.0,  # (float) weight of the conservative term
+            with_q_entropy=False,  # (bool) the target counts the entropy too
+            with_lagrange=False,  # (bool) adapt the conservative term's weight to lagrange_thresh
+            lagrange_thresh=-1.0,  # (float) what min_q_weight gap_c is to be, above 0; with_lagrange only
+        ),
+    )
+    config_types: ClassVar[dict[str, Any]] = {"learn.target_entropy": (float, type(None))}
+    networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha", "lagrange")
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        learn = cfg.policy.learn
+        if learn.alpha <= 0:
+            raise ConfigError(f"policy.learn.alpha must be above 0, got {learn.alpha}.")
+        if learn.with_lagrange and learn.lagrange_thresh <= 0:
+            raise ConfigError(
+                f"policy.learn.with_lagrange=True needs a lagrange_thresh above 0, got {learn.lagrange_thresh}."
+            )
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        learn = self._cfg.learn
+        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
+        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
+        self._alpha, self._lagrange = (Coefficient(x).to(self._device, self._dtype) for x in (learn.alpha, 1.0))
+        if learn.auto_alpha:
+            self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
+        if learn.with_lagrange:
+            self._add_optimizer("lagrange", self._lagrange, self._lagrange_loss, learn.learning_rate_q)
+        self._target_critic = self._add_target("critic")
+
+    def _monitor_vars_learn(self) -> list[str]:
+        own = ["q_value", "td_error", "conservative_gap", "log_prob", "alpha", "lagrange"]
+        return [*super()._monitor_vars_learn(), *own]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        action_BD = batch["action"].reshape(len(batch["action"]), -1)
+        like_KBD = action_BD.expand(self._cfg.learn.num_actions, *action_BD.shape)
+        normal = {name: torch.randn_like(like_KBD) for name in ("now", "next")}
+        return normal | {"actor": torch.randn_like(action_BD), "uniform": torch.rand_like(like_KBD) * 2.0 - 1.0}
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the critics' loss and detached figures. Pure in the networks and the batch, see `_prepare`."""
+        learn, noise = self._cfg.learn, batch["noise"]
+        with torch.no_grad():
+            logit = self._run(self._model.actor, torch.cat([batch["obs"], batch["next_obs"]]))
+            noise_KXD = torch.cat([noise["now"], noise["next"]], dim=1)  # X: states, then next states
+            action_KXD, logp_KX = squashed_sample(logit, noise_KXD)
+            now_KBD, next_KBD = action_KXD.chunk(2, dim=1)
+            value_B = self._run(self._target_critic, batch["next_obs"], action=next_KBD[0]).amin(0)
+            if learn.with_q_entropy:
+                value_B = value_B - self._alpha() * logp_KX[0].chunk(2)[1]
+            action = torch.cat([batch["action"].unsqueeze(0), noise["uniform"], now_KBD, next_KBD])
+            half = torch.full_like(logp_KX.chunk(2, dim=1)[0], -math.log(2.0) * action.shape[-1])
+            log_density = torch.cat([half, *logp_KX.chunk(2, dim=1)])
+        q = self._run(self._model.critic, batch["obs"], action=action)  # of the data's action first
+        q_CB = q[:, 0]
+        loss, error_CB = q_td_error(q_CB, value_B, batch["reward"], batch["done"], batch["value_gamma"])
+        gap_C = conservative_gap(q[:, 1:], log_density, q_CB)
+        weight = self._lagrange().detach().clamp(max=LARGEST_LAGRANGE) * learn.min_q_weight
+        figures = {"q_value": q_CB.detach(), "td_error": error_CB.abs(), "conservative_gap": gap_C.detach()}
+        return loss + weight * gap_C.sum(), figures
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the actor's loss and detached figures, `log_prob` `[B]` among them. Pure, as the critics'."""
+        action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
+        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD).amin(0)
+        return (self._alpha().detach() * logp_B - q_B).mean(), {"log_prob": logp_B.detach()}
+
+    def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return alpha's loss and its value, for a batch with `log_prob` `[B]`."""
+        target = self._cfg.learn.target_entropy
+        target = -float(batch["action"].shape[-1]) if target is None else target
+        return temperature_error(self._alpha.log, batch["log_prob"], target), {"alpha": self._alpha().detach()}
+
+    def _lagrange_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of alpha', and its value, for a batch with `conservative_gap` `[C]`."""
+        value = self._lagrange().clamp(max=LARGEST_LAGRANGE)
+        excess = self._cfg.learn.min_q_weight * batch["conservative_gap"].mean() - self._cfg.learn.lagrange_thresh
+        return -value * excess, {"lagrange": value.detach()}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        batch = self._prepare(batch)
+        output = self._step("critic", batch)
+        output |= self._step("actor", batch)
+        for name in ("alpha", "lagrange"):
+            if name in self._optimizers:
+                output |= self._step(name, batch | output)
+        self._update_targets()
+        return output
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        coefficients = {"alpha": self._alpha.log.detach(), "lagrange": self._lagrange.log.detach()}
+        return super()._state_dict_learn() | coefficients
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        if "optimizer" in state:
+            for name, coefficient in (("alpha", self._alpha), ("lagrange", self._lagrange)):
+                coefficient.log.data.copy_(state[name])
+
+    def _mode(self, logit: dict[str, Tensor]) -> Tensor:
+        return logit["mu"].tanh()
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._forward_eval(obs)
+        action_ND, _ = squashed_sample(output["logit"], torch.randn_like(output["logit"]["mu"]))
+        return output | {"action": action_ND}

@@ -1,0 +1,110 @@
+"""Conservative Q-learning for discrete actions (Kumar et al. 2020, arXiv:2006.04779), on quantiles of the return.
+
+Values of actions that the data lack are guesses, and the maximum picks the highest. So CQL lowers the soft maximum of Q
+over actions and raises Q of the data's, `min_q_weight` times the gap, beside the quantile regression of QR-DQN (Dabney
+et al. 2018, arXiv:1710.10044) with double Q-learning.
+
+Logged: `total_loss` = `td_loss` + min_q_weight * `min_q_loss`; `q_value`, the mean of Q over batch and actions;
+`grad_norm` before clipping.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from easydict import EasyDict
+from torch import Tensor
+from torch.nn import functional
+
+from ding_lite.policy.offline.base import OfflinePolicy
+from ding_lite.rl_utils.td import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.torch_utils.target_network import TargetNetwork, check_target
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("discrete_cql")
+class DiscreteCQLPolicy(OfflinePolicy):
+    """CQL(H) on QR-DQN. Override `_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="discrete_cql",  # (str) name in the policy registry
+        discount_factor=0.97,  # (float) gamma, per env step
+        nstep=1,  # (int) env steps summed before the bootstrap
+        learn=dict(
+            min_q_weight=1.0,  # (float) weight of the conservative term; 0 is QR-DQN
+            kappa=1.0,  # (float) the quantile regression's loss is quadratic up to this error; 0: nowhere
+            target_update_freq=None,  # (int, None) learner iterations between copies to the target; 100 if both unset
+            target_theta=None,  # (float, None) or the share of the online network mixed in at every iteration
+        ),
+    )
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    config_types: ClassVar[dict[str, tuple[type, ...]]] = {
+        "learn.target_update_freq": (int, type(None)),
+        "learn.target_theta": (float, type(None)),
+    }
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        check_target(cfg.policy.learn)
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "qrdqn", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        self._init_optimizer()
+        learn = self._cfg.learn
+        self._target = TargetNetwork(self._model, self._optimizer.flat, learn.target_update_freq, learn.target_theta)
+        self._target_model = self._target.network
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "td_loss", "min_q_loss", "q_value"]
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss and detached tensors to log. Pure in model and batch.
+
+        Args:
+            batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
+                `value_gamma` `[B]` discount of the bootstrap.
+        """
+        obs, next_obs = self._to_device(batch["obs"]), self._to_device(batch["next_obs"])
+        with self._autocast():
+            output = self._model(obs)
+            with torch.no_grad():
+                target_q_BAK = self._target_model(next_obs)["q"]
+                next_action_B = self._model(next_obs)["logit"].argmax(-1)
+        q_BAK, tau = output["q"], output["tau"]
+        if q_BAK.dtype == torch.bfloat16:  # targets and losses need more than 8 bits
+            q_BAK, target_q_BAK, tau = q_BAK.float(), target_q_BAK.float(), tau.float()
+        done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
+        data = qrdqn_nstep_td_data(q_BAK, target_q_BAK, batch["action"], next_action_B, batch["reward"], done_B, tau)
+        td_loss, _ = qrdqn_nstep_td_error(
+            data, self._cfg.discount_factor, self._cfg.nstep, batch["value_gamma"], True, self._cfg.learn.kappa
+        )
+        q_BA = q_BAK.mean(-1)
+        min_q_loss = functional.cross_entropy(q_BA, batch["action"])  # log sum_a exp Q(s, a) - Q(s, a of the data)
+        loss = td_loss + self._cfg.learn.min_q_weight * min_q_loss
+        return loss, {"td_loss": td_loss.detach(), "min_q_loss": min_q_loss.detach(), "q_value": q_BA.detach()}
+
+    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        output = super()._forward_learn(batch)
+        self._target.update()
+        return output
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | self._target.state_dict()
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._target.load_state_dict(state)
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        self._model.eval()
+        with self._autocast():
+            logit_NA = self._model(self._to_device(obs))["logit"]
+        self._model.train()
+        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

@@ -1,0 +1,104 @@
+"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169), which never asks for the value of an unseen action.
+
+V learns what the better of the data's actions are worth, Q from V, and the actor imitates the better actions more:
+
+    L_value = mean |tau - 1(u < 0)| u^2,  u = min_c Q'_c(s, a) - V(s)
+    L_critic = sum_c mean (r + gamma (1 - done) V(s') - Q_c(s, a))^2
+    L_actor = -mean min(exp(beta u), 100) log pi(a | s)
+
+Q' follows the critics slowly. All three losses see the networks as they were before the iteration. As in the authors'
+code, pi is a normal that is not squashed, with a sigma of its own for each dimension, not below exp(-5).
+
+Logged: see `policy.qac`; `q_value` and `v_value`, means of Q(s, a) and V(s); `adv`, of u; `adv_weight`, of the weights
+of L_actor; `log_prob`, of log pi(a | s).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.rl_utils.distribution import log_prob, sample
+from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error, q_td_error
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+LEAST_SIGMA = math.exp(-5.0)  # a data set of one action in each state has no greatest likelihood
+
+
+@POLICY_REGISTRY.register("iql")
+class IQLPolicy(QACPolicy):
+    """IQL. Override `_value_loss`, `_critic_loss` or `_actor_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="iql",  # (str) name in the policy registry
+        learn=dict(
+            learning_rate_q=3e-4,  # (float) step size of the critics' Adam
+            learning_rate_value=3e-4,  # (float) step size of the value's Adam
+            learning_rate_policy=3e-4,  # (float) step size of the actor's Adam
+            tau=0.7,  # (float) expectile: 0.5 values the data's policy, towards 1 its best actions
+            beta=3.0,  # (float) inverse temperature: 0 imitates all actions alike
+        ),
+    )
+    networks: ClassVar[tuple[str, ...]] = ("value", "critic", "actor")
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        if not 0 < cfg.policy.learn.tau < 1:
+            raise ConfigError(f"policy.learn.tau must be between 0 and 1, got {cfg.policy.learn.tau}.")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "continuous_qvac", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        learn = self._cfg.learn
+        self._add_optimizer("value", self._model.value, self._value_loss, learn.learning_rate_value)
+        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
+        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
+        self._target_critic = self._add_target("critic")
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "q_value", "v_value", "adv", "adv_weight", "log_prob"]
+
+    def _value_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the value's loss and detached figures, `adv` `[B]` among them. Pure in the networks and the batch."""
+        with torch.no_grad():
+            q_B = self._run(self._target_critic, batch["obs"], action=batch["action"]).amin(0)
+        v_B = self._run(self._model.value, batch["obs"])[0]
+        adv_B = q_B - v_B
+        return expectile_error(adv_B, self._cfg.learn.tau), {"adv": adv_B.detach(), "v_value": v_B.detach()}
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the critics' loss and detached figures. Pure in networks and batch, with `next_value` `[B]`."""
+        q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
+        loss, _ = q_td_error(q_CB, batch["next_value"], batch["reward"], batch["done"], batch["value_gamma"])
+        return loss, {"q_value": q_CB.detach()}
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the actor's loss and detached figures. Pure in the networks and the batch, with `adv` `[B]`."""
+        logit = self._run(self._model.actor, batch["obs"])
+        logp_B = log_prob(logit | {"sigma": logit["sigma"].clamp(min=LEAST_SIGMA)}, batch["action"])
+        weight_B = advantage_weight(batch["adv"], self._cfg.learn.beta)
+        return -(weight_B * logp_B).mean(), {"adv_weight": weight_B, "log_prob": logp_B.detach()}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        batch = self._prepare(batch)
+        with torch.no_grad():
+            batch["next_value"] = self._run(self._model.value, batch["next_obs"])[0]
+        output = self._step("value", batch)
+        batch["adv"] = output["adv"]
+        output |= self._step("critic", batch) | self._step("actor", batch)
+        self._update_targets()
+        return output
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._forward_eval(obs)
+        return output | {"action": sample(output["logit"]).clamp(-1.0, 1.0)}  # type: ignore[union-attr]

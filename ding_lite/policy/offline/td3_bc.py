@@ -1,0 +1,118 @@
+"""TD3+BC: TD3 (Fujimoto et al. 2018, arXiv:1802.09477) that also imitates the data (Fujimoto & Gu 2021, 2106.06860).
+
+The critics learn from a smoothed target action, the actor from Q and from the data's actions:
+
+    y = r + gamma (1 - done) min_c Q'_c(s', a'),  a' = clip(pi'(s') + clip(sigma eps, low, high), -1, 1)
+    L_critic = sum_c mean (y - Q_c(s, a))^2
+    L_actor = -lambda mean Q_1(s, pi(s)) + mean (pi(s) - a)^2,  lambda = alpha / mean |Q_1(s, pi(s))|
+
+The actor and both targets move once in `actor_update_freq` iterations. Unlike the paper, observations are taken as the
+data set has them: what is to be normalised is normalised there and in the environment.
+
+Logged: see `policy.qac`; `q_value`, the mean of Q(s, a); `td_error`, of |y - Q(s, a)|; `bc_loss`, the second term of
+L_actor; `q_scale`, mean |Q_1(s, pi(s))| of all ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.rl_utils.q_continuous import q_td_error, td3_bc_actor_error
+from ding_lite.utils.dist.collectives import allreduce_data
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+
+@POLICY_REGISTRY.register("td3_bc")
+class TD3BCPolicy(QACPolicy):
+    """TD3+BC. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="td3_bc",  # (str) name in the policy registry
+        model=dict(
+            action_space="regression",  # (str) the actor says an action
+        ),
+        learn=dict(
+            learning_rate_actor=1e-3,  # (float) step size of the actor's Adam
+            learning_rate_critic=1e-3,  # (float) step size of the critics' Adam
+            actor_update_freq=2,  # (int) learner iterations between two steps of actor and targets
+            noise=True,  # (bool) noise on the target action
+            noise_sigma=0.2,  # (float) its standard deviation
+            noise_range=dict(
+                min=-0.5,  # (float) least noise
+                max=0.5,  # (float) greatest noise
+            ),
+            alpha=2.5,  # (float) weight of Q against imitation
+        ),
+        collect=dict(
+            noise_sigma=0.1,  # (float) standard deviation of the noise on actions that are played to be recorded
+        ),
+    )
+    action_space: ClassVar[str] = "regression"
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        low, high = cfg.policy.learn.noise_range.min, cfg.policy.learn.noise_range.max
+        if low > high:
+            raise ConfigError(f"policy.learn.noise_range: min must not be more than max, got {low} and {high}.")
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        learn = self._cfg.learn
+        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_critic)
+        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_actor)
+        self._target_critic, self._target_actor = self._add_target("critic"), self._add_target("actor")
+        self._iterations = 0
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "q_value", "td_error", "bc_loss", "q_scale"]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        return {"target": torch.randn_like(batch["action"].reshape(len(batch["action"]), -1))}
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the critics' loss and detached figures. Pure in the networks and the batch, see `_prepare`."""
+        with torch.no_grad():
+            action_BD = self._run(self._target_actor, batch["next_obs"])
+            if self._cfg.learn.noise:
+                low, high = self._cfg.learn.noise_range.min, self._cfg.learn.noise_range.max
+                noise_BD = (batch["noise"]["target"] * self._cfg.learn.noise_sigma).clamp(low, high)
+                action_BD = (action_BD + noise_BD).clamp(-1.0, 1.0)
+            value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
+        q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
+        loss, error_CB = q_td_error(q_CB, value_B, batch["reward"], batch["done"], batch["value_gamma"])
+        return loss, {"q_value": q_CB.detach(), "td_error": error_CB.abs()}
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the actor's loss and detached figures. Pure in the networks and the batch; a collective call."""
+        action_BD = self._run(self._model.actor, batch["obs"])
+        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD)[0]
+        q_scale = allreduce_data(q_B.detach().abs().mean(), op="mean")
+        loss, bc_loss = td3_bc_actor_error(q_B, action_BD, batch["action"], q_scale, self._cfg.learn.alpha)
+        return loss, {"bc_loss": bc_loss, "q_scale": q_scale}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        batch = self._prepare(batch)
+        output = self._step("critic", batch)
+        self._iterations += 1
+        if self._iterations % self._cfg.learn.actor_update_freq == 0:
+            output |= self._step("actor", batch)
+            self._update_targets()
+        return output
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | {"iterations": self._iterations}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._iterations = state["iterations"] if "optimizer" in state else 0
+
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
+        output = self._forward_eval(obs)
+        noise_ND = torch.randn_like(output["action"]) * self._cfg.collect.noise_sigma
+        return output | {"action": (output["action"] + noise_ND).clamp(-1.0, 1.0)}

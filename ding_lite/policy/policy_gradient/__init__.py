@@ -1,0 +1,1 @@
+"""Policy gradients: actor-critics on-policy and from replay."""

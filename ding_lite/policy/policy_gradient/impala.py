@@ -1,0 +1,78 @@
+"""IMPALA: an off-policy actor-critic with V-trace targets (Espeholt et al. 2018, arXiv:1802.01561).
+
+Logged: `policy_loss`, `value_loss`, `entropy`, and `grad_norm` before clipping. Unlike the paper: a replay buffer for a
+queue of actors, Adam for RMSProp. Shapes: U steps of a sequence, B sequences, K episodes truncated inside them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
+from ding_lite.rl_utils.vtrace import vtrace_data, vtrace_error_continuous_action, vtrace_error_discrete_action
+from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_map
+
+
+@POLICY_REGISTRY.register("impala")
+class IMPALAPolicy(ActorCriticPolicy):
+    """IMPALA for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="impala",  # (str) name in the policy registry
+        on_policy=False,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
+        unroll_len=32,  # (int) env steps of a sequence, which is one sample: n_sample and batch_size count sequences
+        learn=dict(
+            update_per_collect=4,  # (int) learner iterations after each collect
+            batch_size=16,  # (int) sequences per rank and iteration
+            learning_rate=0.0005,  # (float) step size of Adam
+            entropy_weight=0.0001,  # (float) weight of the entropy bonus
+            lambda_=0.95,  # (float) lambda of the V-trace return
+            rho_clip_ratio=1.0,  # (float) greatest importance weight of a temporal difference
+            c_clip_ratio=1.0,  # (float) greatest importance weight of what follows
+            rho_pg_clip_ratio=1.0,  # (float) greatest importance weight of a policy gradient
+        ),
+        collect=dict(
+            n_sample=None,  # (int, None) sequences per rank and collect; None: one in each environment
+        ),
+        other=dict(
+            replay_buffer=dict(
+                type="sequence",  # (str) the type of buffer
+                replay_buffer_size=1000,  # (int) sequences per rank that are kept
+            ),
+        ),
+    )
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss and detached tensors to log. Pure in model and batch.
+
+        Args:
+            batch: `obs, action, logit, reward, done, traj_flag` `[U, B, ...]` as collected, `last_obs` `[B, ...]`, and
+                `final_obs` `[K, ...]`, `final_index` `[K]` where any.
+        """
+        learn = self._cfg.learn
+        n_step, batch_size = batch["reward"].shape
+        parts = [flatten_rows(batch["obs"]), batch["last_obs"]]
+        parts += [batch["final_obs"]] if "final_index" in batch else []
+        output = self._run_model(tree_map(lambda *leaves: torch.cat(leaves), *parts), "compute_actor_critic")
+        size = n_step * batch_size
+        logit_UB = tree_map(lambda leaf: leaf[:size].unflatten(0, (n_step, batch_size)), output["logit"])
+        value_B = output["value"][: size + batch_size].view(n_step + 1, batch_size)
+        next_value_UB = value_B[1:].detach().clone()
+        if "final_index" in batch:
+            next_value_UB.view(-1)[batch["final_index"]] = output["value"][size + batch_size :].detach()
+        data = vtrace_data(
+            logit_UB, batch["logit"], batch["action"], value_B, batch["reward"], None,
+            next_value_UB, batch["done"], batch["traj_flag"],
+        )  # fmt: skip
+        error = vtrace_error_discrete_action if isinstance(logit_UB, Tensor) else vtrace_error_continuous_action
+        policy_loss, value_loss, entropy = error(
+            data, self._cfg.discount_factor, learn.lambda_,
+            learn.rho_clip_ratio, learn.c_clip_ratio, learn.rho_pg_clip_ratio,
+        )  # fmt: skip
+        loss = policy_loss + learn.value_weight * value_loss - learn.entropy_weight * entropy
+        figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return loss, {key: value.detach() for key, value in figures.items()}

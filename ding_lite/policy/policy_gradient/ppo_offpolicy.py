@@ -1,0 +1,58 @@
+"""PPO from a replay buffer: advantages are estimated once, when collected, and samples are used again and again.
+
+The ratio p_new / p_old is against the policy that collected, so its clip also bounds how stale a sample can be.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from ding_lite.policy.policy_gradient.ppo import PPOPolicy
+from ding_lite.torch_utils.minibatch import normalize_parts
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("ppo_offpolicy")
+class PPOOffPolicy(PPOPolicy):
+    """PPO of `serial_pipeline`. Override `_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="ppo_offpolicy",  # (str) name in the policy registry
+        on_policy=False,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
+        learn=dict(
+            update_per_collect=5,  # (int) learner iterations after each collect
+            learning_rate=0.001,  # (float) step size of Adam
+            entropy_weight=0.01,  # (float) weight of the entropy bonus
+            adv_norm=False,  # (bool) advantages of each minibatch, of all ranks together, to mean 0 and deviation 1
+        ),
+        other=dict(
+            replay_buffer=dict(
+                type="uniform",  # (str) the type of buffer
+                replay_buffer_size=10000,  # (int) env steps per rank that are kept
+            ),
+        ),
+    )
+
+    config_without: ClassVar[tuple[str, ...]] = (
+        *("recompute_adv", "learn.epoch_per_collect", "learn.target_kl", "learn.kl_early_stop", "learn.kl_adaptive"),
+    )
+
+    def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+        self._set_schedules()
+        value_TN, next_value_TN = self._values(self._to_device(block))
+        if self._cfg.learn.value_norm:
+            denormalize = self._value_stats.denormalize
+            value_TN, next_value_TN = denormalize(value_TN), denormalize(next_value_TN)
+        adv_TN, return_TN = self._advantages(block, value_TN.cpu(), next_value_TN.cpu())
+        return block | {"adv": adv_TN, "return_": return_TN}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        batch = dict(batch)
+        if self._cfg.learn.value_norm:
+            self._value_stats.update(batch["return_"])
+            batch["return_"] = self._value_stats.normalize(batch["return_"])
+        if self._cfg.learn.adv_norm:
+            (batch["adv"],) = normalize_parts([batch["adv"]])
+        return super()._forward_learn(batch)

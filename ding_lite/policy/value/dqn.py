@@ -1,0 +1,151 @@
+"""Deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236).
+
+Double Q-learning, n-step returns, duelling and noisy networks and prioritised replay are a switch each.
+
+Logged: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `grad_norm`, the norm of the averaged
+gradient before clipping. Unlike the paper: Adam for RMSProp, a squared loss for the clipped error, n steps for one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.policy.base import Policy
+from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
+from ding_lite.torch_utils.target_network import TargetNetwork, check_target
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+
+@POLICY_REGISTRY.register("dqn")
+class DQNPolicy(Policy):
+    """DQN. Override `_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="dqn",  # (str) name in the policy registry
+        priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
+        priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
+        nstep=3,  # (int) env steps summed before the bootstrap
+        random_collect_size=0,  # (int) env steps per rank played at random before learning starts
+        double=True,  # (bool) the online network chooses the action that the target network evaluates
+        noisy_net=False,  # (bool) explore by noisy layers in the head instead of epsilon
+        learn=dict(
+            update_per_collect=3,  # (int) learner iterations after each collect
+            target_update_freq=None,  # (int, None) learner iterations between copies to the target; 100 if both unset
+            target_theta=None,  # (float, None) or the share of the online network mixed in at every iteration
+        ),
+        collect=dict(
+            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num; None: that
+        ),
+        other=dict(
+            eps=dict(
+                type="exp",  # (str) 'exp' or 'linear' fall of epsilon
+                start=0.95,  # (float) epsilon at global env step 0
+                end=0.1,  # (float) epsilon that it falls to
+                decay=10000,  # (int) global env steps: the time constant, or the length of the linear fall
+            ),
+            replay_buffer=dict(
+                type="",  # (str) 'uniform' or 'prioritized'; empty: as policy.priority says
+                replay_buffer_size=10000,  # (int) env steps per rank that are kept
+            ),
+        ),
+    )
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    config_types: ClassVar[dict[str, tuple[type, ...]]] = {
+        "learn.target_update_freq": (int, type(None)),
+        "learn.target_theta": (float, type(None)),
+    }
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        eps, model = cfg.policy.other.eps, cfg.policy.model
+        if cfg.policy.priority_IS_weight and not cfg.policy.priority:
+            raise ConfigError(
+                "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
+            )
+        check_target(cfg.policy.learn)
+        if eps.type not in ("exp", "linear"):
+            raise ConfigError(f"policy.other.eps.type must be 'exp' or 'linear', got '{eps.type}'.")
+        if model.get("noise", cfg.policy.noisy_net) != cfg.policy.noisy_net:
+            raise ConfigError("policy.model.noise contradicts policy.noisy_net: set policy.noisy_net alone.")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "dqn", ["ding_lite.model"]
+
+    def _create_model(self) -> torch.nn.Module:
+        if self._cfg.noisy_net:
+            self._cfg.model.noise = True
+        return super()._create_model()
+
+    def _init_learn(self) -> None:
+        self._init_optimizer()
+        learn = self._cfg.learn
+        self._target = TargetNetwork(self._model, self._optimizer.flat, learn.target_update_freq, learn.target_theta)
+        self._target_model = self._target.network
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "q_value"]
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss and detached tensors: to log their means, and `priority` `[B]`. Pure in model and batch.
+
+        Args:
+            batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
+                `value_gamma` `[B]` discount of the bootstrap, `weight` `[B]` if weighed.
+        """
+        obs, next_obs = self._to_device(batch["obs"]), self._to_device(batch["next_obs"])
+        with self._autocast():
+            q_BA = self._model(obs)["logit"]
+            with torch.no_grad():
+                target_q_BA = self._target_model(next_obs)["logit"]
+                chooser_BA = self._model(next_obs)["logit"] if self._cfg.double else target_q_BA
+        if q_BA.dtype == torch.bfloat16:  # targets and losses need more than 8 bits
+            q_BA, target_q_BA = q_BA.float(), target_q_BA.float()
+        next_action_B = chooser_BA.argmax(-1)
+        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
+        data = q_nstep_td_data(
+            q_BA, target_q_BA, batch["action"], next_action_B, batch["reward"], batch["done"], weight_B
+        )
+        gamma, nstep = self._cfg.discount_factor, self._cfg.nstep
+        loss, td_error_B = q_nstep_td_error(data, gamma, nstep, cum_reward=True, value_gamma=batch["value_gamma"])
+        return loss, {"priority": td_error_B.abs(), "q_value": q_BA.detach()}
+
+    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        output = super()._forward_learn(batch)
+        self._target.update()
+        return output
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | self._target.state_dict()
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._target.load_state_dict(state)
+
+    def _init_collect(self) -> None:
+        eps = self._cfg.other.eps
+        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        return {"eps": 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+        with self._autocast():
+            logit_NA = self._model(self._to_device(obs))["logit"]
+        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, eps)}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        self._model.eval()
+        with self._autocast():
+            logit_NA = self._model(self._to_device(obs))["logit"]
+        self._model.train()
+        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

@@ -1,0 +1,1 @@
+"""Checkpoint files, the checkpoints of a run, and the run's directory."""

@@ -1,0 +1,142 @@
+"""The directory that a run writes into: a new one for every run, the same one on all ranks and after a restart."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import itertools
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from typing import Any
+
+from ding_lite.utils.dist.collectives import all_gather_object, broadcast_object_list
+from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.registry import ConfigError
+
+_locks: dict[str, int] = {}  # directories that this process writes into, and what locks them: closed when it ends
+_opened = itertools.count()  # a script may run several experiments; a restarted one opens them in the same order
+_paths: list[str] = []  # directories opened so far
+
+
+def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
+    """Return the directory of this run, and whether the run goes on there; both are the same on every rank.
+
+    A new run makes `exp_name`, or if that exists `exp_name_YYMMDD_HHMMSS`, or `exp_name_YYMMDD_HHMMSS_k` with k = 1, 2
+    ... If torch's elastic launcher has started this job before, it is the directory made then, which `job.json` in it
+    tells. With `resume` it is `exp_name` itself. Rank 0 alone decides, because a clock or a file system may look
+    different elsewhere. Collective: every rank must call it.
+
+    Until `release_exp_dir`, or the end of rank 0, no other run can go on there.
+
+    Raises:
+        ConfigError: the directory cannot be made, or the one to resume is not there, or its run is still going.
+        SystemExit: the attempt before this one was interrupted, and a restart must not undo that; with its status.
+    """
+    record = {"agents": _agents(), "run": next(_opened)}
+    answer: list[Any] = [None]
+    if get_rank() == 0:
+        try:
+            answer[0] = _open(exp_name, resume, record)
+        except OSError as error:
+            verb = "write into" if resume else "make"
+            answer[0] = ConfigError(
+                f"Cannot {verb} the experiment directory '{exp_name}': {error.strerror}; change exp_name."
+            )
+        except (ConfigError, SystemExit) as error:
+            answer[0] = error
+    broadcast_object_list(answer)
+    if isinstance(answer[0], BaseException):
+        raise answer[0]
+    _paths.append(answer[0][0])
+    return answer[0]
+
+
+def last_exp_dir() -> str:
+    """Return the directory of the run that this process opened last; empty if there was none."""
+    return _paths[-1] if _paths else ""
+
+
+def release_exp_dir(path: str) -> None:
+    """Let other runs go on in a directory that `open_exp_dir` returned."""
+    if path in _locks:
+        os.close(_locks.pop(path))
+
+
+def read_result(exp_dir: str) -> dict[str, Any]:
+    """Return result.json of the run that last opened a directory; empty while it runs, or if it was killed."""
+    job, result = os.path.join(exp_dir, "job.json"), os.path.join(exp_dir, "result.json")
+    if os.path.exists(job) and os.path.exists(result) and os.path.getmtime(result) < os.path.getmtime(job):
+        return {}  # it tells how the run ended that this one goes on from
+    return _read_json(result)
+
+
+def _agents() -> list[str]:
+    """Return names of the elastic launchers, one a machine, that started the ranks; none without such a launcher.
+
+    The name is the folder that a launcher makes for its ranks' error files. Unlike the run's id, which the user may
+    choose, it is never used again, and unlike the count of restarts it is right where another machine came back.
+    """
+    attempt_dir, found, _ = os.environ.get("TORCHELASTIC_ERROR_FILE", "").rpartition("/attempt_")
+    launched = found and "TORCHELASTIC_RUN_ID" in os.environ
+    names = all_gather_object(f"{socket.gethostname()}:{attempt_dir}" if launched else "")
+    return sorted(set(names) - {""})
+
+
+def _open(exp_name: str, resume: bool, record: dict[str, Any]) -> tuple[str, bool]:
+    if resume and not os.path.isdir(exp_name):
+        raise ConfigError(f"Cannot resume '{exp_name}': there is no such directory. Set exp_name to the run's own.")
+    paths = [exp_name] if resume else [exp_name, *glob.iglob(glob.escape(exp_name.rstrip("/")) + "_*")]
+    before = next(filter(lambda path: _is_of_this_run(path, record), paths), None)
+    if before is not None:
+        result = read_result(before)
+        if result.get("stop_reason") == "interrupted":
+            raise SystemExit(128 + result["signal"])
+    path = before or (exp_name if resume else _make_new_dir(exp_name))
+    _lock(path)
+    job = os.path.join(path, "job.json")
+    if before is None or _read_json(job) != record:  # else not touched: the disk may be full by now
+        with open(job, "w", encoding="utf-8") as file:
+            json.dump(record, file)
+    return path, resume or before is not None
+
+
+def _lock(path: str) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    with suppress(OSError):  # not every network file system has locks
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(directory)
+            raise ConfigError(f"Cannot resume '{path}': its run is still going. Stop that one first.") from None
+    _locks[path] = directory
+
+
+def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
+    """Return whether an earlier attempt of this run has opened this directory."""
+    there = _read_json(os.path.join(path, "job.json"))
+    return there.get("run") == record["run"] and not set(record["agents"]).isdisjoint(there["agents"])
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    """Return what a file holds; empty if it is not there, or was cut short."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return {}
+
+
+def _make_new_dir(exp_name: str) -> str:
+    os.makedirs(os.path.dirname(os.path.abspath(exp_name)), exist_ok=True)
+    stamped = f"{exp_name.rstrip('/')}_{time.strftime('%y%m%d_%H%M%S')}"
+    path, tries = exp_name, itertools.count()
+    while True:
+        try:
+            os.mkdir(path)  # atomic: of two runs that start together, one gets the name
+            return path
+        except FileExistsError:
+            k = next(tries)
+            path = f"{stamped}_{k}" if k else stamped

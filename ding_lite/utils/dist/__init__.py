@@ -1,0 +1,1 @@
+"""The process group: joining it, collectives, shared memory, and noticing ranks that are lost."""

@@ -1,0 +1,77 @@
+"""The collectives that training needs.
+
+With one process every function here is a cheap identity.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.dist.watchdog import waiting
+
+
+
+def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
+    """Reduce a number, a tensor or a dict of them over all ranks, in one collective.
+
+    Everything travels as float64: whole numbers are exact up to 2^53. Sums of whole numbers are whole (booleans are
+    counted), means are floating. Every rank must pass the same keys and shapes. One process: `data` itself.
+    """
+    if op not in ("sum", "mean"):
+        raise ValueError(f"allreduce_data: expected op 'sum' or 'mean', got {op!r}.")
+    world_size = get_world_size()
+    if world_size == 1 or (isinstance(data, dict) and not data):
+        return data
+    items = dict(sorted(data.items())) if isinstance(data, dict) else {"": data}  # one order on all ranks
+    tensors = [torch.as_tensor(np.asarray(v) if isinstance(v, numbers.Real) else v) for v in items.values()]
+    device = max((tensor.device for tensor in tensors), key=lambda device: device.type == "cuda")
+    if dist.get_backend() == "nccl":  # a group of the user's own: it carries nothing else
+        device = torch.device("cuda")
+    packed = torch.cat([tensor.detach().reshape(-1).to(device, torch.float64) for tensor in tensors])
+    with waiting():
+        dist.all_reduce(packed)
+    if op == "mean":
+        packed /= world_size
+    new = {}
+    for key, tensor, part in zip(items, tensors, packed.split([tensor.numel() for tensor in tensors]), strict=True):
+        dtype = tensor.dtype if tensor.is_floating_point() else torch.int64 if op == "sum" else torch.float64
+        value = part.view(tensor.shape).to(tensor.device, dtype)
+        new[key] = value if isinstance(items[key], Tensor) else value.item()
+    return {key: new[key] for key in data} if isinstance(data, dict) else new[""]
+
+
+def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
+    """Replace the elements of `objects`, in place, by those of rank `src`. They are pickled: for trusted ranks only."""
+    if get_world_size() > 1:
+        with waiting():
+            dist.broadcast_object_list(objects, src=src)
+
+
+def all_gather_object(value: Any) -> list[Any]:
+    """Returns the values of all ranks, in the order of ranks. Only for trusted ranks: they are pickled."""
+    values = [value] * get_world_size()
+    if get_world_size() > 1:
+        with waiting():
+            dist.all_gather_object(values, value)
+    return values
+
+
+def broadcast_module(module: nn.Module, src: int = 0) -> None:
+    """Give every rank the parameters and buffers of rank `src`, in one collective per device."""
+    tensors = [tensor.detach() for tensor in (*module.parameters(), *module.buffers())] if get_world_size() > 1 else []
+    for device in sorted({tensor.device for tensor in tensors}, key=str):
+        # As bytes, widest type first: then every slice is aligned for its type.
+        group = sorted((t for t in tensors if t.device == device), key=lambda t: -t.element_size())
+        chunks = [tensor.reshape(-1).view(torch.uint8) for tensor in group]
+        packed = torch.cat(chunks)
+        with waiting():
+            dist.broadcast(packed, src=src)
+        for tensor, chunk in zip(group, packed.split([chunk.numel() for chunk in chunks]), strict=True):
+            tensor.copy_(chunk.view(tensor.dtype).view(tensor.shape))

@@ -1,0 +1,208 @@
+"""Joining the process group that a launcher describes, and leaving it, also when something went wrong.
+
+Without a launcher, or with one process, there is no group.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import re
+import signal
+import sys
+import textwrap
+import threading
+import time
+import traceback
+import uuid
+from contextlib import suppress
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+# Its default arguments hold the group that exists when it is imported, as creating an optimizer does. Imported late, it
+# would keep the group alive after destroy_process_group(), and the interpreter's end would abort now and then.
+import torch.distributed.nn.functional
+
+from ding_lite.utils.dist.launch_environment import Launch, read_launch
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.registry import UserError
+from ding_lite.utils.dist.watchdog import LAST_WORD, Watchdog, read_seconds, record_cause
+
+EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is ended
+
+
+def _open_store(launch: Launch, timeout: timedelta) -> dist.Store | None:
+    """Return where the ranks of this attempt find each other under torch's launcher; None: what the environment says.
+
+    The launcher keeps one store for all its restarts. Without a prefix of their own, ranks that it starts again would
+    now and then read addresses there of those that are gone.
+    """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
+    store = dist.TCPStore(launch.addr, launch.port, timeout=timeout, wait_for_workers=False)
+    return dist.PrefixStore(_agree_on_attempt(store, launch, timeout), store)
+
+
+def _agree_on_attempt(store: dist.Store, launch: Launch, timeout: timedelta) -> str:
+    """Return a name that all ranks of this attempt know, and none of an earlier one.
+
+    A launcher's count of restarts is no such name: of two machines, one may have been started anew. So each rank asks
+    by a name of its own, and rank 0 answers whoever asks, those that are gone too, until all of this attempt have it.
+    """
+    own = f"ding_lite/{uuid.uuid4().hex}"
+    if launch.rank > 0:
+        store.set(f"ding_lite/asks/{launch.rank}", own)
+        attempt = store.get(f"{own}/answer").decode()
+        store.add(f"{attempt}/met", 1)
+        return attempt
+    answered, deadline = set[bytes](), time.monotonic() + timeout.total_seconds()
+    while store.add(f"{own}/met", 0) < launch.world_size - 1:
+        keys = [f"ding_lite/asks/{rank}" for rank in range(1, launch.world_size)]
+        asking = {store.get(key) for key in keys if store.check([key])}
+        for name in asking - answered:
+            store.set(f"{name.decode()}/answer", own)
+        answered |= asking
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{launch.world_size} ranks expected, {store.add(f'{own}/met', 0) + 1} came")
+        time.sleep(0.01)
+    return own
+
+
+class DDPContext:
+    """Joins the process group that the launcher describes, and leaves it at the end of the block.
+
+    CPU tensors travel over gloo, CUDA tensors over nccl if every local rank has a GPU of its own, else over gloo too.
+    A group that exists already is used and left alone. With one process nothing happens at all.
+
+    A `UserError` inside the block ends the process with status 2, and only its message is printed. With several ranks,
+    any other exception ends it too, with status 1: the traceback is printed with the rank in front of every line. That
+    takes no more than `EXIT_GRACE` seconds, even if a collective is pending. Where a collective failed because another
+    rank was lost, one line names that one instead. A rank that dies or hangs ends the job: see `watchdog`.
+
+    Args:
+        timeout: seconds that joining the group, one collective, or the time between two calls of `heartbeat` may
+            take. None: the environment variable DING_LITE_TIMEOUT, else 600.
+        report: print what ends the process; without, it is only left in the error file that the launcher reads.
+
+    Raises:
+        SystemExit: with one line, if the environment is contradictory or the group does not come together.
+    """
+
+    _watched = False  # whether this process has a watchdog
+
+    def __init__(self, timeout: float | None = None, report: bool = True) -> None:
+        self.timeout = read_seconds("DING_LITE_TIMEOUT", "600", timeout)
+        self._owner, self._report = False, report
+        self._watchdog: Watchdog | None = None
+
+    def __enter__(self) -> DDPContext:
+        launch = None if dist.is_initialized() else read_launch()
+        if launch is None:
+            self._watch(None)
+            return self
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if gpus:
+            torch.cuda.set_device(launch.local_rank % gpus)
+        bound = gpus > 0 and "SLURM_GPUS_PER_TASK" in os.environ  # each rank sees its own alone
+        own_gpu = (gpus >= launch.local_world_size or bound) and dist.is_nccl_available()
+        os.environ.update(MASTER_ADDR=launch.addr, MASTER_PORT=str(launch.port))
+        backend, timeout = "cpu:gloo,cuda:nccl" if own_gpu else "gloo", timedelta(seconds=self.timeout)
+        try:
+            store = _open_store(launch, timeout)
+            dist.init_process_group(backend, None, timeout, launch.world_size, launch.rank, store)
+            self._watch(launch)
+        except (RuntimeError, ValueError) as error:
+            cause = (str(error).splitlines() or [type(error).__name__])[0]
+            why = f"the {launch.world_size} ranks did not meet at {launch.addr}:{launch.port} within {self.timeout:g} s"
+            advice = "See that each was started with the same MASTER_ADDR and MASTER_PORT and that none has died"
+            if "EADDRINUSE" in str(error):
+                why, advice = f"port {launch.port} is in use", "Choose another MASTER_PORT (--master_port)"
+            raise SystemExit(f"[rank {launch.rank}] {why}. {advice}. ({cause})") from None
+        self._owner = True
+        return self
+
+    def _watch(self, launch: Launch | None) -> None:
+        """Start the watchdog; inside another context, that one's goes on watching."""
+        if not DDPContext._watched:
+            others = (launch.rank, launch.world_size, launch.addr, launch.port) if launch else ()
+            self._watchdog = Watchdog(self.timeout, *others)
+            self._watchdog.start()
+            DDPContext._watched = True
+
+    def _unwatch(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
+        if self._watchdog:
+            self._watchdog.stop(status, cause, alike)
+            self._watchdog, DDPContext._watched = None, False
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        cause = _describe(error)
+        if not self._owner:
+            self._leave_no_group(error, cause)
+            return
+        self._owner = False
+        if not cause:
+            self._unwatch()
+            dist.destroy_process_group()
+            return
+        with suppress(ValueError):  # no main thread
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a launcher that has seen another rank fail: say why first
+        lost = self._watchdog.explain(str(error)) if self._watchdog and _is_of_a_collective(error) else ""
+        # Leaving may wait for the peers of a pending collective. A C thread, which needs no GIL, is the last resort.
+        self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)
+        faulthandler.dump_traceback_later(EXIT_GRACE + LAST_WORD, exit=True, file=self._null)
+        status = 2 if isinstance(error, UserError) else 130 if isinstance(error, KeyboardInterrupt) else 1
+        text = ""
+        if isinstance(error, SystemExit):
+            status = error.code if isinstance(error.code, int) else 1
+        elif not isinstance(error, KeyboardInterrupt) and not lost:
+            text = f"{error}\n" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
+        if self._report:
+            sys.stderr.write(textwrap.indent(text, f"[rank {get_rank()}] "))
+            sys.stderr.flush()
+        record_cause(f"lost another rank: {lost}" if lost else cause, trace=text)
+        self._unwatch(status, "" if lost or not isinstance(error, Exception) else cause, isinstance(error, UserError))
+        atexit.register(_end_process, status)
+        leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
+        leaving.start()
+        leaving.join(EXIT_GRACE / 5)
+        if not isinstance(error, SystemExit):
+            raise SystemExit(status) from None
+
+    def _leave_no_group(self, error: BaseException | None, cause: str) -> None:
+        """Leave the block of one process, or one inside another's group."""
+        if cause and self._watchdog:
+            record_cause(cause, trace="".join(traceback.format_exception(error)))
+        self._unwatch()
+        if isinstance(error, UserError) and get_world_size() == 1:
+            if self._report:
+                print(error, file=sys.stderr)
+            raise SystemExit(2) from None
+
+
+def _describe(error: BaseException | None) -> str:
+    """An exception in one line; empty for an end with status 0."""
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        return ""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _is_of_a_collective(error: BaseException | None) -> bool:
+    """Return whether what carries the collectives raised it, or caused it."""
+    if error is None:
+        return False
+    if isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and re.search("(?i)gloo|nccl", str(error))
+    ):
+        return True
+    return _is_of_a_collective(error.__cause__ or error.__context__)
+
+
+def _end_process(status: int) -> None:
+    """End after everybody else's exit functions, but without freeing C++ objects, which may wait or abort."""
+    atexit.unregister(_end_process)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status)

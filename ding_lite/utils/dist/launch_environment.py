@@ -1,0 +1,68 @@
+"""What a launcher tells a process about its job: torch's launchers, SLURM's srun, or variables set by hand."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+
+class Launch(NamedTuple):
+    """What a launcher told this process."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    addr: str
+    port: int
+
+
+def _slurm_environment() -> dict[str, str]:
+    """SLURM's variables under the names that torch's launchers use; what cannot be told is empty."""
+    env = os.environ
+    size = env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS", "1")
+    nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", "")
+    per_node = env.get("SLURM_STEP_TASKS_PER_NODE") or env.get("SLURM_TASKS_PER_NODE", size)
+    # Jobs, and steps of a job, that run at once on one machine: their ports should differ.
+    port = 20000 + (int(env.get("SLURM_JOB_ID", 0)) + 1009 * int(env.get("SLURM_STEP_ID", 0))) % 20000
+    first = re.match(r"(?:[^\[\],]|\[[^\[\]]*\])+", nodes)  # up to the first comma outside brackets
+    host = re.sub(r"\[(\w+)[^\]]*\]", r"\1", first[0]) if first else ""  # a[01-04,07]b[1-2] begins with a01b1
+    return {
+        "RANK": env["SLURM_PROCID"],
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": env.get("SLURM_LOCALID", ""),
+        # "2(x3),1": three nodes with two tasks, one with one. The largest, as all ranks must choose the same backend.
+        "LOCAL_WORLD_SIZE": str(max(map(int, re.findall(r"\b\d+", per_node)), default=1)),
+        "MASTER_ADDR": env.get("MASTER_ADDR") or host,
+        "MASTER_PORT": env.get("MASTER_PORT") or str(port),
+    }
+
+
+def read_launch() -> Launch | None:
+    """Read what torch's launchers, or else SLURM's srun, put into the environment; None if this is the only process.
+
+    Raises:
+        SystemExit: if the variables are incomplete or contradict each other.
+    """
+    env = dict(os.environ)
+    if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
+        # A batch script itself, where nothing but srun starts several processes, has a SLURM_PROCID too, but no step.
+        if "SLURM_PROCID" not in env or not any(name.startswith("SLURM_STEP") for name in env):
+            return None
+        env = _slurm_environment()
+    elif env.get("RANK") and env.get("WORLD_SIZE"):  # started by hand, on one machine
+        env = {"LOCAL_RANK": env["RANK"], "LOCAL_WORLD_SIZE": env["WORLD_SIZE"], **env}
+    if env.get("WORLD_SIZE") == "1" and env.get("RANK") in (None, "0"):
+        return None
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
+    rank, size, local_rank, local_size, port = (
+        int(env[name]) if env.get(name, "").isdecimal() else -1 for name in names
+    )
+    if 0 <= rank < size and 0 <= local_rank < local_size and port >= 0 and env.get("MASTER_ADDR"):
+        return Launch(rank, size, local_rank, local_size, env["MASTER_ADDR"], port)
+    got = ", ".join(f"{name}={env[name]}" if env.get(name) else f"{name} unset" for name in (*names, "MASTER_ADDR"))
+    raise SystemExit(
+        "launch environment: expected RANK < WORLD_SIZE, LOCAL_RANK < LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
+        f"got {got}. Start with torchrun, python -m torch.distributed.launch or srun, or unset them for one process."
+    )

@@ -1,0 +1,53 @@
+"""Who this process is among those that train together; one process needs no group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch.distributed as dist
+
+from ding_lite.utils.dist.launch_environment import read_launch
+
+_alone = 0  # how many blocks of `alone` this process is in
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within the block this process counts as the only one, so that nothing in it is a collective.
+
+    For what each rank does at its own pace, and for a forked child, which inherits a group that it must not use.
+    """
+    global _alone
+    _alone += 1
+    try:
+        yield
+    finally:
+        _alone -= 1
+
+
+def get_rank() -> int:
+    """Return this process's number among all, 0 without a group."""
+    return dist.get_rank() if dist.is_initialized() and not _alone else 0
+
+
+def get_world_size() -> int:
+    """Return the count of processes, 1 without a group."""
+    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
+
+
+def get_backend() -> str:
+    """Name of what carries the collectives, 'one process' without a group."""
+    return dist.get_backend() if dist.is_initialized() else "one process"
+
+
+def get_local_rank() -> int:
+    """Return this process's number among those of its machine, 0 without a group."""
+    launch = read_launch() if dist.is_initialized() else None
+    return launch.local_rank if launch else 0
+
+
+def get_local_world_size() -> int:
+    """Return the count of processes on this machine, 1 without a group."""
+    launch = read_launch() if dist.is_initialized() else None
+    return launch.local_world_size if launch else 1

@@ -1,0 +1,410 @@
+"""Notices a rank that has died, hangs, or was cut off, and ends every process of the job with the cause named.
+
+Each rank has a thread that tells the others about once a second, through the store at MASTER_ADDR:MASTER_PORT, how the
+main thread gets on, and looks at what they tell. Who is lost:
+
+* a rank whose main thread makes no progress outside a wait for others for `timeout`: it says where it hangs, and ends;
+* a rank of this machine whose process is gone, at once; one whose process stands still (SIGSTOP, or a C call that keeps
+  the GIL) for `timeout`: it is killed, so that the launcher names it;
+* a machine of which nothing was heard for `dead_timeout`, or the store if it cannot be reached for so long.
+
+A rank that loses another says so in one line and waits `AFTERMATH`, so that the launcher sees the lost one first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+INTERVAL = 1.0  # seconds between two looks
+AFTERMATH = 2.0  # seconds between a loss and the end of those who lost; torch's launcher compares whole seconds
+PATIENCE = 6.0  # seconds that a rank whose collective failed looks for the cause
+SILENCE = 4.0  # seconds without a word that then are enough to blame a machine
+LAST_WORD = 5.0  # seconds that a rank waits for the others to leave too, where its end would disturb them
+NOTICE = 1.5 * INTERVAL  # seconds in which every rank looks at least once
+LOOKS = 0.2  # seconds in which a rank that waits for all to leave looks several times
+NO_CAUSE, STATUS_0 = "-", "status 0"
+
+
+class _Waiting:
+    """`with` block around what waits for other ranks; may be nested."""
+
+    __slots__ = ("depth",)
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.depth -= 1
+
+
+class _Progress:
+    """What the main thread has done so far; the watchdog's thread looks at it."""
+
+    __slots__ = ("count", "stage")
+
+    def __init__(self) -> None:
+        self.count, self.stage = 0, ""
+
+
+_progress, _waiting = _Progress(), _Waiting()
+
+
+def heartbeat(stage: str) -> None:
+    """Say that the main thread gets on, and with what; an empty stage ends the watch for hangs. Costs 0.1 us."""
+    _progress.count += 1
+    _progress.stage = stage
+
+
+def waiting() -> _Waiting:
+    """Return what marks a `with` block as a wait for other ranks: a stop there is not this rank's fault."""
+    return _waiting
+
+
+def read_seconds(name: str, default: str, given: float | None = None) -> float:
+    """Return a time-out: `given`, else the environment variable `name`, else `default`.
+
+    Raises:
+        SystemExit: with one line, if it is not a number of seconds > 0.
+    """
+    text = os.environ.get(name, default) if given is None else str(given)
+    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or float(text) == 0:
+        raise SystemExit(f"time-out ({name}): expected a number of seconds > 0, got {text!r}.")
+    return float(text)
+
+
+def record_cause(cause: str, path: str | None = None, trace: str = "") -> None:
+    """Write why a rank (this one, without `path`) ends to where torch's launcher reads it for its last lines.
+
+    The traceback `trace` is for our own launcher; torch's would print it in the place of the cause.
+    """
+    path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if path:
+        more = {"py_callstack": cause, "timestamp": str(int(time.time())), "traceback": trace}
+        told = {"message": cause, "extraInfo": more}
+        with suppress(OSError), open(path, "w") as file:
+            json.dump({"message": told}, file)
+
+
+def _process(pid: int) -> tuple[str, str]:
+    """State letter and start time of a process; empty if it is gone or the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return "", ""
+    return ("", "") if fields[0] in "ZX" else (fields[0], fields[19])
+
+
+def _machine() -> str:
+    """Where process ids mean the same and messages go the same way; unique if the system does not tell."""
+    try:
+        spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")]
+        return " ".join([Path("/proc/sys/kernel/random/boot_id").read_text().strip(), *spaces])
+    except OSError:
+        return uuid.uuid4().hex
+
+
+class Peer(NamedTuple):
+    """A rank, as it introduced itself; number -1 is the launcher that started rank 0."""
+
+    rank: int
+    pid: int
+    born: str
+    host: str
+    machine: str
+    error_file: str
+
+    def __str__(self) -> str:
+        name = f"rank {self.rank}" if self.rank >= 0 else "torch's launcher"
+        return f"{name} (pid {self.pid} on {self.host})"
+
+    @property
+    def state(self) -> str:
+        """State letter of the process, on its own machine; empty if it is gone."""
+        state, born = _process(self.pid)
+        return state if born == self.born else ""
+
+
+class Beat(NamedTuple):
+    """What a rank tells about itself."""
+
+    number: int
+    stage: str
+    stalled: int  # seconds since its last progress
+    waiting: bool
+    left: str  # how it left the group; empty while it is in it
+
+
+def _bounded(call: Callable[[], None], seconds: float) -> None:
+    """Run what may block for ever, such as some calls of a store whose process is stopped, for so long at most."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+class Watchdog:
+    """The thread of one rank; without other ranks it looks for hangs of this process only.
+
+    Args:
+        timeout: seconds without progress that are a hang.
+        rank, world_size, addr, port: as the launcher told.
+
+    Raises:
+        SystemExit: if DING_LITE_DEAD_TIMEOUT is not a number of seconds.
+    """
+
+    def __init__(self, timeout: float, rank: int = 0, world_size: int = 1, addr: str = "", port: int = 0) -> None:
+        self._timeout, self._rank, self._size, self._addr, self._port = timeout, rank, world_size, addr, port
+        dead_timeout = read_seconds("DING_LITE_DEAD_TIMEOUT", "15")
+        self._silence = max(dead_timeout / 2, dead_timeout - AFTERMATH - 2 * INTERVAL)
+        self._store: dist.Store | None = None
+        self._peers: list[Peer] = []
+        self._beats, self._heard = list[Beat](), list[float]()
+        self._clock = self._reached = self._moved = 0.0  # seconds that it ran; when it reached the store; of progress
+        self._count = _progress.count
+        self._number, self._left = 0, ""
+        self._news, self._error = list[bytes](), ""
+        self._cause, self._found, self._leaving = "", threading.Event(), threading.Event()
+        self._stop = threading.Event()
+        self._main = threading.get_ident()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin; every rank of the group must call it."""
+        heartbeat("")
+        if self._size > 1:
+            self._meet()
+        self._thread.start()
+
+    def _connect(self) -> dist.Store:
+        if self._store is None:
+            timeout = timedelta(seconds=2 * self._silence)  # `_bounded` comes first, and prints nothing
+            self._store = dist.TCPStore(self._addr, self._port, timeout=timeout, wait_for_workers=False)
+        return self._store
+
+    def _meet(self) -> None:
+        """Hear who the other ranks are; afterwards every key that will be read exists."""
+        where, file = (socket.gethostname(), _machine()), os.environ.get("TORCHELASTIC_ERROR_FILE", "")
+        peer = Peer(self._rank, os.getpid(), _process(os.getpid())[1], *where, file)
+        keeper = peer
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            keeper = Peer(-1, os.getppid(), _process(os.getppid())[1], *where, "")
+        told = [("", peer, keeper)] * self._size
+        dist.all_gather_object(told, (f"ding_lite/{uuid.uuid4().hex}", peer, keeper))
+        self._key, _, self._keeper = told[0]
+        self._peers, self._hosts_store = [peer for _, peer, _ in told], self._keeper == peer
+        self._beats, self._heard = [Beat(0, "", 0, False, "")] * self._size, [0.0] * self._size
+        store = self._connect()
+        self._tell(store)
+        if self._rank == 0:
+            store.set(f"{self._key}/cause", NO_CAUSE)
+        dist.all_reduce(torch.zeros(1))
+
+    def _tell(self, store: dist.Store) -> None:
+        self._number += 1
+        stalled = round(self._clock - self._moved)
+        beat = Beat(self._number, _progress.stage, stalled, _waiting.depth > 0, self._left)
+        store.set(f"{self._key}/{self._rank}", json.dumps(beat))
+
+    # The thread.
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        while not self._stop.wait(INTERVAL):
+            now = time.monotonic()
+            # A process that was suspended must not think that all others were.
+            self._clock += min(now - last, 2 * INTERVAL)
+            last = now
+            if self._count != _progress.count or _waiting.depth or not _progress.stage or self._leaving.is_set():
+                self._count, self._moved = _progress.count, self._clock
+            elif self._clock - self._moved >= self._timeout + 2 * INTERVAL:  # after a collective's own time-out
+                self._end_hanging()
+            cause = self._look() if self._size > 1 else ""
+            if cause and not self._stop.is_set():
+                self._end_lost(cause)
+                return
+
+    def _look(self) -> str:
+        """Tell, and return what is wrong with the others, if anything is."""
+        gone = {peer.rank for peer in self._peers if self._near(peer) and not peer.state}  # before their last words
+        away = self._near(self._keeper) and self._keeper.state in ("", "T", "t")
+        if away or (self._keeper.rank == 0 and self._beats[0].left):
+            return self._judge_unreachable(gone)  # trying its store would print a C++ backtrace
+        self._news, self._error = [], f"no answer within {self._silence:g} s"
+        _bounded(self._exchange, self._silence)
+        if not self._news:
+            self._store = None
+            return self._judge_unreachable(gone, self._error)
+        self._reached = self._clock
+        *texts, cause = (text.decode() for text in self._news)
+        for rank, text in enumerate(texts):
+            beat = Beat(*json.loads(text))
+            if beat.number != self._beats[rank].number:
+                self._heard[rank] = self._clock
+            self._beats[rank] = beat
+        if cause != NO_CAUSE:
+            return cause
+        for peer, beat in zip(self._peers, self._beats, strict=True):
+            found = self._judge(peer, peer.rank in gone)
+            if found:
+                _bounded(lambda: self._publish(found), NOTICE)  # noqa: B023 (it is called at once)
+                if self._near(peer) and peer.rank not in gone and not beat.left:
+                    self._kill(peer, found)  # only now, as it may keep the store
+                return found
+        return ""
+
+    def _exchange(self) -> None:
+        try:
+            store = self._connect()
+            self._tell(store)
+            self._news = store.multi_get([f"{self._key}/{key}" for key in (*range(self._size), "cause")])
+        except RuntimeError as error:
+            self._error = str(error).partition("\n")[0]
+
+    def _publish(self, cause: str) -> None:
+        """Make the cause known to all, if it is the first."""
+        with suppress(RuntimeError):
+            self._connect().compare_set(f"{self._key}/cause", NO_CAUSE, cause)
+
+    def _near(self, peer: Peer) -> bool:
+        return peer.machine == self._peers[self._rank].machine
+
+    def _judge(self, peer: Peer, gone: bool) -> str:
+        beat, silent = self._beats[peer.rank], self._clock - self._heard[peer.rank]
+        asked = self._leaving.is_set()  # a collective has failed
+        if beat.left:
+            early = asked or (beat.left != STATUS_0 and silent >= self._silence)
+            return f"{peer} has left with {beat.left}" if early else ""
+        if gone:
+            return f"{peer} is gone: it was killed, or ended without an exception"
+        if self._near(peer):
+            return self._describe_stuck(peer) if silent >= self._timeout and peer.rank != self._rank else ""
+        others = [self._heard[other.rank] for other in self._peers if other.machine == peer.machine]
+        if self._clock - max(others) >= (min(SILENCE, self._silence) if asked else self._silence):
+            return f"{peer} was not heard of for {silent:.0f} s: its machine is dead or cut off"
+        return ""
+
+    def _judge_unreachable(self, gone: set[int], error: str = "no such process") -> str:
+        keeper = self._keeper
+        if keeper.rank == 0 and self._beats[0].left:
+            return f"{keeper} has left with {self._beats[0].left}" if self._leaving.is_set() else ""
+        for rank in sorted(gone):
+            if not self._beats[rank].left:
+                return f"{self._peers[rank]} is gone: it was killed, or ended without an exception"
+        if not self._near(keeper) or not keeper.state:
+            return f"{keeper}, which keeps the store at {self._addr}:{self._port}, is dead or cut off: {error}"
+        # It is stopped, which ends a rank in the end but not the launcher, or was too busy to answer in time.
+        if keeper.rank < 0 or self._clock - self._reached < self._timeout:
+            return ""
+        return self._kill(keeper, self._describe_stuck(keeper))
+
+    def _describe_stuck(self, peer: Peer) -> str:
+        how = "its process is stopped" if peer.state in ("T", "t") else "a call keeps the interpreter from running"
+        return f"{peer} gave no sign of life for {self._timeout:g} s ({how}); killed"
+
+    def _kill(self, peer: Peer, cause: str) -> str:
+        record_cause(cause, peer.error_file)
+        with suppress(OSError):
+            os.kill(peer.pid, signal.SIGKILL)
+        return cause
+
+    def _say(self, text: str) -> None:
+        prefix = f"[rank {self._rank}] " if self._size > 1 else ""
+        os.write(2, "".join(f"{prefix}{line}\n" for line in text.splitlines()).encode())
+
+    def _end_hanging(self) -> None:
+        seconds = self._clock - self._moved
+        what = f"no progress for {seconds:.0f} s in '{_progress.stage}' (time-out {self._timeout:g} s)"
+        stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))
+        self._say(f"{what}; ended. It hangs here:\n{stack}")
+        cause = f"{self._peers[self._rank]}: {what}" if self._size > 1 else what
+        record_cause(cause)
+        if self._size > 1:
+            _bounded(lambda: self._publish(cause), NOTICE)
+            if self._hosts_store:
+                time.sleep(NOTICE)  # let the others read it
+        os._exit(1)
+
+    def _end_lost(self, cause: str) -> None:
+        """End the process, unless its main thread is leaving already and does so itself."""
+        self._cause = cause
+        self._say(f"ends because {cause}")
+        self._found.set()
+        if not self._leaving.wait(AFTERMATH) and not self._stop.is_set():
+            record_cause(f"lost another rank: {cause}")
+            os._exit(1)
+
+    # What the main thread calls when it leaves.
+
+    def explain(self, error: str) -> str:
+        """Return why a collective failed; empty if the other ranks are fine. Takes up to `PATIENCE` + `AFTERMATH`."""
+        self._leaving.set()
+        if self._size == 1:
+            return ""
+        if self._found.wait(PATIENCE):
+            time.sleep(AFTERMATH)
+            return self._cause
+        beats = [(peer, beat) for peer, beat in zip(self._peers, self._beats, strict=True) if peer.rank != self._rank]
+        late = [
+            f"{peer} in '{beat.stage}', last progress {beat.stalled} s ago"
+            for peer, beat in beats
+            if beat.stage and not beat.waiting and not beat.left
+        ]
+        if not late or "imed out" not in error:
+            return ""
+        cause = f"it waited {self._timeout:g} s for {', '.join(late)}"
+        self._say(f"ends because {cause}. Expected longer? Set DING_LITE_TIMEOUT")
+        return cause
+
+    def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
+        """End the thread, and tell the others how this rank leaves, and why if that is a failure.
+
+        A rank whose end would disturb others, because the store or the launcher's patience ends with it, waits
+        `LAST_WORD` for them to leave as well; `alike` says that they probably fail in the same way.
+        """
+        self._leaving.set()
+        self._stop.set()
+        self._thread.join(LAST_WORD)
+        heartbeat("")
+        if self._store is not None and not self._cause and not self._thread.is_alive():
+            _bounded(lambda: self._take_leave(status, cause, alike), LAST_WORD + NOTICE)
+
+    def _take_leave(self, status: int, cause: str, alike: bool) -> None:
+        store = self._connect()
+        with suppress(RuntimeError):  # the store may be gone
+            store.add(f"{self._key}/left", 1)
+            if alike:
+                self._wait_for_all(store, LAST_WORD)
+            if cause:
+                self._publish(f"{self._peers[self._rank]} failed: {cause}")
+            self._left = f"status {status}"
+            self._tell(store)
+            if self._hosts_store or (status and not cause):
+                self._wait_for_all(store, NOTICE if cause else LAST_WORD)
+
+    def _wait_for_all(self, store: dist.Store, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and store.add(f"{self._key}/left", 0) < self._size:
+            self._tell(store)  # it is alive
+            time.sleep(LOOKS / 10)
+        if self._hosts_store:
+            time.sleep(LOOKS)  # let the others see it too: a store that goes away meanwhile prints a C++ backtrace

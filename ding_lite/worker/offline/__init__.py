@@ -1,0 +1,1 @@
+"""Data sets: files, rows, and loading them ahead."""

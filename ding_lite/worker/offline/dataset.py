@@ -1,0 +1,322 @@
+"""A data set to learn from offline: columns of env steps, from a file, as batches of n-step transitions.
+
+R rows of the file, M of which a transition can start at, B of these in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from torch import Tensor
+
+from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, flatten, open_columns
+
+TRANSITION = ("obs", "action", "reward", "next_obs", "done")
+NAMES = {  # what files call a column; the first name is ours and DI-engine's
+    "obs": ("obs", "observations", "observation"),
+    "action": ("action", "actions"),
+    "reward": ("reward", "rewards"),
+    "next_obs": ("next_obs", "next_observations"),
+    "done": ("done", "terminals", "terminations", "terminated", "dones"),
+    "traj_flag": ("traj_flag", "timeouts", "truncations", "truncated"),
+}
+FLAGS = ("done", "traj_flag", PADDING)
+
+
+class OfflineDataset(torch.utils.data.Dataset):
+    """Transitions by number, gathered from columns in one vectorised copy per column.
+
+    A transition is a dict of `obs`, `action`, and where the columns hold them: `reward`, discounted and summed over up
+    to `nstep` steps that a cut trajectory makes fewer; `done`, whether it ended there in a terminal state; `next_obs`,
+    which follows the last summed step (meaningless where done); `value_gamma`, the discount of its value; any other
+    column as it is. A row whose successor nobody knows starts none, and sums end before it.
+
+    A `DataLoader` over it takes `collate_fn=lambda batch: batch`: `__getitems__` collates already.
+
+    Args:
+        columns: nested arrays or tensors `[R, ...]`. `done` (terminated) cuts the bootstrap; it or `traj_flag` (cut
+            here, terminated or not) cut trajectories. Without `next_obs`, that is the next row's `obs`, and a row of
+            `traj_flag` without `done` has no successor. Neither has the last row.
+        nstep: most rewards summed.
+        gamma: discount per env step.
+        source: the data set's name in messages.
+
+    Attributes:
+        columns: the columns, as tensors.
+
+    Raises:
+        DatasetError: columns of different lengths, no rows, no transitions, numbers that are not finite.
+    """
+
+    def __init__(self, columns: dict[str, Any], nstep: int = 1, gamma: float = 0.99, source: str = "columns") -> None:
+        self.source = source
+        self.columns = columns = {key: self._to_tensors(key, value) for key, value in columns.items()}
+        self._check_columns()
+        self._now = {key: value for key, value in columns.items() if key not in ("next_obs", *FLAGS)}
+        self._next = columns.get("next_obs")
+        self._next_row: Tensor | None = None
+        self._start: Tensor | None = None
+        if PADDING in columns:
+            self._start = (~columns[PADDING]).nonzero().squeeze(1)
+        if "done" in columns:
+            self._connect(nstep, gamma)
+        if not len(self):
+            raise DatasetError(f"Data set '{source}' holds {self._rows()} rows, but no transition starts in them.")
+
+    def _connect(self, nstep: int, gamma: float) -> None:
+        """Find where transitions start and end, and sum rewards."""
+        done_R = self.columns["done"]
+        ends_R = self._ends(nstep)
+        cut_R = ends_R
+        if "next_obs" not in self.columns:
+            unknown_R = ends_R & ~done_R  # nobody knows what follows
+            self._start = (~unknown_R).nonzero().squeeze(1) if unknown_R.any() else None
+            cut_R = ends_R | torch.cat([unknown_R[1:], ends_R[-1:]])
+        if "reward" not in self.columns:
+            return
+        last_R, self._now["reward"], self._now["value_gamma"] = sum_rewards(self.columns["reward"], cut_R, nstep, gamma)
+        self._now["done"] = done_R[last_R]
+        if "next_obs" not in self.columns:
+            next_R = torch.where(self._now["done"], last_R, last_R + 1)
+            self._next, self._next_row = self.columns["obs"], next_R.clamp(max=len(done_R) - 1)  # the last starts none
+        elif nstep > 1:
+            self._next_row = last_R
+
+    def _ends(self, nstep: int) -> Tensor:
+        """Return the rows `[R]` after which the file's next row is of another trajectory, or there is none."""
+        columns = self.columns
+        ends_R = columns["done"].clone()
+        for flag in ("traj_flag", PADDING):
+            if flag in columns:
+                ends_R |= columns[flag]
+        ends_R[-1] = True
+        if nstep > 1 and "next_obs" in columns and "traj_flag" not in columns:  # then observations say where it goes on
+            pairs = zip(tree_leaves(columns["obs"]), tree_leaves(columns["next_obs"]), strict=True)
+            for obs, next_obs in pairs:
+                ends_R[:-1] |= (obs[1:] != next_obs[:-1]).reshape(len(obs) - 1, -1).any(1)
+        return ends_R
+
+    def _rows(self) -> int:
+        return len(next(tree_leaves(self.columns)))
+
+    def __len__(self) -> int:
+        return self._rows() if self._start is None else len(self._start)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return one transition."""
+        return tree_map(lambda leaf: leaf[0], self.gather(torch.tensor([index])))
+
+    def __getitems__(self, indices: Sequence[int] | Tensor) -> dict[str, Any]:
+        """Return transitions `[B, ...]`."""
+        return self.gather(torch.as_tensor(indices))
+
+    def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return transitions `[B, ...]`, written into the tensors of `out` if that is given."""
+        row_B = index_B if self._start is None else self._start[index_B]
+        batch = {key: _take(column, row_B, out and out[key]) for key, column in self._now.items()}
+        if self._next is not None:
+            row_B = row_B if self._next_row is None else self._next_row[row_B]
+            batch["next_obs"] = _take(self._next, row_B, out and out["next_obs"])
+        return batch
+
+    def check_spaces(self, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+        """Compare the columns with an environment's spaces, the action space as the policy sees it.
+
+        Raises:
+            DatasetError: other shapes or keys, or actions that are not in the space.
+        """
+        for key, space in (("obs", observation_space), ("next_obs", observation_space), ("action", action_space)):
+            if key in self.columns:
+                self._check_space(key, self.columns[key], space)
+
+    def _check_space(self, key: str, column: Any, space: gymnasium.Space) -> None:
+        if isinstance(space, Dict) != isinstance(column, dict):
+            expected, got = ("several", "a single one") if isinstance(space, Dict) else ("a single one", "several")
+            raise self._fault(key, f"{expected} for the environment's {space}", f"{got}: {_describe(column)}")
+        if isinstance(space, Dict):
+            for name, part in space.items():
+                if name not in column:
+                    raise self._fault(f"{key}/{name}", f"a column for the environment's {part}", _describe(column))
+                self._check_space(f"{key}/{name}", column[name], part)
+            return
+        if tuple(column.shape[1:]) != (space.shape or ()):
+            raise self._fault(
+                key, f"{list(space.shape or ())} in each row, as the environment has it", str(list(column.shape[1:]))
+            )
+        if key.startswith("action"):
+            self._check_actions(key, column, space)
+
+    def _check_actions(self, key: str, column: Tensor, space: gymnasium.Space) -> None:
+        """Raise `DatasetError` if an action is not in the space; bounds of a Box may be passed by rounding."""
+        if isinstance(space, Discrete | MultiDiscrete):
+            if column.is_floating_point():
+                raise self._fault(key, f"whole numbers for {space}", str(column.dtype))
+            low = np.asarray(space.start)
+            high, slack = low + np.asarray(space.n if isinstance(space, Discrete) else space.nvec) - 1, 0.0
+        elif isinstance(space, Box):
+            low, high, slack = space.low, space.high, 1e-3
+        else:
+            return
+        least, most = (np.asarray(reduce(column, 0)) for reduce in (torch.amin, torch.amax))
+        if (least < low - slack).any() or (most > high + slack).any():
+            raise self._fault(
+                key,
+                f"actions of {space}",
+                f"{least.min()} to {most.max()}",
+                " Are they in the environment's units? Rescale them, or set env.act_scale=False." if slack else "",
+            )
+
+    def _check_columns(self) -> None:
+        """Raise `DatasetError` for lengths that differ, flags and rewards that are no vectors, and nan."""
+        rows = self._rows()
+        if rows == 0:
+            raise DatasetError(f"Data set '{self.source}' is empty: its columns have no rows.")
+        for key, leaf in flatten(self.columns):
+            if len(leaf) != rows:
+                first = next(flatten(self.columns))[0]
+                raise self._fault(key, f"{rows} rows, as '{first}' has", f"{len(leaf)}")
+            if key in ("reward", *FLAGS) and leaf.ndim != 1:
+                raise self._fault(key, f"shape [{rows}]", str(list(leaf.shape)))
+        if "next_obs" in self.columns and _shapes(self.columns["next_obs"]) != _shapes(self.columns["obs"]):
+            expected, got = (_describe(self.columns[key]) for key in ("obs", "next_obs"))
+            raise self._fault("next_obs", f"what 'obs' has, {expected}", got)
+
+    def _to_tensors(self, key: str, value: Any) -> Any:
+        """Return nested arrays as tensors: floats float32, flags bool, actions int64, others of the type they have."""
+        if isinstance(value, dict):
+            return {name: self._to_tensors(f"{key}/{name}", part) for name, part in value.items()}
+        mapped = isinstance(value, np.memmap)
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise self._fault(key, "numbers", f"type {array.dtype}")
+        if array.ndim == 0:
+            raise self._fault(key, "one entry for each step", "a single number")
+        if array.dtype.kind == "f":
+            array = array.astype(np.float32, copy=False)
+        elif array.dtype.kind != "b" and (key.startswith("action") or array.dtype.kind + str(array.itemsize) in WIDE):
+            array = array.astype(np.int64, copy=False)
+        if array.shape[1:] == (1,) and (key in ("reward", *FLAGS) or (key == "action" and array.dtype.kind != "f")):
+            array = array[:, 0]
+        if key in FLAGS:
+            array = array.astype(np.bool_, copy=False)
+        elif key == "reward":
+            array = array.astype(np.float32, copy=False)
+        looked_at = array.dtype.kind == "f" and not (mapped and "obs" in key)  # not through files that may be huge
+        if looked_at and not (finite := np.isfinite(array)).all():
+            row = int(np.argwhere(~finite)[0, 0])
+            raise self._fault(key, "finite numbers", f"nan or infinity, first in row {row}")
+        return torch.from_numpy(np.ascontiguousarray(array))
+
+    def _fault(self, key: str, expected: str, got: str, advice: str = "") -> DatasetError:
+        return DatasetError(f"Data set '{self.source}', key '{key}': expected {expected}, got {got}.{advice}")
+
+
+WIDE = ("u2", "u4", "u8")  # types that torch hardly knows
+
+
+def sum_rewards(reward_R: Tensor, cut_R: Tensor, nstep: int, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return of each row the last row that is summed, the sum of gamma^k r_k up to there, and gamma^(steps), `[R]`.
+
+    At most `nstep` rewards are summed, none beyond a row where `cut_R` is True; the last row is one.
+    """
+    rows = len(reward_R)
+    last_R, alive_R = torch.arange(rows), torch.ones(rows, dtype=torch.bool)
+    total_R, discount_R = reward_R.clone(), torch.full((rows,), gamma)
+    for step in range(1, min(nstep, rows)):
+        alive_R = alive_R & ~cut_R[last_R]
+        last_R = last_R + alive_R
+        total_R += torch.where(alive_R, gamma**step * reward_R[last_R], 0.0)
+        discount_R[alive_R] = gamma ** (step + 1)
+    return last_R, total_R, discount_R
+
+
+def read_dataset(
+    path: str,
+    data_type: str = "",
+    required: Sequence[str] = TRANSITION,
+    nstep: int = 1,
+    gamma: float = 0.99,
+    act_scale: bool = False,
+) -> OfflineDataset:
+    """Read a data set: HDF5, .npz, a directory of .npy files (mapped into memory), or Minari.
+
+    Args:
+        path: the file, the directory, or the id of a Minari data set.
+        data_type: 'hdf5', 'npz', 'npy' or 'minari'; empty: as the path says.
+        required: columns that are needed, by our names (`NAMES` has those that files use); no other is read.
+        nstep: most rewards summed.
+        gamma: discount per env step.
+        act_scale: bring a Minari data set's bounded actions, which are in the environment's units, to -1..1.
+
+    Raises:
+        DatasetError: see `OfflineDataset`; a file that is missing or damaged, or lacks a column.
+    """
+    with open_columns(path, data_type, act_scale) as file:
+        columns = {name: _read(file, name, path) for name in required if name != "next_obs" or _find(file, name)}
+        sums = "reward" in required
+        if sums and (flag := _find(file, "traj_flag")):
+            columns["traj_flag"] = _nest(file, flag)
+        if sums and "next_obs" in required and "next_obs" not in columns and "traj_flag" not in columns:
+            raise DatasetError(
+                f"Data set '{path}' has neither 'next_obs' nor 'traj_flag' or 'timeouts', so nobody knows where its "
+                f"trajectories end: add one of them (all False if only terminal states end them). {_has(file)}"
+            )
+        if PADDING in file.names:
+            columns[PADDING] = file.read(PADDING)
+        return OfflineDataset(columns, nstep, gamma, path)
+
+
+def _read(file: Columns, name: str, path: str) -> Any:
+    found = _find(file, name)
+    if not found:
+        others = " or ".join(f"'{other}'" for other in NAMES.get(name, ())[1:])
+        raise DatasetError(f"Data set '{path}' lacks '{name}'{f' (or {others})' if others else ''}. {_has(file)}")
+    return _nest(file, found)
+
+
+def _has(file: Columns) -> str:
+    return f"It has {', '.join(sorted(file.names)) or 'no columns at all'}."
+
+
+def _find(file: Columns, name: str) -> str:
+    """Return what the file calls a column, empty if it has none."""
+    for candidate in NAMES.get(name, (name,)):
+        if any(known == candidate or known.startswith(f"{candidate}/") for known in file.names):
+            return candidate
+    return ""
+
+
+def _nest(file: Columns, found: str) -> Any:
+    """Return a column's array, or nested dicts of them."""
+    if found in file.names:
+        return file.read(found)
+    nested: dict[str, Any] = {}
+    for name in file.names:
+        if name.startswith(f"{found}/"):
+            *sections, leaf = name[len(found) + 1 :].split("/")
+            into = nested
+            for section in sections:
+                into = into.setdefault(section, {})
+            into[leaf] = file.read(name)
+    return nested
+
+
+def _take(column: Any, row_B: Tensor, out: Any = None) -> Any:
+    if out is None:
+        return tree_map(lambda leaf: leaf.index_select(0, row_B), column)
+    return tree_map(lambda leaf, into: torch.index_select(leaf, 0, row_B, out=into), column, out)
+
+
+def _describe(column: Any) -> str:
+    leaves = flatten(column) if isinstance(column, dict) else [("", column)]
+    return ", ".join(f"{name} {list(leaf.shape[1:])}".strip() for name, leaf in leaves)
+
+
+def _shapes(column: Any) -> Any:
+    return tree_map(lambda leaf: leaf.shape[1:], column)

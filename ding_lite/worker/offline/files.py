@@ -1,0 +1,302 @@
+"""Files that hold data sets: how each layout is opened and written, whatever its columns are called.
+
+A file is seen as flat names, `obs` or nested `obs/camera`, and arrays `[R, ...]` of R rows, one for an env step. Rows
+of one trajectory follow one another.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import socket
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ding_lite.utils.checkpoint.file import atomic_file
+from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.utils.tree import tree_leaves, tree_map
+
+KINDS = ("hdf5", "npz", "npy", "minari")
+ENDINGS = {".hdf5": "hdf5", ".h5": "hdf5", ".npz": "npz"}
+PICKLES = (".pkl", ".pickle", ".pth", ".pt")
+MINARI_ID = re.compile(r"-v\d+$")
+PADDING = "padding"  # column that is True in rows that hold an observation, but no step
+
+
+class DatasetError(ConfigError):
+    """A data set that cannot be used; the message names the file, the key, what was expected and what it has."""
+
+
+class Columns(NamedTuple):
+    """An open file."""
+
+    names: list[str]
+    read: Callable[[str], np.ndarray]
+
+
+def find_kind(path: str, data_type: str = "") -> str:
+    """Return which of `KINDS` a data set is, as `data_type` or the path says.
+
+    Raises:
+        DatasetError: it is none of them; a pickle file in particular.
+    """
+    ending = os.path.splitext(path)[1].lower()
+    if data_type == "naive" or (not data_type and ending in PICKLES):
+        raise DatasetError(
+            f"Data set '{path}' is a pickle file, which could run any code when it is read: save its columns with "
+            "numpy.savez('data.npz', obs=..., action=..., reward=..., next_obs=..., done=...)."
+        )
+    if data_type:
+        if data_type not in KINDS:
+            raise DatasetError(
+                f"policy.collect.data_type is '{data_type}', expected one of {KINDS}.{closest(data_type, KINDS)}"
+            )
+        return data_type
+    if ending in ENDINGS:
+        return ENDINGS[ending]
+    if os.path.isdir(path):
+        return "minari" if os.path.isdir(os.path.join(path, "data")) else "npy"
+    if MINARI_ID.search(path):
+        return "minari"
+    if not path:
+        raise DatasetError("policy.collect.data_path is empty: expected the file or directory of a data set.")
+    raise DatasetError(
+        f"Data set '{path}': expected a file that ends with {', '.join(ENDINGS)}, an existing directory of .npy files, "
+        f"or the id of a Minari data set; set policy.collect.data_type to one of {KINDS} if it is named otherwise."
+    )
+
+
+def load_extra(module: str) -> Any:
+    """Import an optional package.
+
+    Raises:
+        DatasetError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise DatasetError(
+            f"{module} is needed for this data set: pip install 'ding_lite[offline]' ({error})"
+        ) from None
+
+
+@contextmanager
+def open_columns(path: str, data_type: str = "", act_scale: bool = False) -> Iterator[Columns]:
+    """Open a data set for reading; `act_scale`: bring a Minari data set's bounded actions to -1..1.
+
+    Raises:
+        DatasetError: it is missing, damaged, or no such file; raised for what happens inside the block, too.
+    """
+    kind = find_kind(path, data_type)
+    if kind != "minari" and not os.path.exists(path):
+        raise DatasetError(f"Data set '{path}' does not exist on machine '{socket.gethostname()}'.")
+    openers = {"hdf5": _open_hdf5, "npz": _open_npz, "npy": _open_npy}
+    try:
+        with _open_minari(path, act_scale) if kind == "minari" else openers[kind](path) as columns:
+            yield columns
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, DatasetError):
+            raise
+        raise DatasetError(
+            f"Data set '{path}' cannot be read as {kind}, it is damaged, truncated or something else: {error}"
+        ) from error
+
+
+@contextmanager
+def _open_hdf5(path: str) -> Iterator[Columns]:
+    h5py = load_extra("h5py")
+    with h5py.File(path, "r") as file:
+        names: list[str] = []
+        file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
+        yield Columns(names, lambda name: file[name][()])
+
+
+@contextmanager
+def _open_npz(path: str) -> Iterator[Columns]:
+    file = np.load(path, allow_pickle=False)
+    if not hasattr(file, "files"):
+        raise DatasetError(f"Data set '{path}' holds a single array: expected an archive that numpy.savez wrote.")
+    with file:
+        yield Columns(file.files, lambda name: file[name])
+
+
+@contextmanager
+def _open_npy(path: str) -> Iterator[Columns]:
+    """Map the files into memory: all processes of a machine then share what the system has cached of them."""
+    root = Path(path)
+    names = [str(file.relative_to(root).with_suffix("")) for file in sorted(root.rglob("*.npy"))]
+    # copy-on-write, because torch takes no array that cannot be written to
+    yield Columns(names, lambda name: np.load(root / f"{name}.npy", mmap_mode="c", allow_pickle=False))
+
+
+@contextmanager
+def _open_minari(path: str, act_scale: bool) -> Iterator[Columns]:
+    """Read all episodes; each has a last row, marked as padding, which holds its last observation only."""
+    minari = load_extra("minari")
+    try:
+        given = os.path.join(path, "data")
+        data = minari.MinariDataset(given) if os.path.isdir(given) else minari.load_dataset(path)
+    except FileNotFoundError as error:
+        machine = socket.gethostname()
+        raise DatasetError(f"Minari data set '{path}' is not on machine '{machine}': {error}") from error
+    scale = _to_unit(data.action_space) if act_scale else lambda action: action
+    parts: dict[str, list[np.ndarray]] = {}
+    for episode in data.iterate_episodes():
+        padding = np.arange(len(episode.rewards) + 1) == len(episode.rewards)
+        columns = {
+            "obs": episode.observations,
+            "action": tree_map(_pad, scale(episode.actions)),
+            "reward": _pad(episode.rewards),
+            "done": _pad(episode.terminations),
+            "traj_flag": padding,  # the last step has a successor, whether truncated or not
+            PADDING: padding,
+        }
+        for name, array in flatten(columns):
+            parts.setdefault(name, []).append(np.asarray(array))
+    yield Columns(list(parts), lambda name: np.concatenate(parts[name]))
+
+
+def _pad(rows: Any) -> np.ndarray:
+    rows = np.asarray(rows)
+    return np.concatenate([rows, np.zeros_like(rows, shape=(1, *rows.shape[1:]))])
+
+
+def _to_unit(space: Any) -> Callable[[Any], Any]:
+    """Return what turns actions of a Box that is bounded on both sides into -1..1, and leaves others as they are."""
+    if type(space).__name__ != "Box" or not np.issubdtype(space.dtype, np.floating):
+        return lambda action: action
+    bounded = space.bounded_below & space.bounded_above
+    low, high = np.where(bounded, space.low, -1.0), np.where(bounded, space.high, 1.0)
+    return lambda action: ((action - (low / 2 + high / 2)) / (high / 2 - low / 2)).astype(np.float32)
+
+
+def flatten(columns: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield flat names and leaves of nested dicts."""
+    for key, value in columns.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}/")
+        else:
+            yield prefix + key, value
+
+
+def check_target(path: str) -> str:
+    """Return which of `KINDS` a data set written to `path` is to be.
+
+    Raises:
+        DatasetError: none of them, its package is missing, or it is one of those that are not overwritten and exists.
+    """
+    ending = os.path.splitext(path)[1].lower()
+    if ending in ENDINGS:
+        if ENDINGS[ending] == "hdf5":
+            load_extra("h5py")
+        return ENDINGS[ending]
+    if MINARI_ID.search(path):
+        if os.path.exists(load_extra("minari.storage").get_dataset_path(path)):
+            raise DatasetError(f"Minari data set '{path}' exists already: choose another id, or delete it.")
+        return "minari"
+    if ending or not path:
+        raise DatasetError(
+            f"Data set '{path}': expected a name that ends with {', '.join(ENDINGS)}, a new directory for .npy files, "
+            "or the id of a new Minari data set, such as 'cartpole/expert-v0'."
+        )
+    if os.path.exists(path):
+        raise DatasetError(f"Directory '{path}' exists already: remove it, or write the data set to another one.")
+    return "npy"
+
+
+def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
+    """Write nested columns `[R, ...]` to HDF5, .npz, or a new directory of .npy files, as the path's ending says.
+
+    Whoever opens `path` finds all of it or nothing. `attributes`, numbers and strings, say where it comes from: HDF5
+    attributes, an array `attributes` of JSON in .npz, attributes.json in a directory.
+
+    Raises:
+        DatasetError: nothing can be written there, or the directory exists already.
+    """
+    kind = ENDINGS.get(os.path.splitext(path)[1].lower(), "npy")
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        if kind == "npy":
+            _write_npy(Path(path), columns, attributes)
+            return
+        with atomic_file(path) as file:
+            if kind == "npz":
+                np.savez(file, attributes=np.array(json.dumps(attributes)), **dict(flatten(columns)))
+            else:
+                _write_hdf5(file, columns, attributes)
+    except OSError as error:
+        raise DatasetError(f"Cannot write data set '{path}': {error.strerror or error}.") from error
+
+
+def _write_hdf5(file: Any, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
+    with load_extra("h5py").File(file, "w") as store:
+        store.attrs.update(attributes)
+        for name, array in flatten(columns):
+            store.create_dataset(name, data=array, compression="lzf" if array.ndim > 2 else None)  # images
+
+
+def _write_npy(path: Path, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
+    temporary = path.with_name(f"{path.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    for name, array in flatten(columns):
+        target = temporary / f"{name}.npy"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        np.save(target, array)
+    (temporary / "attributes.json").write_text(json.dumps(attributes, indent=1))
+    temporary.rename(path)
+
+
+def write_minari(path: str, columns: dict[str, Any], spaces: dict[str, Any], attributes: dict[str, Any]) -> None:
+    """Write whole episodes as a Minari data set.
+
+    Args:
+        path: its id.
+        columns: `[R, ...]` as `collect_demo_data` records them, cut where `traj_flag` is True.
+        spaces: `observation_space` and `action_space` of the environment, and its gymnasium spec `env`, or None.
+        attributes: `policy` and others, which go into the description.
+
+    Raises:
+        DatasetError: the id is taken.
+    """
+    minari = load_extra("minari")
+    buffers, start = [], 0
+    for stop in (np.flatnonzero(columns["traj_flag"]) + 1).tolist():
+        episode = tree_map(lambda column: column[start:stop], columns)  # noqa: B023 (called at once)
+        last = tree_map(lambda leaf: leaf[-1:], episode["next_obs"])
+        done = episode["done"]
+        buffers.append(
+            minari.data_collector.EpisodeBuffer(
+                observations=tree_map(lambda *parts: np.concatenate(parts), episode["obs"], last),
+                actions=episode["action"],
+                rewards=episode["reward"],
+                terminations=done,
+                truncations=episode["traj_flag"] & ~done,
+                infos={},
+            )
+        )
+        start = stop
+    try:
+        minari.create_dataset_from_buffers(
+            path,
+            buffers,
+            algorithm_name=attributes["policy"],
+            description=json.dumps(attributes),
+            jpeg_encoding=False,
+            **spaces,
+        )
+    except ValueError as error:
+        raise DatasetError(f"Cannot write Minari data set '{path}': {error}") from error
+
+
+def count_rows(columns: dict[str, Any]) -> int:
+    """Return R."""
+    return len(next(tree_leaves(columns)))

@@ -1,0 +1,280 @@
+"""Batches of a data set for each rank, loaded ahead by worker processes.
+
+A worker gathers a chunk of batches into memory that it shares with the training process, and tells only which part of
+it: a message costs as much as a small learning step, and many batches come with one. What the chunks are depends on
+seed, epoch and position alone, so that each worker shuffles for itself, and a resumed run sees the same batches.
+
+Workers are forked: they inherit the data set, whatever its size, and the shared memory, which then needs no name in a
+file system. That is safe beside the threads of torch, gloo and the watchdog, because a worker uses none of what they
+may have locked: it copies rows with one thread, and touches no collective, no CUDA, no file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import mmap
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from multiprocessing.util import Finalize
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
+
+from ding_lite.envs import derive_seeds
+from ding_lite.utils.checkpoint.file import CheckpointError
+from ding_lite.utils.dist.interrupt import SIGNALS
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.dist.watchdog import heartbeat
+from ding_lite.utils.registry import UserError
+from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.worker.offline.dataset import OfflineDataset
+from ding_lite.worker.offline.files import DatasetError
+
+CHUNK_BYTES = 2**21  # gathered at once: enough to spread the price of a message, little enough to stay in a cache
+CHUNK_BATCHES = 64  # at most
+AHEAD = 4  # chunks that each worker may be ahead: on a busy machine it gets its turn late
+PR_SET_PDEATHSIG = 1  # prctl's option: the signal to get when the parent process ends
+
+
+class LoaderError(UserError, RuntimeError):
+    """A worker process that loads data has died."""
+
+
+class RankSampler(DistributedSampler):
+    """The indices of torch's DistributedSampler, as a tensor: python's list of a million takes a tenth of a second."""
+
+    def order(self, epoch: int) -> Tensor:
+        """Return this rank's indices of an epoch, shuffled."""
+        shuffled = torch.randperm(len(self.dataset), generator=torch.Generator().manual_seed(self.seed + epoch))  # type: ignore[arg-type]
+        return shuffled[self.rank : self.total_size : self.num_replicas]
+
+
+class Task(NamedTuple):
+    """A chunk to gather: places `start` to `stop` of an epoch's indices, into a slot of the shared memory."""
+
+    epoch: int
+    start: int
+    stop: int
+    slot: int
+
+
+def tasks(epoch: int, start: int, samples: int, size: int, slots: int) -> Iterator[Task]:
+    """Yield the chunks of up to `size` samples from there on, without end, `samples` of them in an epoch.
+
+    A slot comes again when the chunk that it held has been copied.
+    """
+    for number in itertools.count():
+        stop = min(start + size, samples)
+        yield Task(epoch, start, stop, number % slots)
+        epoch, start = (epoch, stop) if stop < samples else (epoch + 1, 0)
+
+
+class Chunks(Dataset):
+    """What a worker does. Slots are nested tensors `[batches * B, ...]`."""
+
+    def __init__(self, dataset: OfflineDataset, sampler: RankSampler, slots: list[dict[str, Any]]) -> None:
+        self._dataset, self._sampler, self._slots = dataset, sampler, slots
+        self._epoch, self._order = -1, torch.empty(0)
+
+    def __getitem__(self, task: Task) -> Task:
+        """Gather a chunk; the slot has it afterwards."""
+        if task.epoch != self._epoch:
+            self._epoch, self._order = task.epoch, self._sampler.order(task.epoch)
+        number = task.stop - task.start
+        self._dataset.gather(
+            self._order[task.start : task.stop], out=tree_map(lambda rows: rows[:number], self._slots[task.slot])
+        )
+        return task
+
+
+class OfflineLoader:
+    """This rank's batches of a data set, epoch after epoch, without end.
+
+    In every epoch the ranks see disjoint parts of the set, shuffled anew, nothing twice. All ranks have as many batches
+    of the same sizes: the last one of an epoch is smaller where the size does not divide, and fewer transitions than
+    there are ranks are left out, others in each epoch.
+
+    Args:
+        dataset: the same on every rank.
+        batch_size: of one rank.
+        seed: of the shuffling, the same on every rank.
+        num_workers: processes that load ahead; 0: none, this process gathers.
+        device: where batches go.
+
+    Attributes:
+        batches_per_epoch: of one rank.
+        epoch, position: epochs that are over, and batches taken in the current one.
+        waited: seconds that training waited for data.
+
+    Raises:
+        DatasetError: the set has not a single whole batch for every rank.
+    """
+
+    def __init__(
+        self,
+        dataset: OfflineDataset,
+        batch_size: int,
+        seed: int,
+        num_workers: int = 1,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        ranks = get_world_size()
+        if len(dataset) < batch_size * ranks:
+            raise DatasetError(
+                f"Data set '{dataset.source}' has {len(dataset)} transitions: expected at least {batch_size * ranks}, "
+                f"a batch of {batch_size} for each of {ranks} processes. Set policy.learn.batch_size lower."
+            )
+        self._dataset, self._batch_size, self._device = dataset, batch_size, torch.device(device)
+        self._num_workers, self._seed = num_workers, seed
+        self._sampler = RankSampler(dataset, ranks, get_rank(), seed=seed, drop_last=True)
+        self._samples = self._sampler.num_samples
+        self.batches_per_epoch = -(-self._samples // batch_size)
+        self.epoch, self.position, self.waited = 0, 0, 0.0
+        self._batches: deque[dict[str, Any]] = deque()  # that have arrived, and are not taken
+        self._stream: Iterator[Task] | None = None
+        self._make_slots()
+
+    def _make_slots(self) -> None:
+        """Allocate memory that forked workers share, for as many chunks as can be under way, and one being copied."""
+        sample = self._dataset.gather(torch.zeros(self._batch_size, dtype=torch.int64))
+        batch_bytes = sum(leaf.nbytes for leaf in tree_leaves(sample))
+        self._chunk = min(max(CHUNK_BYTES // batch_bytes, 1), CHUNK_BATCHES, self.batches_per_epoch)
+
+        def allocate(leaf: Tensor) -> Tensor:
+            shape = (self._chunk * self._batch_size, *leaf.shape[1:])
+            memory = mmap.mmap(-1, max(leaf.nbytes * self._chunk, 1))
+            return torch.frombuffer(memory, dtype=leaf.dtype, count=math.prod(shape)).view(shape)
+
+        self._slots = [tree_map(allocate, sample) for _ in range(AHEAD * self._num_workers + 1)]
+        self._closing = torch.frombuffer(mmap.mmap(-1, 1), dtype=torch.uint8)
+        self._release = Finalize(self, self._closing.fill_, (1,), exitpriority=10)  # before python ends its children
+
+    def epoch_batches(self) -> Iterator[dict[str, Any]]:
+        """Yield the rest of the current epoch, and begin the next.
+
+        A batch is a dict of `[B, ...]` tensors, the caller's to keep.
+
+        Raises:
+            LoaderError: a worker process was killed.
+        """
+        while self.position < self.batches_per_epoch:
+            if not self._batches:
+                start = time.perf_counter()
+                self._batches.extend(self._receive())
+                self.waited += time.perf_counter() - start
+            self.position += 1
+            yield self._batches.popleft()
+        self.epoch, self.position = self.epoch + 1, 0
+
+    def _receive(self) -> list[dict[str, Any]]:
+        """Wait for the next chunk, copy it to the device, and return its batches."""
+        try:
+            if self._stream is None:
+                self._stream = self._start()
+            heartbeat("load data")
+            task = next(self._stream)
+        except RuntimeError as error:
+            if not str(error).startswith("DataLoader worker"):
+                raise
+            raise LoaderError(
+                f"{str(error).strip().rstrip('.')}: a process that loads data for rank {get_rank()} has died. If the "
+                "system killed it for lack of memory, make policy.learn.batch_size smaller, or set "
+                "policy.learn.learner.dataloader.num_workers=0."
+            ) from error
+        number = task.stop - task.start
+        chunk = tree_map(lambda rows: rows[:number].to(self._device, copy=True), self._slots[task.slot])
+        parts = tree_map(lambda rows: rows.split(self._batch_size), chunk)
+        count = -(-number // self._batch_size)
+        return [tree_map(lambda part: part[i], parts) for i in range(count)]  # noqa: B023 (called at once)
+
+    def _start(self) -> Iterator[Task]:
+        start, size = self.position * self._batch_size, self._chunk * self._batch_size
+        loader = DataLoader(
+            Chunks(self._dataset, self._sampler, self._slots),
+            sampler=tasks(self.epoch, start, self._samples, size, len(self._slots)),  # type: ignore[arg-type]
+            batch_size=None,
+            num_workers=self._num_workers,
+            collate_fn=_as_it_is,
+            prefetch_factor=AHEAD if self._num_workers else None,
+            multiprocessing_context="fork" if self._num_workers else None,
+            worker_init_fn=Guard(self._closing),
+            generator=torch.Generator().manual_seed(derive_seeds(self._seed, get_rank(), "loader", n=1)[0]),
+        )
+        if threading.current_thread() is not threading.main_thread():
+            return iter(loader)
+        handler = signal.getsignal(signal.SIGCHLD)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until a worker's guard says what becomes of them
+        try:
+            return iter(loader)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            signal.signal(signal.SIGCHLD, handler)  # torch's raises wherever training happens to be when a worker dies
+
+    def close(self) -> None:
+        """End the worker processes; a later batch starts them again."""
+        self._batches.clear()
+        if self._stream is not None:
+            self._closing.fill_(1)
+            self._stream = None
+            self._closing.fill_(0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the batches to come depend on."""
+        return {"epoch": self.epoch, "position": self.position, **self._layout()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was called: the same batches follow.
+
+        Raises:
+            CheckpointError: it is of another data set, batch size or number of processes, whose batches are others.
+        """
+        for key, expected in self._layout().items():
+            if state[key] != expected:
+                raise CheckpointError(
+                    f"The checkpoint's data loader has {key}={state[key]}, here it is {expected}: resume with what the "
+                    "run was started with, or start a new run from the checkpoint's model."
+                )
+        self.close()
+        self.epoch, self.position = state["epoch"], state["position"]
+
+    def _layout(self) -> dict[str, int]:
+        layout = {"transitions": len(self._dataset), "batch_size": self._batch_size}
+        return layout | {"processes": self._sampler.num_replicas, "seed": self._seed}
+
+
+class Guard:
+    """Ties a worker process to the training process, and to nothing else.
+
+    Ctrl-C in a terminal, and what a cluster sends before a time limit, reach workers too; the training process decides
+    what to make of them, and needs its workers until then. SIGTERM ends a worker only when the loader has been closed,
+    or python is about to end; a worker is killed as soon as the training process is gone.
+    """
+
+    def __init__(self, closing: Tensor) -> None:
+        self._closing, self._parent = closing, os.getpid()
+
+    def __call__(self, worker_id: int) -> None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != self._parent:  # it was gone before
+            os.kill(os.getpid(), signal.SIGKILL)
+        for number in SIGNALS:
+            signal.signal(number, self._terminate if number == signal.SIGTERM else signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def _terminate(self, signum: int, frame: FrameType | None) -> None:
+        if self._closing.item():
+            os._exit(0)
+
+
+def _as_it_is(task: Any) -> Any:
+    return task

@@ -1,0 +1,202 @@
+"""What a trained policy does, recorded: each row is a step that the environment really makes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.entry import collect_demo_data
+from ding_lite.entry.offline.demo_data import _to_columns
+from ding_lite.model import VAC
+from ding_lite.policy import DQNPolicy
+from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
+from ding_lite.worker import DatasetError, read_dataset
+from dizoo.classic_control.pendulum.config.pendulum_ppo_config import create_config, main_config
+from tests.entry.helpers import pair, run
+
+h5py = pytest.importorskip("h5py")
+BEST = "run/ckpt/ckpt_best.pth.tar"
+SHORT = ["exp_name=run", "env.max_episode_steps=15"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[DQNPolicy, Path]:
+    """Train for a second; return the policy as it was at its best, and its experiment."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        policy: Any = run()
+        policy.model.load_state_dict(load_checkpoint(BEST)["policy"]["model"])
+    return policy, folder / "run"
+
+
+@pytest.fixture(autouse=True)
+def experiment(trained: tuple[DQNPolicy, Path], empty_directory: Path) -> None:
+    (empty_directory / "run").symlink_to(trained[1])
+
+
+def record(path: str = "demo.hdf5", count: int = 100, seed: int = 0, **options: Any) -> dict[str, Any]:
+    options = {"overrides": SHORT, **options}
+    return collect_demo_data(pair(), seed, count, path, **options)
+
+
+def read(path: str) -> dict[str, np.ndarray]:
+    with h5py.File(path) as file:
+        return {key: column[()] for key, column in file.items()} | {"attributes": dict(file.attrs)}
+
+
+def check_against_cartpole(data: dict[str, np.ndarray]) -> None:
+    """Put CartPole into each row's state, and compare what its action leads to."""
+    env: Any = gymnasium.make("CartPole-v1").unwrapped
+    env.reset()
+    for obs, action, next_obs, done, reward in zip(
+        *(data[key] for key in ("obs", "action", "next_obs", "done", "reward")), strict=True
+    ):
+        env.state, env.steps_beyond_terminated = obs.astype(np.float64), None
+        expected, true_reward, terminated, *_ = env.step(int(action))
+        np.testing.assert_allclose(next_obs, expected, atol=1e-5)
+        assert (done, reward) == (terminated, true_reward)
+
+
+def test_every_row_is_a_true_step_chosen_as_in_evaluation(trained):
+    figures = record()
+    data = read("demo.hdf5")
+    assert len(data["obs"]) == 100
+    check_against_cartpole(data)
+    assert np.array_equal(data["action"], trained[0].eval_mode.forward(data["obs"])["action"])
+    goes_on = ~data["traj_flag"][:-1]
+    assert np.array_equal(data["next_obs"][:-1][goes_on], data["obs"][1:][goes_on])
+    truncated = data["traj_flag"] & ~data["done"]
+    assert truncated[-1]
+    assert 1 < data["done"].sum() + truncated.sum() < 50
+    about = data["attributes"]
+    assert (about["env_id"], about["policy"], about["seed"], about["explore"]) == ("CartPole-v0", "dqn", 0, False)
+    assert about["source"] == BEST
+    assert about["return_mean"] == figures["return_mean"] < 16
+    assert about["transitions"] == figures["transitions"] == 100
+
+
+def test_whole_episodes_only(capsys):
+    figures = record(count=6, collect_episodes=True)
+    data = read("demo.hdf5")
+    ends = np.flatnonzero(data["traj_flag"])
+    lengths = np.diff(ends, prepend=-1)
+    assert len(ends) == figures["episodes"] == 6
+    assert len(data["obs"]) == lengths.sum() == figures["transitions"]
+    assert figures["return_mean"] == pytest.approx(lengths.mean())
+    assert ((lengths == 15) | data["done"][ends]).all()
+    check_against_cartpole(data)
+    assert (
+        f"{lengths.sum()} transitions, 6 episodes with mean return {lengths.mean():.2f}: demo.hdf5"
+        in capsys.readouterr().out
+    )
+
+
+def test_seed_and_exploration():
+    ways: dict[str, dict[str, Any]] = {"a": {}, "b": {}, "c": {"seed": 1}, "d": {"explore": True}}
+    for name, options in ways.items():
+        record(f"{name}.hdf5", **options)
+    a, b, c, d = (read(f"{name}.hdf5") for name in "abcd")
+    assert all(np.array_equal(a[key], b[key]) for key in ("obs", "action", "traj_flag"))
+    assert not np.array_equal(a["obs"], c["obs"])
+    assert np.array_equal(a["obs"][0], d["obs"][0])
+    assert not np.array_equal(a["action"], d["action"])
+
+
+@pytest.mark.parametrize("path", ["demo.npz", "demo"])
+def test_other_layouts_read_the_same(path):
+    record(path)
+    record("demo.hdf5")
+    datasets = [read_dataset(name, nstep=3) for name in (path, "demo.hdf5")]
+    one, other = (dataset.__getitems__(range(100)) for dataset in datasets)
+    assert one.keys() == other.keys() == {"obs", "action", "reward", "next_obs", "done", "value_gamma"}
+    assert all(torch.equal(one[key], other[key]) for key in one)
+    about = np.load(path)["attributes"].item() if path == "demo.npz" else Path(path, "attributes.json").read_text()
+    assert json.loads(about)["policy"] == "dqn"
+
+
+def test_the_policy_may_be_given_in_several_ways(trained):
+    state = load_checkpoint(BEST)
+    ways: list[dict[str, Any]] = [
+        {"state_dict_path": BEST},
+        {"state_dict": state},
+        {"state_dict": state["policy"]},
+        {"state_dict": state["policy"]["model"]},
+        {"model": trained[0].model},
+    ]
+    actions = []
+    for number, way in enumerate(ways):
+        record(f"{number}.hdf5", **way)
+        actions.append(read(f"{number}.hdf5")["action"].tolist())
+    assert all(other == actions[0] for other in actions)
+
+
+def test_what_cannot_be_recorded():
+    with pytest.raises(ConfigError, match=r"'other/ckpt/ckpt_best.pth.tar' does not exist. Give state_dict_path"):
+        record(overrides=["exp_name=other"])
+    with pytest.raises(CheckpointError, match="does not fit the config's model"):
+        record(state_dict={"weight": torch.zeros(3)})
+    with pytest.raises(ConfigError, match="collect_count=0: expected at least 1"):
+        record(count=0)
+    with pytest.raises(DatasetError, match=r"'demo.pkl': expected a name that ends with .hdf5, .h5, .npz"):
+        record("demo.pkl")
+    Path("taken").mkdir()
+    with pytest.raises(DatasetError, match="Directory 'taken' exists already"):
+        record("taken")
+
+
+def test_steps_of_episodes_that_went_wrong_are_left_out():
+    # Two environments, four steps: the first one's episode ends in row 1, another is cut by the end of the recording;
+    # the second one's first three steps are of an episode that failed.
+    number_TN = torch.arange(8.0).view(4, 2)
+    valid_TN = torch.tensor([[1, 0], [1, 0], [1, 0], [1, 1]], dtype=torch.bool)
+    cut_TN = torch.tensor([[0, 0], [1, 0], [0, 1], [0, 0]], dtype=torch.bool)
+    block = {"obs": number_TN, "action": number_TN, "reward": number_TN, "done": cut_TN, "traj_flag": cut_TN}
+    block |= {"valid": valid_TN, "last_obs": torch.tensor([8.0, 9.0])}
+    block |= {"final_obs": torch.tensor([20.0, 50.0]), "final_index": torch.tensor([2, 5])}
+    columns = _to_columns(block, None)
+    assert columns["obs"].tolist() == [0, 2, 4, 6, 7]
+    assert columns["next_obs"].tolist() == [2, 20, 6, 8, 9]
+    assert columns["traj_flag"].tolist() == [False, True, False, True, True]
+    assert columns["done"].tolist() == [False, True, False, False, False]
+    assert _to_columns(block, 3)["traj_flag"].tolist() == [False, True, True]
+    assert block["obs"].tolist() == number_TN.tolist()
+
+
+def test_explored_actions_are_recorded_as_the_environment_takes_them():
+    config, model = (copy.deepcopy(main_config), copy.deepcopy(create_config)), VAC(3, 1, "continuous")
+    collect_demo_data(config, 0, 200, "demo.npz", model=model, explore=True)
+    action = np.load("demo.npz")["action"]
+    assert abs(action).max() == 1.0
+    assert 0.02 < (abs(action) == 1.0).mean() < 0.6  # an untrained normal goes beyond in some steps
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:minari")
+def test_a_minari_data_set_of_continuous_actions(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    config = (copy.deepcopy(main_config), copy.deepcopy(create_config))
+    model = VAC(3, 1, "continuous")
+    overrides = ["env.max_episode_steps=10", "env.collector_env_num=2"]
+    for path in ("pendulum/test-v0", "demo.npz"):
+        collect_demo_data(config, 0, 4, path, model=model, collect_episodes=True, overrides=overrides)
+    data = minari.load_dataset("pendulum/test-v0")
+    assert (data.total_episodes, data.total_steps, data.spec.env_spec.id) == (4, 40, "Pendulum-v1")
+    ours = np.load("demo.npz")
+    for number, episode in enumerate(data.iterate_episodes()):
+        rows = slice(10 * number, 10 * number + 10)
+        assert np.array_equal(episode.observations[:-1], ours["obs"][rows])
+        assert np.array_equal(episode.observations[-1], ours["next_obs"][rows][-1])
+        np.testing.assert_allclose(episode.actions, 2 * ours["action"][rows], rtol=1e-6)  # torques of -2..2
+        assert episode.truncations.tolist() == [False] * 9 + [True]
+    back = read_dataset("pendulum/test-v0", act_scale=True)
+    np.testing.assert_allclose(back.columns["action"][:10], ours["action"][:10], rtol=1e-6)
+    with pytest.raises(DatasetError, match="exists already"):
+        collect_demo_data(config, 0, 4, "pendulum/test-v0", model=model, overrides=overrides)

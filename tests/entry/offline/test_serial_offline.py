@@ -1,0 +1,316 @@
+"""Learning from a data set, without playing: what is learned, counted, written, and refused."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite import entry
+from ding_lite.entry import find_pipeline, serial_pipeline_bc, serial_pipeline_offline
+from ding_lite.entry.cli import main
+from ding_lite.policy import BCPolicy
+from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, load_checkpoint
+from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
+from tests.entry.helpers import metrics, result
+from tests.entry.offline.helpers import ROWS, offline_pair, record_cartpole, run_offline
+from tests.survival.common import RATES, differences, points, states
+
+PER_EPOCH = 19  # batches of 32 of 600 transitions, the last of 24
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "data.npz"
+    record_cartpole(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def data(recorded: Path, empty_directory: Path) -> None:
+    """Put the data set into the current directory."""
+    os.link(recorded, empty_directory / "data.npz")
+
+
+class WatchedBC(BCPolicy):
+    """Remembers the observations that it learned from, and sends itself a signal at an iteration."""
+
+    seen: ClassVar[list[Tensor]] = []
+    left: ClassVar[int] = -1
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        self.seen.append(batch["obs"].clone())
+        WatchedBC.left -= 1
+        if WatchedBC.left == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super()._forward_learn(batch)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[dict, dict]:
+    monkeypatch.setitem(POLICY_REGISTRY, "watched_bc", WatchedBC)
+    monkeypatch.setattr(WatchedBC, "seen", [])
+    monkeypatch.setattr(WatchedBC, "left", -1)
+    return offline_pair("watched_bc")
+
+
+def curves(folder: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in line.items() if key not in RATES} for line in metrics(Path(folder))]
+
+
+# -- a run ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_learns_from_every_transition_once_an_epoch_and_everything_goes_by_iterations(
+    watched: tuple[dict, dict], capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = copy.deepcopy(watched)
+    run_offline("env.stop_value=None", input_cfg=watched, seed=0)
+    assert repr(watched) == repr(before)
+    sizes = [len(obs) for obs in WatchedBC.seen]
+    assert sizes == ([32] * 18 + [24]) * 6
+    everything = np.load("data.npz")["obs"].astype(np.float32)
+    expected = Counter(row.tobytes() for row in everything)
+    orders = set()
+    for epoch in range(6):
+        rows = torch.cat(WatchedBC.seen[epoch * PER_EPOCH : (epoch + 1) * PER_EPOCH]).numpy()
+        assert Counter(row.tobytes() for row in rows) == expected
+        orders.add(rows.tobytes())
+    assert len(orders) == 6  # drawn anew each time
+
+    told = result(Path("run"))
+    assert (told["stop_reason"], told["epoch"], told["train_iter"]) == ("train_epoch", 6, 6 * PER_EPOCH)
+    assert (told["envstep"], told["episode_count"]) == (0, 0)
+    lines = metrics(Path("run"))
+    assert {line["envstep"] for line in lines} == {0}
+    trained = [line for line in lines if "train/total_loss" in line]
+    assert [line["train_iter"] for line in trained] == list(range(7, 6 * PER_EPOCH + 1, 7))
+    # iteration i learns from batch i - 1 of the run, i - 1 // 19 epochs are over by then
+    assert [line["data/epoch"] for line in trained] == [(i - 1) // PER_EPOCH for i in range(7, 6 * PER_EPOCH + 1, 7)]
+    shares = [line["data/wait_share"] for line in trained]
+    assert all(0 <= share < 1 for share in shares)
+    assert max(shares) > 0  # the first batch was waited for
+    losses = [line["train/total_loss"] for line in trained]
+    assert np.mean(losses[-4:]) < 0.6 * losses[0]
+    assert [line["train_iter"] for line in lines if "eval/return_mean" in line] == [0, 25, 50, 75, 100, 114]
+    shown, _ = points(Path("run"))
+    assert {step for step, tag, _ in shown if tag == "train/total_loss"} == {line["train_iter"] for line in trained}
+
+    said = capfd.readouterr().err
+    for line in (
+        "    data set  data.npz: 600 transitions, 600 a rank; 1 loader process(es) a rank",
+        "       batch  32 a rank, 32 global, 6 epochs",
+        "environments  2 evaluate",
+        "ended (train_epoch) at iteration 114;",
+    ):
+        assert line in said
+    assert "env step" not in said
+
+
+def test_the_same_seed_gives_the_same_parameters_whatever_loads_the_data() -> None:
+    workers = "policy.learn.learner.dataloader.num_workers"
+    first, second = (run_offline(f"{workers}={n}", "env.stop_value=None", seed=3) for n in (0, 2))
+    assert not differences(first.model.state_dict(), second.model.state_dict())
+
+
+class Counting(gymnasium.Wrapper):
+    made: ClassVar[list[str]] = []
+
+    def __init__(self, cfg: str) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.made.append(cfg)
+
+
+@pytest.mark.parametrize("collectors", [[], ["collect"] * 3])
+def test_environments_are_built_for_evaluation_alone(collectors: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counting, "made", [])
+    setting = (Counting, collectors, ["evaluate"] * 2)
+    run_offline("env.stop_value=None", env_setting=setting, max_train_iter=5)
+    assert Counting.made == ["evaluate"] * 3  # one of them to look at
+
+
+def test_a_limit_ends_a_run_within_an_epoch_and_a_higher_one_lets_it_go_on() -> None:
+    words = ["env.stop_value=None", "policy.learn.learner.hook.save_ckpt_after_iter=10"]
+    run_offline(*words, "exp_name=whole", seed=0, max_train_iter=40)
+    run_offline(*words, seed=0, max_train_iter=23)
+    told = result(Path("run"))
+    assert (told["stop_reason"], told["train_iter"], told["epoch"]) == ("max_train_iter", 23, 1)
+    names = {path.name for path in Path("run", "ckpt").glob("iteration_*.rank_0.pth.tar")}
+    assert names == {f"iteration_{i}.rank_0.pth.tar" for i in (10, 20, 23)}
+    # a longer run's own directory goes on
+    run_offline(*words, "policy.learn.resume_training=True", seed=0, max_train_iter=40)
+    whole, run = (load_checkpoint(f"{name}/ckpt/ckpt_last.pth.tar") for name in ("whole", "run"))
+    for part in ("learner", "collector"):
+        assert whole[part] == run[part]
+    assert not differences(whole["policy"], run["policy"])
+
+
+def test_the_stop_value_ends_a_run() -> None:
+    run_offline("env.stop_value=8", seed=0)  # no pole falls before
+    assert (result(Path("run"))["stop_reason"], result(Path("run"))["train_iter"]) == ("stop_value", 0)
+
+
+# -- bc ---------------------------------------------------------------------------------------------------------------
+
+
+def test_bc_takes_the_data_set_as_an_argument_and_tells_whether_it_converged() -> None:
+    main, create = offline_pair()
+    del main["policy"]["collect"]
+    policy, converged = serial_pipeline_bc((main, create), 0, "data.npz", overrides=["env.stop_value=50"])
+    assert isinstance(policy, BCPolicy)
+    assert converged
+    assert result(Path("run"))["stop_reason"] == "stop_value"
+    assert serial_pipeline_bc(offline_pair(), 0, max_iter=3, overrides=["env.stop_value=1000"])[1] is False
+
+
+def test_signatures_begin_as_those_of_di_engine() -> None:
+    positional = {
+        serial_pipeline_bc: ["input_cfg", "seed", "data_path", "model", "max_iter"],
+        serial_pipeline_offline: ["input_cfg", "seed", "env_setting", "model", "max_train_iter"],
+    }
+    for pipeline, names in positional.items():
+        parameters = inspect.signature(pipeline).parameters.values()
+        assert [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == names
+
+
+# -- going on ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [19, 70])
+def test_a_terminated_run_saves_and_goes_on_as_if_nothing_had_been(watched: tuple[dict, dict], left: int) -> None:
+    words = ["env.stop_value=None", "policy.learn.learner.hook.save_ckpt_after_iter=20"]
+    run_offline(*words, "exp_name=whole", input_cfg=watched, seed=1)
+    WatchedBC.left = left
+    with pytest.raises(SystemExit) as end:
+        run_offline(*words, input_cfg=watched, seed=1)
+    assert end.value.code == 128 + signal.SIGTERM
+    told = result(Path("run"))
+    assert (told["stop_reason"], told["signal"]) == ("interrupted", signal.SIGTERM)
+    assert told["train_iter"] < 114
+    WatchedBC.seen.clear()
+    run_offline(*words, "policy.learn.resume_training=True", input_cfg=watched, seed=1)
+    assert len(WatchedBC.seen) == 114 - told["train_iter"]
+    whole, run = states(Path("whole")), states(Path("run"))
+    assert not differences(whole, run)
+    assert curves("whole") == curves("run")
+
+
+def test_what_came_after_the_last_checkpoint_is_repeated() -> None:
+    words = ["env.stop_value=None", "policy.learn.learner.hook.save_ckpt_after_iter=20"]
+    run_offline(*words, "exp_name=whole", seed=1, kind="discrete_cql")
+    run_offline(*words, seed=1, kind="discrete_cql", max_train_iter=57)
+    newest = Path("run", "ckpt", "iteration_57.pth.tar")
+    newest.write_bytes(newest.read_bytes()[:-100])  # what is left is of iteration 40
+    run_offline(*words, "policy.learn.resume_training=True", seed=1, kind="discrete_cql")
+    assert not differences(states(Path("whole")), states(Path("run")))
+    assert curves("whole") == curves("run")
+
+
+def test_the_command_line_goes_on_with_more_epochs(capfd: pytest.CaptureFixture[str]) -> None:
+    run_offline("env.stop_value=None", "policy.learn.train_epoch=2", seed=0)
+    with pytest.raises(SystemExit) as end:
+        main(["resume", "run"])
+    assert end.value.code == 2
+    assert "has finished (train_epoch): to train further, change that, such as policy.learn.train_epoch=4." in (
+        capfd.readouterr().err
+    )
+    main(["resume", "run", "policy.learn.train_epoch=3"])
+    told = result(Path("run"))
+    assert (told["stop_reason"], told["epoch"], told["train_iter"]) == ("train_epoch", 3, 3 * PER_EPOCH)
+
+
+def test_a_run_does_not_go_on_with_another_data_set() -> None:
+    run_offline(max_train_iter=5)
+    os.remove("data.npz")
+    record_cartpole("data.npz", rows=ROWS + 1)
+    with pytest.raises(CheckpointError, match="transitions=600, here it is 601"):
+        run_offline("policy.learn.resume_training=True", max_train_iter=10)
+
+
+def test_the_saved_config_runs_again_in_its_pipeline() -> None:
+    run_offline("exp_name=first", max_train_iter=5)
+    text = Path("first", "total_config.py").read_text()
+    assert "from ding_lite.entry import serial_pipeline_offline" in text
+    assert "limits = {'max_train_iter': 5}" in text
+    exec(compile(text, "total_config.py", "exec"), {"__name__": "__main__"})
+    again = [path for path in Path().iterdir() if path.name.startswith("first_")]
+    assert [result(path)["train_iter"] for path in again] == [5]
+
+
+# -- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_kind_of_policy_finds_its_pipeline() -> None:
+    kinds = {"dqn": "serial_pipeline", "ppo": "serial_pipeline_onpolicy", "bc": "serial_pipeline_offline"}
+    for kind, name in kinds.items():
+        assert find_pipeline(POLICY_REGISTRY.find(kind).default_config()) is getattr(entry, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (
+            cartpole_dqn_config,
+            r"'dqn' learns from a replay buffer: use serial_pipeline\(...\), or .* -m serial'",
+        ),
+        (cartpole_ppo_config, r"'ppo' learns on-policy, .*: use serial_pipeline_onpolicy\(...\)"),
+    ],
+)
+def test_a_policy_that_plays_is_told_where_it_belongs(module: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        serial_pipeline_offline((module.main_config, module.create_config))
+
+
+def test_an_offline_policy_is_told_where_it_belongs() -> None:
+    told = r"'bc' learns from a data set, .*: use serial_pipeline_offline\(...\), or 'ding_lite -m offline'"
+    for pipeline in (entry.serial_pipeline, entry.serial_pipeline_onpolicy):
+        with pytest.raises(ConfigError, match=told):
+            pipeline(offline_pair())
+
+
+def change(**columns: Any) -> None:
+    """Write `bad.npz`, with other columns, or without those that are None."""
+    content = {**np.load("data.npz"), **columns}
+    np.savez("bad.npz", **{key: value for key, value in content.items() if value is not None})
+
+
+BAD = "policy.collect.data_path=bad.npz"
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "words", "told"),
+    [
+        ("bc", {}, ["policy.collect.data_path="], r"policy\.collect\.data_path is empty"),
+        ("bc", {}, ["policy.collect.data_path=gone.npz"], r"'gone\.npz' does not exist"),
+        (
+            "bc",
+            {},
+            ["policy.learn.batch_size=601"],
+            r"batch_size=601 is more than .*, 600 of 600 transitions: ",
+        ),
+        ("bc", {}, ["policy.learn.train_epoch=0"], r"policy\.learn\.train_epoch: expected at least 1, got 0"),
+        ("bc", {"action": None}, [BAD], r"'bad\.npz' lacks 'action'"),
+        ("bc", {"obs": np.zeros((ROWS, 3))}, [BAD], r"'obs': expected \[4\] .*, got \[3\]"),
+        ("bc", {"action": np.full(ROWS, 2)}, [BAD], r"'action': expected actions of Discrete\(2\), got 2 to 2"),
+        ("discrete_cql", {"reward": None}, [BAD], r"'bad\.npz' lacks 'reward'"),
+        ("discrete_cql", {"reward": np.zeros(5)}, [BAD], r"'reward': expected 600 rows"),
+    ],
+)
+def test_what_is_wrong_with_the_data_is_said_before_anything_is_started(
+    kind: str, columns: dict[str, Any], words: list[str], told: str
+) -> None:
+    change(**columns)
+    with pytest.raises(ConfigError, match=told) as error:
+        run_offline(*words, kind=kind)
+    assert "\n" not in str(error.value)
+    assert not Path("run").exists()

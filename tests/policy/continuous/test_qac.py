@@ -1,0 +1,154 @@
+"""What the offline actor-critics share: networks of their own, targets, state, actions within -1..1, config."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from ding_lite.utils.registry import ConfigError
+from tests.policy.continuous.helpers import KINDS, OBS, D, losses, make_batch, make_qac
+from tests.policy.helpers import parameter_hash, same
+
+EXTRA = {
+    "cql": ("learn.num_actions=2", "learn.with_lagrange=True", "learn.lagrange_thresh=5.0"),
+    "iql": (),
+    "td3_bc": (),
+}
+KNOWN = {
+    "adv": torch.zeros(8),
+    "next_value": torch.zeros(8),
+    "log_prob": torch.zeros(8),
+    "conservative_gap": torch.ones(2),
+}
+
+
+def learn(policy: Any, steps: range) -> None:
+    for step in steps:
+        torch.manual_seed(step)
+        policy.learn_mode.forward(make_batch(8, step))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_of_a_loss_reaches_its_own_network_alone(kind: str) -> None:
+    policy = make_qac(kind, *EXTRA[kind])
+    optimizers = policy._optimizers
+    assert set(optimizers) >= {"critic", "actor"}
+    batch = policy._prepare(make_batch(8)) | KNOWN
+    for name in optimizers:
+        for optimizer in optimizers.values():
+            optimizer.flat.zero_grad()
+        losses(policy, batch)[name][0].backward()
+        touched = {other for other, optimizer in optimizers.items() if optimizer.flat.gradient.any()}
+        assert touched == {name}
+        assert all(parameter.requires_grad for parameter in policy.model.parameters())
+        assert all(target.grad is None or not target.grad.any() for target in policy._target_critic.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses_write_nothing_and_are_functions_of_the_batch(kind: str) -> None:
+    policy = make_qac(kind, *EXTRA[kind])
+    batch = policy._prepare(make_batch(8)) | KNOWN
+    before = copy.deepcopy(batch)
+    first, second = losses(policy, batch), losses(policy, batch)
+    assert {name: loss.item() for name, (loss, _) in first.items()} == {
+        name: loss.item() for name, (loss, _) in second.items()
+    }
+    assert all(torch.equal(batch[key], before[key]) for key in batch if key != "noise")
+    assert all(torch.equal(batch["noise"][key], before["noise"][key]) for key in batch["noise"])
+    assert not any(figure.requires_grad for _, figures in first.values() for figure in figures.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped(kind: str) -> None:
+    whole, before, after = (make_qac(kind, *EXTRA[kind]) for _ in range(3))
+    for policy in (before, after):
+        policy.learn_mode.load_state_dict({"model": whole.learn_mode.state_dict()["model"]})
+    learn(whole, range(6))
+    learn(before, range(3))
+    after.learn_mode.load_state_dict(copy.deepcopy(before.learn_mode.state_dict()))
+    learn(after, range(3, 6))
+    assert parameter_hash(after.model) == parameter_hash(whole.model) != parameter_hash(before.model)
+    assert parameter_hash(after._target_critic) == parameter_hash(whole._target_critic)
+    assert after.learn_mode.checksum() == whole.learn_mode.checksum() != before.learn_mode.checksum()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_alone_starts_a_new_run_whose_targets_are_the_model(kind: str) -> None:
+    old, new = make_qac(kind, *EXTRA[kind]), make_qac(kind, *EXTRA[kind])
+    learn(old, range(3))
+    new.learn_mode.load_state_dict({"model": old.learn_mode.state_dict()["model"]})
+    assert parameter_hash(new.model) == parameter_hash(old.model)
+    assert parameter_hash(new._target_critic) == parameter_hash(new.model.critic)
+    assert parameter_hash(old._target_critic) != parameter_hash(old.model.critic)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_target_takes_over_its_share_of_the_critic(kind: str) -> None:
+    policy = make_qac(kind, "learn.target_theta=0.25", *EXTRA[kind])
+    steps = 2 if kind == "td3_bc" else 1  # until the target moves
+    before = [parameter.clone() for parameter in policy._target_critic.parameters()]
+    learn(policy, range(steps))
+    pairs = zip(before, policy.model.critic.parameters(), strict=True)
+    expected = [torch.lerp(old, new, 0.25) for old, new in pairs]
+    assert same(list(policy._target_critic.parameters()), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_acts_within_bounds_explores_when_it_collects_and_repeats_itself_when_it_evaluates(kind: str) -> None:
+    policy = make_qac(kind)
+    with torch.no_grad():
+        for parameter in policy.model.actor.parameters():
+            parameter *= 3
+    obs = (torch.randn(200, OBS) * 3).numpy()
+    best, again = (policy.eval_mode.forward(obs)["action"] for _ in range(2))
+    assert torch.equal(best, again)
+    played = policy.collect_mode.forward(obs)["action"]
+    assert best.shape == played.shape == (200, D)
+    assert 0.5 < best.abs().max() <= 1
+    assert played.abs().max() <= 1
+    assert (played != best).float().mean() > 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_actions_are_clipped_and_ignored_ends_are_none(kind: str) -> None:
+    policy = make_qac(kind, "learn.ignore_done=True")
+    batch = make_batch(8) | {"action": torch.tensor([1.5, -0.5] * 8).view(8, 2), "done": torch.ones(8).bool()}
+    ready = policy._prepare(batch)
+    assert ready["action"].tolist() == [[1.0, -0.5]] * 8
+    assert not ready["done"].any()
+    assert batch["done"].all()
+    one = policy._prepare(make_batch(8) | {"action": torch.zeros(8)})  # one dimension, recorded without it
+    assert one["action"].shape == (8, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_figure_that_is_watched_is_there(kind: str) -> None:
+    policy = make_qac(kind, *EXTRA[kind])
+    learn(policy, range(1))
+    output = policy.learn_mode.forward(make_batch(8))
+    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert all(value.isfinite().all() for value in output.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "override", "message"),
+    [
+        ("td3_bc", "model.action_space='reparameterization'", "action_space must be 'regression'"),
+        ("iql", "model.action_space='regression'", "action_space must be 'reparameterization'"),
+        ("cql", "learn.target_theta=0", r"target_theta must be in \(0, 1\], got 0"),
+        ("td3_bc", "learn.actor_update_freq=0", "actor_update_freq: expected at least 1, got 0"),
+        ("td3_bc", "learn.noise_range.min=1.0", "min must not be more than max, got 1.0 and 0.5"),
+        ("iql", "learn.tau=1.0", "tau must be between 0 and 1, got 1.0"),
+        ("iql", "learn.beta=-1.0", "learn.beta: expected at least 0"),
+        ("cql", "learn.num_actions=0", "num_actions: expected at least 1"),
+        ("cql", "learn.alpha=0", "alpha must be above 0"),
+        ("cql", "learn.with_lagrange=True", "needs a lagrange_thresh above 0, got -1.0"),
+        ("iql", "learn.learning_rate=0.1", "Unknown key 'policy.learn.learning_rate'"),
+    ],
+)
+def test_values_that_mean_nothing_are_errors(kind: str, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_qac(kind, override)

@@ -1,0 +1,394 @@
+"""PPO's loss by hand, its step, and what changes from collect to collect."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
+from ding_lite.rl_utils import log_prob
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_map
+from tests.policy.actors import SHAPES, Table, learn, make_actor, make_block
+from tests.policy.helpers import parameter_hash, same
+
+LN = math.log
+# The policy that learns chooses action 0 with probability 3/4 in both states; the one that acted did so with 1/2.
+NEW = [[LN(0.75), LN(0.25)]] * 2
+ENTROPY = -0.75 * LN(0.75) - 0.25 * LN(0.25)
+KL = 0.5 * LN(0.5 / 0.75) + 0.5 * LN(0.5 / 0.25)  # of the old and the new policy; here approx_kl is the same
+
+
+def table_policy(*overrides: str, new: Any = NEW) -> Any:
+    return make_actor("ppo", *overrides, model=Table(new, [1.0, -1.0]))
+
+
+def table_batch(**more: Tensor) -> dict[str, Tensor]:
+    """Action 0 in state 0 was good, action 1 in state 1 bad."""
+    return {
+        "obs": torch.eye(2),
+        "action": torch.tensor([0, 1]),
+        "logit": torch.zeros(2, 2),
+        "adv": torch.tensor([2.0, -1.0]),
+        "value": torch.tensor([0.5, -1.1]),
+        "return_": torch.tensor([2.0, 1.0]),
+        **more,
+    }
+
+
+# Ratios 1.5 and 0.5, both clipped: min(3, 1.2 * 2) = 2.4 and min(-0.5, 0.8 * -1) = -0.8.
+POLICY_LOSS = -(2.4 - 0.8) / 2
+# V is 1 and was 0.5: errors 1, clipped to 0.7 1.3^2 = 1.69, the larger. V is -1 and was -1.1: 2^2 = 4 either way.
+VALUE_LOSS = {True: 0.5 * (1.69 + 4) / 2, False: 0.5 * (1 + 4) / 2}
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_loss_by_hand(clip: bool) -> None:
+    policy = table_policy(f"learn.value_clip={clip}", "learn.value_weight=0.5", "learn.entropy_weight=0.1")
+    loss, output = policy._loss(table_batch())
+    assert loss.item() == pytest.approx(POLICY_LOSS + 0.5 * VALUE_LOSS[clip] - 0.1 * ENTROPY, rel=1e-5)
+    expected = {"policy_loss": POLICY_LOSS, "value_loss": VALUE_LOSS[clip], "entropy": ENTROPY}
+    expected |= {"approx_kl": KL, "clipfrac": 1.0}
+    assert {key: value.item() for key, value in output.items()} == pytest.approx(expected, rel=1e-5)
+    assert not any(value.requires_grad for value in output.values())
+
+
+def test_the_default_has_no_entropy_bonus() -> None:
+    loss, _ = table_policy()._loss(table_batch())
+    assert loss.item() == pytest.approx(POLICY_LOSS + 0.5 * VALUE_LOSS[True], rel=1e-5)
+
+
+def test_clip_ratio_is_the_bound() -> None:
+    _, output = table_policy("learn.clip_ratio=0.6")._loss(table_batch())
+    # nothing is clipped: 1.5 * 2 and 0.5 * -1
+    assert output["policy_loss"].item() == pytest.approx(-(3 - 0.5) / 2, rel=1e-5)
+    assert output["clipfrac"].item() == 0
+
+
+def test_kl_beta_penalises_the_divergence_of_the_new_policy_from_the_old() -> None:
+    old = torch.tensor([[0.0, LN(3)], [0.0, 0.0]])  # 1/4, 3/4 in state 0: KL = 1/4 ln 1/3 + 3/4 ln 3 = ln(3) / 2
+    expected = (0.5 * LN(3) + KL) / 2
+    free, without = table_policy()._loss(table_batch(logit=old))
+    loss, output = table_policy("learn.kl_beta=2.0")._loss(table_batch(logit=old))
+    assert output["kl"].item() == pytest.approx(expected, rel=1e-5)
+    assert loss.item() - free.item() == pytest.approx(2 * expected, rel=1e-5)
+    assert "kl" not in without  # nobody asked
+
+
+def test_weights_enter_every_part() -> None:
+    weight = torch.tensor([0.5, 1.5])
+    loss, output = table_policy("learn.kl_beta=2.0", "learn.entropy_weight=0.1")._loss(table_batch(weight=weight))
+    policy_loss, value_loss = -(0.5 * 2.4 - 1.5 * 0.8) / 2, 0.5 * (0.5 * 1.69 + 1.5 * 4) / 2
+    assert output["policy_loss"].item() == pytest.approx(policy_loss, abs=1e-6)
+    assert output["value_loss"].item() == pytest.approx(value_loss, rel=1e-5)
+    assert output["kl"].item() == pytest.approx(KL, rel=1e-5)
+    assert loss.item() == pytest.approx(policy_loss + 0.5 * value_loss - 0.1 * ENTROPY + 2 * KL, rel=1e-5)
+    # the KL and entropy alike in both states; where they are not, the weight tells
+    old = torch.tensor([[LN(3), 0.0], [0.0, 0.0]])  # KL 0 in state 0
+    _, output = table_policy("learn.kl_beta=2.0")._loss(table_batch(weight=weight, logit=old))
+    assert output["kl"].item() == pytest.approx(1.5 * KL / 2, rel=1e-5)
+
+
+def test_dual_clip_bounds_what_a_bad_action_that_became_likely_costs() -> None:
+    old = torch.tensor([[0.0, 0.0], [LN(19), 0.0]])  # 1/20 for action 1 in state 1: ratio 5
+    for overrides, second in ([], -5.0), (["learn.dual_clip=3.0"], -3.0):
+        _, output = table_policy(*overrides)._loss(table_batch(logit=old))
+        assert output["policy_loss"].item() == pytest.approx(-(2.4 + second) / 2, rel=1e-5)
+
+
+def test_the_ratio_of_a_hybrid_action_is_that_of_both_parts() -> None:
+    # The type's ratio is 0.75 / 0.5 = 1.5. Of the argument 1, mu went from 0 to 1/2 with sigma 1:
+    # (1 - 1/4) / 2 = 0.375 in logarithms.
+    model = Table({"action_type": NEW, "action_args": {"mu": [[0.5], [0.5]], "sigma": [[1.0], [1.0]]}}, [1.0, -1.0])
+    policy = make_actor("ppo", "learn.clip_ratio=100.0", model=model)
+    old = {"action_type": torch.zeros(2, 2), "action_args": {"mu": torch.zeros(2, 1), "sigma": torch.ones(2, 1)}}
+    action = {"action_type": torch.tensor([0, 0]), "action_args": torch.ones(2, 1)}
+    _, output = policy._loss(table_batch() | {"logit": old, "action": action})
+    assert output["policy_loss"].item() == pytest.approx(-1.5 * math.exp(0.375) * (2 - 1) / 2, rel=1e-5)
+    assert output["approx_kl"].item() == pytest.approx(-LN(1.5) - 0.375, rel=1e-5)
+    normal = 0.5 * LN(2 * math.pi * math.e)
+    assert output["entropy"].item() == pytest.approx(ENTROPY + normal, rel=1e-5)
+
+
+# -- the step ---------------------------------------------------------------------------------------------------------
+
+
+def one_batch(policy: Any, seed: int = 0) -> dict[str, Any]:
+    torch.manual_seed(seed)
+    return next(policy.learn_mode.get_batches(make_block(policy, seed=seed)))
+
+
+def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
+    torch.manual_seed(0)
+    policy = make_actor("ppo", "learn.batch_size=32", *overrides)
+    output = policy._forward_learn(one_batch(policy))
+    return policy._optimizer.flat.parameter.grad.clone(), output
+
+
+def test_clipping_by_norm_keeps_the_direction() -> None:
+    free, _ = gradient_of("learn.grad_clip_type=None")
+    clipped, output = gradient_of("learn.grad_clip_value=0.05")  # by norm is the default
+    assert free.norm() > 0.1
+    assert clipped.norm().item() == pytest.approx(0.05, rel=1e-4)
+    torch.testing.assert_close(clipped / clipped.norm(), free / free.norm())
+    assert output["grad_norm"].item() == pytest.approx(free.norm().item(), rel=1e-5)  # as it was before
+
+
+def test_clipping_by_value_bounds_each_entry() -> None:
+    free, _ = gradient_of("learn.grad_clip_type=None")
+    clipped, _ = gradient_of("learn.grad_clip_type=clip_value", "learn.grad_clip_value=0.02")
+    assert free.abs().max() > 0.02
+    torch.testing.assert_close(clipped, free.clamp(-0.02, 0.02))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("space", SHAPES)
+@pytest.mark.parametrize("kind", ["ppo", "a2c", "ppo_offpolicy"])
+def test_steps_make_good_actions_likelier_and_bad_ones_less_so(kind: str, space: str, sign: int) -> None:
+    torch.manual_seed(0)
+    policy = make_actor(kind, "learn.learning_rate=0.01", "learn.entropy_weight=0.0", space=space)
+    block = make_block(policy)
+    flat = {key: flatten_rows(block[key]) for key in ("obs", "action", "logit", "value")}
+    judged = torch.arange(len(flat["value"])) % 2 == 0
+    batch = flat | {"adv": judged * float(sign), "return_": flat["value"]}
+
+    def log_probs() -> Tensor:
+        return log_prob(policy.model(batch["obs"])["logit"], batch["action"]).detach()
+
+    before = log_probs()
+    for _ in range(10):
+        policy._forward_learn(batch)
+    assert sign * (log_probs() - before)[judged].mean() > 0.05
+
+
+@pytest.mark.parametrize("space", SHAPES)
+def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> None:
+    results = []
+    for precision in ("float32", "bf16"):
+        torch.manual_seed(0)
+        policy = make_actor("ppo", f"precision={precision}", "learn.ppo_param_init=False", space=space)
+        batch = one_batch(make_actor("ppo", space=space))
+        output = policy._forward_learn(batch)
+        assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
+        collected = policy.collect_mode.forward(batch["obs"].numpy())
+        assert collected["value"].dtype == torch.float32
+        results.append((output["total_loss"].item(), policy._optimizer.flat.parameter.grad.clone()))
+    (loss, grad), (coarse_loss, coarse_grad) = results
+    assert coarse_loss != loss
+    assert coarse_loss == pytest.approx(loss, rel=0.05)  # bf16 has 8 bits
+    assert torch.cosine_similarity(grad, coarse_grad, dim=0) > 0.98
+
+
+@pytest.mark.parametrize("call", ["_loss", "_forward_learn"])
+@pytest.mark.parametrize("kind", ["ppo", "a2c", "ppo_offpolicy"])
+def test_the_batch_is_left_as_it_was(kind: str, call: str) -> None:
+    policy = make_actor(kind, "learn.adv_norm=True", space="hybrid")
+    if kind == "ppo_offpolicy":
+        samples = policy.collect_mode.get_train_sample(make_block(policy))
+        batch = flatten_rows({key: samples[key] for key in ("obs", "action", "logit", "value", "adv", "return_")})
+    else:
+        batch = one_batch(policy)
+    before = copy.deepcopy(batch)
+    getattr(policy, call)(batch)
+    assert batch.keys() == before.keys()
+    tree_map(lambda now, then: torch.testing.assert_close(now, then, rtol=0, atol=0), batch, before)
+
+
+def test_the_parameters_begin_as_ppo_wants_them_unless_told_not_to() -> None:
+    policy = make_actor("ppo")
+    weights = {name: value for name, value in policy.model.named_parameters() if value.ndim == 2}
+    last = [value for name, value in weights.items() if len(value) == 3]  # three actions: the policy's last layer
+    assert len(last) == 1
+    # orthogonal rows of length 0.01, so that the policy starts near uniform
+    torch.testing.assert_close(last[0] @ last[0].T, torch.eye(3) * 1e-4, atol=1e-8, rtol=0)
+    logit = policy.model(torch.randn(100, 5))["logit"]
+    assert (logit.softmax(-1) - 1 / 3).abs().max() < 0.03
+    other = make_actor("ppo", "learn.ppo_param_init=False")
+    assert any(value.abs().max() > 0.02 for name, value in other.model.named_parameters() if len(value) == 3)
+
+
+def test_a_subclass_that_overrides_the_loss_alone_is_trained_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Critic(POLICY_REGISTRY.find("ppo")):  # type: ignore[misc]
+        def _loss(self, batch: dict[str, Tensor]) -> Any:
+            value = self._run_model(batch["obs"], "compute_critic")["value"]
+            return (value - 3).abs().sum(), {}
+
+    monkeypatch.setitem(POLICY_REGISTRY, "critic", Critic)
+    policy = make_actor("critic", model=Table(NEW, [1.0, -1.0]))
+    policy._forward_learn(table_batch())
+    assert policy.model.value.grad.tolist() == pytest.approx([-0.35355, -0.35355], rel=1e-3)  # clipped to norm 1/2
+
+
+# -- from collect to collect ------------------------------------------------------------------------------------------
+
+
+def test_learning_rate_and_clip_fall_with_the_collects() -> None:
+    # ratios 1.5 and 0.5: within a clip of 0.8, that falls to a half of it within two collects
+    policy = table_policy(
+        "learn.learning_rate=1e-9", "learn.lr_scheduler={'epoch_num': 4, 'min_lr_lambda': 0.2}",
+        "learn.clip_ratio=0.8", "learn.clip_scheduler={'epoch_num': 2, 'min_clip_lambda': 0.5}",
+        "learn.epoch_per_collect=1", "learn.batch_size=64", "learn.value_norm=False",
+    )  # fmt: skip
+    block = {
+        **{key: torch.zeros(2, 1) for key in ("value", "reward")},
+        **{key: torch.zeros(2, 1, dtype=torch.bool) for key in ("done", "traj_flag")},
+        "obs": torch.eye(2)[:, None], "action": torch.tensor([[0], [1]]), "logit": torch.zeros(2, 1, 2),
+        "last_obs": torch.eye(2)[:1],
+    }  # fmt: skip
+    outputs = [learn(policy, block) for _ in range(6)]
+    assert {len(output) for output in outputs} == {1}
+    # 1 - 0.8 * collects / 4, then constant
+    rates = [output[0]["learning_rate"].item() for output in outputs]
+    assert rates == pytest.approx([1e-9 * share for share in (1, 0.8, 0.6, 0.4, 0.2, 0.2)], rel=1e-4)
+    # clip 0.8, 0.6, then 0.4, which both ratios are beyond
+    assert [output[0]["clipfrac"].item() for output in outputs] == [0, 0, 1, 1, 1, 1]
+
+
+def test_the_scheduled_rate_is_what_the_optimizer_uses() -> None:
+    # the second collect of two: Adam steps every parameter by about the rate, of which 0.1 is left
+    schedule = "learn.lr_scheduler={'epoch_num': 1, 'min_lr_lambda': 0.1}"
+    policy = table_policy("learn.learning_rate=0.5", schedule, "learn.value_clip=False")
+    for rate in (0.5, 0.05, 0.05):
+        policy._set_schedules()
+        before = policy.model.value.detach().clone()
+        policy._optimizer.optimizer.state.clear()
+        policy._forward_learn(table_batch(return_=torch.tensor([99.0, 99.0])))
+        torch.testing.assert_close(policy.model.value.detach() - before, torch.full((2,), rate), rtol=1e-3, atol=0)
+
+
+EAGER = ("learn.learning_rate=0.05", "learn.epoch_per_collect=6", "learn.batch_size=8")  # 6 epochs of 4 minibatches
+
+
+def test_kl_early_stop_ends_a_collects_updates() -> None:
+    torch.manual_seed(0)
+    policy = make_actor("ppo", *EAGER, "learn.target_kl=0.02", "learn.kl_early_stop=True")
+    for _ in range(2):  # the next collect begins anew
+        kl = [output["kl"].item() for output in learn(policy, make_block(policy))]
+        assert 1 <= len(kl) < 24
+        assert kl[-1] > 1.5 * 0.02
+        assert all(value <= 1.5 * 0.02 for value in kl[:-1])
+    policy = make_actor("ppo", *EAGER, "learn.target_kl=1e6", "learn.kl_early_stop=True")
+    assert len(learn(policy, make_block(policy))) == 24
+
+
+@pytest.mark.parametrize(
+    ("target", "factor"),
+    [
+        (0.9, 0.5),  # less than target / 1.5 = 0.6
+        (0.6, 1),  # 0.4 to 0.9
+        (0.45, 1),  # 0.3 to 0.675
+        (0.3, 2),  # more than 0.45
+    ],
+)
+def test_kl_adaptive_doubles_or_halves_the_penalty_by_the_last_epochs_kl(target: float, factor: float) -> None:
+    policy = table_policy(
+        "learn.kl_adaptive=True", f"learn.target_kl={target}", "learn.kl_beta=0.25", "learn.epoch_per_collect=2"
+    )
+    # 2 epochs of 2 minibatches: 0.5 is the mean of the last
+    policy._kl = [torch.tensor(value) for value in (9.0, 9.0, 0.2, 0.8)]
+    policy._end_collect()
+    assert policy._kl_beta == 0.25 * factor
+
+
+def collect_with(policy: Any, kl: list[float]) -> int:
+    """Pretend that the updates of a collect had these KLs; return how many there were."""
+    count = 0
+    for count, _ in enumerate(policy.learn_mode.get_batches(make_block(policy)), 1):
+        policy._kl.append(torch.tensor(kl[count - 1]))
+    return count
+
+
+def test_the_update_beyond_one_and_a_half_times_the_target_is_the_last() -> None:
+    policy = make_actor("ppo", *EAGER, "learn.target_kl=0.02", "learn.kl_early_stop=True")
+    assert collect_with(policy, [0.01, 0.0299, 0.0301, 0.0]) == 3
+
+
+def test_an_earlier_collects_kl_does_not_count() -> None:
+    policy = make_actor(
+        "ppo", "learn.epoch_per_collect=2", "learn.batch_size=16", "learn.kl_adaptive=True", "learn.target_kl=1.0",
+        "learn.kl_beta=0.5",
+    )  # fmt: skip
+    assert collect_with(policy, [9.0] * 4) == 4
+    assert policy._kl_beta == 1.0
+    collect_with(policy, [9.0, 9.0, 0.1, 0.1])  # of the last epoch's two; of four it would be far above
+    assert policy._kl_beta == 0.5
+
+
+@pytest.mark.parametrize(("rate", "factor"), [(0.0, 0.5), (0.05, 2)])
+def test_kl_adaptive_follows_what_learning_did(rate: float, factor: float) -> None:
+    torch.manual_seed(0)
+    policy = make_actor(
+        "ppo", *EAGER, f"learn.learning_rate={rate}", "learn.kl_adaptive=True", "learn.target_kl=1e-3",
+        "learn.kl_beta=0.5",
+    )  # fmt: skip
+    for count in (1, 2, 3):  # without any step KL is 0; with large ones it is far above a thousandth
+        learn(policy, make_block(policy))
+        assert policy._kl_beta == 0.5 * factor**count
+
+
+@pytest.mark.parametrize("space", SHAPES)
+def test_a_restored_policy_goes_on_as_the_saved_one(space: str) -> None:
+    overrides = [*EAGER, "learn.lr_scheduler={'epoch_num': 5, 'min_lr_lambda': 0.1}", "learn.kl_adaptive=True"]
+    overrides += ["learn.target_kl=1e-3", "learn.kl_beta=0.5"]
+    policies = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        policies.append(make_actor("ppo", *overrides, space=space))
+    policy, other = policies
+    for seed in range(2):
+        learn(policy, make_block(policy, seed=seed))
+    assert parameter_hash(policy.model) != parameter_hash(other.model)
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    for seed in (2, 3):
+        block = make_block(policy, seed=seed)
+        outputs = []
+        for one in policies:
+            torch.manual_seed(seed)
+            outputs.append(learn(one, block))
+        for mine, its in zip(*outputs, strict=True):
+            assert same(list(mine.values()), list(its.values()))
+        assert parameter_hash(policy.model) == parameter_hash(other.model)
+        assert parameter_hash(policy._value_stats) == parameter_hash(other._value_stats)
+        assert policy._kl_beta == other._kl_beta == 0.5 * 2 ** (seed + 1)
+
+
+def test_without_the_optimizer_the_model_comes_with_its_units_and_no_counters() -> None:
+    policy, other = make_actor("ppo"), make_actor("ppo")
+    learn(policy, make_block(policy, seed=1))
+    state = copy.deepcopy(policy.learn_mode.state_dict())
+    del state["optimizer"]
+    other.learn_mode.load_state_dict(state)
+    assert parameter_hash(policy.model) == parameter_hash(other.model)
+    assert parameter_hash(policy._value_stats) == parameter_hash(other._value_stats)
+    assert (policy._collects, other._collects) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["learn.dual_clip=0.5"], "policy.learn.dual_clip must be above 1, got 0.5"),
+        (["learn.target_kl=0.1"], "set both"),
+        (["learn.kl_early_stop=True"], "set both"),
+        (["learn.kl_adaptive=True", "learn.target_kl=0.1"], "set policy.learn.kl_beta above 0"),
+        (["learn.lr_scheduler={'epoch_nun': 3, 'min_lr_lambda': 0.1}"], "policy.learn.lr_scheduler must be dict(epoch"),
+        (["learn.lr_scheduler={'epoch_num': 'three', 'min_lr_lambda': 0.1}"], "policy.learn.lr_scheduler must be dict"),
+        (["learn.clip_scheduler={'epoch_num': 3}"], "policy.learn.clip_scheduler must be dict(epoch_num=collects, min"),
+        (["learn.clip_scheduler={'epoch_num': 0, 'min_clip_lambda': 0.1}"], "policy.learn.clip_scheduler must be dict"),
+        (["learn.batch_size=65"], "policy.learn.batch_size=65 is more than policy.collect.n_sample=64"),
+        (["learn.epoch_per_collect=0"], "policy.learn.epoch_per_collect: expected at least 1, got 0"),
+        (["learn.clip_ratio=-0.2"], "policy.learn.clip_ratio: expected at least 0"),
+        (["collect.gae_lambda=1.5"], "policy.collect.gae_lambda: expected a number from 0 to 1"),
+        (["on_policy=False"], "policy.on_policy cannot be set: of 'ppo' it is True"),
+        (["collect.n_episode=8"], "Unknown key 'policy.collect.n_episode'"),
+    ],
+)
+def test_contradictions_are_config_errors(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make_actor("ppo", *overrides)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,362 @@
+"""A checkpoint is complete or absent, is never mistaken for a good one when it is not, and never runs code."""
+
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.utils.checkpoint.file import (
+    FORMAT,
+    VERSION,
+    CheckpointError,
+    atomic_file,
+    load_checkpoint,
+    read_checkpoint,
+    save_checkpoint,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "ckpt" / "iteration_1.pth.tar")
+
+
+@pytest.fixture
+def no_nameless_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open as a kernel or file system does that has no O_TMPFILE: "Is a directory"."""
+    monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
+
+
+def small_state(value: int = 7) -> dict[str, Any]:
+    return {"weight": torch.full((64,), value), "envstep": value, "nested": [None, (1.5, "x", True)]}
+
+
+def assert_equal_states(state: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert torch.equal(state["weight"], expected["weight"])
+    assert {**state, "weight": 0} == {**expected, "weight": 0}
+
+
+def only_file(path: str) -> bool:
+    return os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
+
+
+def test_a_state_comes_back_with_values_and_types(path: str) -> None:
+    save_checkpoint(path, small_state())
+    assert_equal_states(load_checkpoint(path), small_state())
+    assert only_file(path)
+
+
+def test_module_and_optimizer_states_come_back(path: str) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.randn(4, 3)).sum().backward()
+    optimizer.step()
+    save_checkpoint(path, {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    state = load_checkpoint(path)
+    assert all(torch.equal(state["model"][key], value) for key, value in model.state_dict().items())
+    moment = optimizer.state_dict()["state"][0]["exp_avg"]
+    assert torch.equal(state["optimizer"]["state"][0]["exp_avg"], moment)
+
+
+def test_parameters_that_share_one_storage_are_written_once(path: str) -> None:
+    flat = torch.randn(100_000)  # 400 kB
+    save_checkpoint(path, {"views": [flat[:50_000], flat[50_000:]], "flat": flat})
+    assert os.path.getsize(path) < 410_000
+    views = load_checkpoint(path)["views"]
+    assert torch.equal(torch.cat(views), flat)
+
+
+@pytest.mark.usefixtures("no_nameless_files")
+def test_a_full_disk_keeps_the_previous_file_and_removes_the_partial_one(path: str) -> None:
+    save_checkpoint(path, small_state(1))
+    os.symlink("/dev/full", f"{path}.tmp")  # writes there end in ENOSPC
+    with pytest.raises(CheckpointError, match=r"iteration_1\.pth\.tar': No space left on device; the previous"):
+        save_checkpoint(path, {"weight": torch.zeros(100_000)})
+    assert only_file(path)
+    assert_equal_states(load_checkpoint(path), small_state(1))
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_disk_that_fills_up_while_writing_keeps_the_previous_file(path: str, nameless: bool) -> None:
+    save_checkpoint(path, small_state(1))
+    code = f"""
+        import os, resource, torch
+        os.O_TMPFILE = os.O_TMPFILE if {nameless} else os.O_DIRECTORY
+        from ding_lite.utils.checkpoint.file import CheckpointError, save_checkpoint
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))  # write() fails past it, as on a full disk
+        try:
+            save_checkpoint({path!r}, {{"weight": [torch.zeros(100_000) for _ in range(10)]}})
+        except CheckpointError as error:
+            print(error)
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr
+    assert "File too large" in run.stdout
+    assert run.stdout.count("\n") == 1
+    assert only_file(path)
+    assert_equal_states(load_checkpoint(path), small_state(1))
+
+
+def test_a_directory_that_is_a_file_is_an_error_with_its_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"file/x\.pth\.tar': (Not a directory|File exists)"):
+        save_checkpoint(str(tmp_path / "file" / "x.pth.tar"), small_state())
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_file_has_no_name_while_it_is_written(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    path = tmp_path / ("old" if exists else "new")
+    with atomic_file(str(path)) as file:
+        assert [entry.name for entry in tmp_path.iterdir()] == ["old"]
+        file.write(b"complete")
+    assert path.read_bytes() == b"complete"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"old", path.name}
+    assert path.stat().st_mode == (tmp_path / "old").stat().st_mode  # not less readable than other files
+
+
+@pytest.mark.usefixtures("no_nameless_files")
+def test_where_every_file_has_a_name_it_is_a_temporary_one(path: str) -> None:
+    save_checkpoint(path, small_state(1))
+    with suppress(KeyError), atomic_file(path) as file:
+        assert sorted(os.listdir(os.path.dirname(path))) == ["iteration_1.pth.tar", "iteration_1.pth.tar.tmp"]
+        file.write(b"partial")
+        raise KeyError
+    assert_equal_states(load_checkpoint(path), small_state(1))
+    save_checkpoint(path, small_state(2))
+    assert_equal_states(load_checkpoint(path), small_state(2))
+    assert only_file(path)
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_directory_in_the_place_of_the_file_is_an_error(
+    tmp_path: Path, nameless: bool, request: pytest.FixtureRequest
+) -> None:
+    if not nameless:
+        request.getfixturevalue("no_nameless_files")
+    (tmp_path / "x").mkdir()
+    with pytest.raises(CheckpointError, match=r"'.*x': Is a directory; the previous"):
+        save_checkpoint(str(tmp_path / "x"), small_state())
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_name_outside_of_ascii_is_fine(tmp_path: Path) -> None:
+    save_checkpoint(str(tmp_path / "größe 文.pth.tar"), small_state())
+    assert_equal_states(load_checkpoint(str(tmp_path / "größe 文.pth.tar")), small_state())
+
+
+def test_a_record_comes_back_beside_the_state(path: str) -> None:
+    save_checkpoint(path, small_state(), {"name": "iteration_1", "parts": [None, "x"]})
+    state, record = read_checkpoint(path)
+    assert_equal_states(state, small_state())
+    assert record == {"name": "iteration_1", "parts": [None, "x"]}
+
+
+def test_a_checksum_tells_intact_files_apart(path: str) -> None:
+    other = f"{path}.other"
+    checksum = save_checkpoint(path, small_state(1))
+    assert save_checkpoint(other, small_state(2)) != checksum
+    assert_equal_states(read_checkpoint(path, checksum)[0], small_state(1))
+    with pytest.raises(CheckpointError, match=r"not the file that was saved under this name"):
+        read_checkpoint(other, checksum)
+
+
+def test_a_mapped_state_outlives_its_file_and_does_not_write_to_it(path: str) -> None:
+    save_checkpoint(path, small_state())
+    whole = Path(path).read_bytes()
+    state, _ = read_checkpoint(path, mmap=True)
+    state["weight"][0] = 0
+    assert Path(path).read_bytes() == whole
+    save_checkpoint(path, small_state(1))
+    os.unlink(path)
+    assert state["weight"].tolist() == [0] + [7] * 63
+
+
+def test_neither_saving_nor_mapping_needs_the_memory_twice(path: str) -> None:
+    # 200 MiB of state; a copy of it would show as 200 MiB more. VmHWM is the most that was ever resident.
+    code = f"""
+        import re, sys, torch
+        from ding_lite.utils.checkpoint.file import read_checkpoint, save_checkpoint
+        def peak():
+            return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) >> 10
+        if sys.argv[1] == "save":
+            state = {{"obs": torch.ones(100 << 20, dtype=torch.uint8), "b": torch.ones(100 << 20, dtype=torch.uint8)}}
+            before = peak()
+            save_checkpoint({path!r}, state)
+        else:
+            before = peak()
+            state, _ = read_checkpoint({path!r}, mmap=True)
+        print(peak() - before, len(state["obs"]))
+    """
+    for task in ("save", "load"):
+        command = [sys.executable, "-c", textwrap.dedent(code), task]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        grown, size = map(int, run.stdout.split())
+        assert size == 100 << 20
+        assert grown < 50, task
+
+
+def test_bytes_before_an_archive_are_refused(path: str) -> None:
+    # Zip readers differ in what they make of this: one could compare the checksums of bytes that the other ignores.
+    save_checkpoint(path, small_state())
+    whole = Path(path).read_bytes()
+    damaged = whole.replace(torch.full((64,), 7).numpy().tobytes(), bytes(512))
+    Path(path).write_bytes(damaged + whole)
+    with pytest.raises(CheckpointError, match=r"directory is not one that torch writes"):
+        load_checkpoint(path)
+
+
+def test_kill_9_while_writing_leaves_the_last_complete_checkpoint(path: str) -> None:
+    # Each state repeats its number in 4 MB: a file with parts of two states, or a part of one, would show.
+    code = f"""
+        import itertools, torch
+        from ding_lite.utils.checkpoint.file import save_checkpoint
+        for k in itertools.count(1):
+            save_checkpoint({path!r}, {{"k": k, "tensors": [torch.full((100_000,), k) for _ in range(5)]}})
+            print(k, flush=True)
+    """
+    rng = random.Random(0)
+    for _ in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        time.sleep(rng.uniform(0.0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        reported = [1, *map(int, process.stdout.read().split())]
+        process.wait(timeout=30)
+        process.stdout.close()
+        state = load_checkpoint(path)
+        assert state["k"] - reported[-1] in (0, 1)  # killed between the rename and the report: 1
+        assert all((tensor == state["k"]).all() for tensor in state["tensors"])
+    save_checkpoint(path, small_state())  # what a killed process left does not disturb
+    assert only_file(path)
+
+
+class Evil:
+    """Unpickling this makes a directory."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = str(marker)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.marker,)
+
+
+def test_a_malicious_checkpoint_runs_nothing(path: str, tmp_path: Path) -> None:
+    marker = tmp_path / "was_here"
+    os.makedirs(os.path.dirname(path))
+    torch.save({"format": FORMAT, "version": VERSION, "state": Evil(marker)}, path)
+    with pytest.raises(CheckpointError, match="could run code"):
+        load_checkpoint(path)
+    Path(path).write_bytes(pickle.dumps({"format": FORMAT, "version": VERSION, "state": Evil(marker)}))
+    with pytest.raises(CheckpointError, match="not a ding_lite checkpoint"):
+        load_checkpoint(path)
+    assert not marker.exists()
+
+
+def test_what_could_not_be_read_back_is_refused_when_saving(path: str) -> None:
+    save_checkpoint(path, small_state(1))
+    with pytest.raises(CheckpointError, match=r"'.*': numpy.* could not be read back, put tensors"):
+        save_checkpoint(path, {"running_mean": np.zeros(3)})
+    assert only_file(path)
+    assert_equal_states(load_checkpoint(path), small_state(1))
+
+
+def test_what_cannot_be_pickled_leaves_no_partial_file(path: str) -> None:
+    save_checkpoint(path, small_state(1))
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        save_checkpoint(path, {"weight": torch.zeros(10), "schedule": lambda step: step})
+    assert only_file(path)
+
+
+def test_every_truncation_is_noticed(path: str) -> None:
+    save_checkpoint(path, small_state())
+    whole = Path(path).read_bytes()
+    for size in range(0, len(whole), 37):
+        Path(path).write_bytes(whole[:size])
+        with pytest.raises(CheckpointError) as caught:
+            load_checkpoint(path)
+        assert "\n" not in str(caught.value)
+        assert path in str(caught.value)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_no_changed_byte_changes_what_is_read(path: str, mmap: bool) -> None:
+    checksum = save_checkpoint(path, small_state())
+    whole = bytearray(Path(path).read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        directory = archive.start_dir
+    read_without, read_with = [], []  # positions whose change is not noticed
+    for position in range(len(whole)):
+        whole[position] ^= 0xFF
+        Path(path).write_bytes(whole)
+        whole[position] ^= 0xFF
+        for expected, unnoticed in ((None, read_without), (checksum, read_with)):
+            with suppress(CheckpointError):
+                assert_equal_states(read_checkpoint(path, expected, mmap=mmap)[0], small_state())
+                unnoticed.append(position)  # in padding, or in a field that nobody reads
+    assert set(read_with) <= set(read_without)
+    assert all(position < directory for position in read_with)
+    assert len(whole) - len(read_without) > 512 + 500  # of the tensor alone 512 bytes, and of the pickle
+
+
+def test_a_part_marked_as_a_folder_is_refused(path: str) -> None:
+    # torch would return memory as it was, without reading anything
+    save_checkpoint(path, small_state())
+    whole = bytearray(Path(path).read_bytes())
+    entry = whole.rindex(b"PK\x01\x02", 0, whole.rindex(b"/data/0"))
+    whole[entry + 38] ^= 0x10  # external attributes, the bit for a folder
+    Path(path).write_bytes(whole)
+    with pytest.raises(CheckpointError, match="directory is not one that torch writes"):
+        load_checkpoint(path)
+
+
+def test_a_flipped_bit_in_a_tensor_is_named(path: str) -> None:
+    save_checkpoint(path, small_state())
+    whole = Path(path).read_bytes()
+    data = torch.full((64,), 7).numpy().tobytes()
+    assert whole.count(data) == 1
+    Path(path).write_bytes(whole.replace(data, data[:-1] + b"\x01"))
+    with pytest.raises(CheckpointError, match=r"checksum of its part '.*data/0' is wrong"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize("payload", [{"model": torch.zeros(1)}, torch.zeros(1), {"format": FORMAT, "version": VERSION}])
+def test_a_torch_file_of_another_program_is_refused(path: str, payload: Any) -> None:
+    os.makedirs(os.path.dirname(path))
+    torch.save(payload, path)
+    with pytest.raises(CheckpointError, match="not one that save_checkpoint of ding_lite wrote"):
+        load_checkpoint(path)
+
+
+def test_another_version_is_named(path: str) -> None:
+    os.makedirs(os.path.dirname(path))
+    torch.save({"format": FORMAT, "version": 99, "state": {}}, path)
+    with pytest.raises(CheckpointError, match=rf"format version 99, this ding_lite reads version {VERSION}"):
+        load_checkpoint(path)
+
+
+def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"'.*absent': No such file or directory\.$"):
+        load_checkpoint(str(tmp_path / "absent"))
+    with pytest.raises(CheckpointError, match=r"Is a directory\.$"):
+        load_checkpoint(str(tmp_path))

@@ -1,0 +1,151 @@
+"""Every run gets a directory of its own, and all ranks agree on it."""
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ding_lite.utils.checkpoint import run_directory
+from ding_lite.utils.checkpoint.run_directory import open_exp_dir, read_result, release_exp_dir
+from ding_lite.utils.registry import ConfigError
+from tests.distributed.launcher import clean_environment, launch
+
+STAMPED = r"pong_\d{6}_\d{6}(_\d+)?"
+
+
+def new_dir(name: Path | str) -> str:
+    path, goes_on = open_exp_dir(str(name), resume=False)
+    assert not goes_on
+    return path
+
+
+def test_a_free_name_is_taken_as_it_is_parents_included(tmp_path: Path) -> None:
+    name = str(tmp_path / "runs" / "pong")
+    assert open_exp_dir(name, resume=False) == (name, False)
+    assert os.path.isdir(name)
+
+
+def test_a_taken_name_gets_the_time_and_the_old_directory_is_left_alone(tmp_path: Path) -> None:
+    old = tmp_path / "pong"
+    old.mkdir()
+    (old / "result.json").write_text("{}")
+    path = Path(new_dir(old))
+    assert re.fullmatch(STAMPED, path.name)
+    assert os.listdir(path) == ["job.json"]
+    assert os.listdir(old) == ["result.json"]
+    assert (old / "result.json").read_text() == "{}"
+
+
+def test_runs_that_start_in_the_same_second_get_different_directories(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        paths = list(pool.map(new_dir, [tmp_path / "pong"] * 24))
+    assert len(set(paths)) == 24
+    assert sorted(map(os.path.basename, paths)) == sorted(os.listdir(tmp_path))
+    assert all(re.fullmatch(f"pong|{STAMPED}", os.path.basename(path)) for path in paths)
+
+
+def test_a_relative_name_and_a_trailing_slash_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    new_dir("pong/")
+    assert re.fullmatch(STAMPED, new_dir("pong/"))
+
+
+def test_a_directory_that_cannot_be_made_is_a_config_error_with_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for name, cause in ((str(tmp_path / "file" / "pong"), "Not a directory|File exists"), ("", "No such file")):
+        with pytest.raises(ConfigError, match=f"{re.escape(name)}': ({cause}).*change exp_name"):
+            open_exp_dir(name, resume=False)
+
+
+def test_resuming_takes_the_directory_itself_which_must_be_there(tmp_path: Path) -> None:
+    name = str(tmp_path / "pong")
+    with pytest.raises(ConfigError, match=f"Cannot resume '{name}': there is no such directory"):
+        open_exp_dir(name, resume=True)
+    assert not os.path.exists(name)
+    new_dir(name)
+    release_exp_dir(name)
+    assert open_exp_dir(name, resume=True) == (name, True)
+    assert os.listdir(tmp_path) == ["pong"]
+
+
+def test_a_directory_whose_run_is_still_going_is_not_resumed(tmp_path: Path) -> None:
+    name = new_dir(tmp_path / "pong")
+    job = (tmp_path / "pong" / "job.json").read_text()
+    resume = f"from ding_lite.utils import open_exp_dir; print(open_exp_dir({name!r}, resume=True))"
+    command = [sys.executable, "-c", resume]
+    told = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=60)
+    assert f"Cannot resume '{name}': its run is still going" in told.stderr
+    assert (tmp_path / "pong" / "job.json").read_text() == job
+    release_exp_dir(name)
+    told = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=60)
+    assert told.stdout == f"('{name}', True)\n"
+
+
+def test_the_result_is_that_of_the_run_which_opened_the_directory_last(tmp_path: Path) -> None:
+    folder, result = tmp_path / "pong", tmp_path / "pong" / "result.json"
+    new_dir(folder)
+    assert read_result(str(folder)) == {}
+    result.write_text('{"stop_reason": "interrupted"}')
+    os.utime(result, (2e9, 2e9))
+    assert read_result(str(folder)) == {"stop_reason": "interrupted"}
+    os.utime(result, (1e9, 1e9))  # before it was opened
+    assert read_result(str(folder)) == {}
+    os.remove(folder / "job.json")
+    assert read_result(str(folder)) == {"stop_reason": "interrupted"}
+    result.write_text('{"stop_rea')
+    assert read_result(str(folder)) == {}
+
+
+def test_without_an_elastic_launcher_a_directory_is_never_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TORCHELASTIC_ERROR_FILE alone may be set by a platform, for all its jobs."""
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "attempt_0" / "0" / "error.json"))
+    for _ in range(2):
+        monkeypatch.setattr(run_directory, "_opened", itertools.count())  # as in two processes
+        new_dir(tmp_path / "pong")
+
+
+SCRIPT = """
+    import sys
+    from ding_lite.utils.dist.context import DDPContext
+    from ding_lite.utils.dist.ranks import get_rank
+    from ding_lite.utils.checkpoint.run_directory import open_exp_dir, read_result, release_exp_dir
+    from ding_lite.utils.registry import ConfigError
+    with DDPContext(timeout=30):
+        try:
+            answer = open_exp_dir(sys.argv[1], sys.argv[3] == "resume")[0]
+        except ConfigError as error:
+            answer = f"ConfigError: {error}"
+        with open(f"{sys.argv[2]}/rank_{get_rank()}", "w") as file:
+            file.write(answer)
+"""
+
+
+def answers_of_two_ranks(exp_name: Path, tmp_path: Path, how: str = "new") -> list[str]:
+    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
+    run = launch([str(tmp_path / "script.py"), str(exp_name), str(tmp_path), how], nproc=2, timeout=90)
+    assert run.returncode == 0, run.stderr
+    return [(tmp_path / f"rank_{rank}").read_text() for rank in range(2)]
+
+
+def test_two_ranks_agree_when_the_name_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "pong").mkdir(parents=True)
+    first, second = answers_of_two_ranks(tmp_path / "runs" / "pong", tmp_path)
+    assert first == second
+    assert sorted(os.listdir(tmp_path / "runs")) == ["pong", os.path.basename(first)]
+
+
+@pytest.mark.parametrize("how", ["new", "resume"])
+def test_two_ranks_fail_together(tmp_path: Path, how: str) -> None:
+    (tmp_path / "file").write_text("")
+    first, second = answers_of_two_ranks(tmp_path / "file" / "pong", tmp_path, how)
+    assert first == second
+    assert first.startswith("ConfigError: Cannot " + ("make the experiment directory" if how == "new" else "resume"))

@@ -1,0 +1,498 @@
+"""A store always has a checkpoint to go on from, and never takes a damaged one for a good one. One process."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
+from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+
+ROOT = Path(__file__).resolve().parents[3]
+MARKER = "was_here"
+
+
+def save(store: CheckpointStore, number: int, name: str | None = None) -> str | None:
+    state, local = {"number": number}, {"obs": torch.full((1000,), number)}
+    return store.save(name or f"iteration_{number}", state, local, train_iter=number, envstep=8 * number)
+
+
+def filled(directory: Path, *numbers: int, keep: int = 3) -> CheckpointStore:
+    store = CheckpointStore(str(directory), keep)
+    for number in numbers:
+        assert save(store, number) is None
+    return store
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name.replace(".pth.tar", "") for path in directory.iterdir())
+
+
+def newest(directory: Path, number: int) -> Loaded:
+    """Load from a store that is opened anew and see that it is all of this number."""
+    loaded = CheckpointStore(str(directory), keep=3).load_newest()
+    assert loaded.state == {"number": number}
+    assert loaded.local_state is not None
+    assert (loaded.local_state["obs"] == number).all()
+    assert all("\n" not in line for line in loaded.skipped)
+    return loaded
+
+
+def edit_manifest(directory: Path, **changes: Any) -> None:
+    """Change the manifest with a checksum that is right again."""
+    from ding_lite.utils.checkpoint.store import _digest
+
+    content = json.loads((directory / "manifest.json").read_text())
+    del content["checksum"]
+    content.update(changes)
+    (directory / "manifest.json").write_text(json.dumps({**content, "checksum": _digest(content)}))
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Lose the right to read everything, which tests that are run by root would have."""
+    user = os.geteuid()
+    try:
+        os.seteuid(65534 if user == 0 else user)
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_the_newest_are_kept_and_the_alias_is_the_last(tmp_path: Path) -> None:
+    filled(tmp_path, 10, 20, 30, 40)
+    kept = [f"iteration_{n}{part}" for n in (20, 30, 40) for part in ("", ".rank_0")]
+    assert files(tmp_path) == ["ckpt_last", *kept, "manifest.json"]
+    assert (tmp_path / "ckpt_last.pth.tar").samefile(tmp_path / "iteration_40.pth.tar")
+    assert load_checkpoint(str(tmp_path / "ckpt_last.pth.tar")) == {"number": 40}
+    assert (newest(tmp_path, 40).name, newest(tmp_path, 40).skipped) == ("iteration_40", [])
+
+
+def test_all_are_kept_with_0(tmp_path: Path) -> None:
+    filled(tmp_path, 1, 2, 3, 4, 5, keep=0)
+    assert len(files(tmp_path)) == 12
+
+
+def test_the_manifest_can_be_read_by_people(tmp_path: Path) -> None:
+    filled(tmp_path, 10, 20)
+    text = (tmp_path / "manifest.json").read_text()
+    assert text.count("\n") > 20
+    entries = json.loads(text)["checkpoints"]
+    assert [(e["name"], e["train_iter"], e["envstep"], e["world_size"]) for e in entries] == [
+        ("iteration_10", 10, 80, 1),
+        ("iteration_20", 20, 160, 1),
+    ]
+
+
+def test_nothing_is_there_in_a_new_run(tmp_path: Path) -> None:
+    assert not CheckpointStore(str(tmp_path / "absent"), 3).has_checkpoints()
+    store = CheckpointStore(str(tmp_path), 3)
+    assert not store.has_checkpoints()
+    with pytest.raises(CheckpointError, match=r"No checkpoint in '.*' can be loaded: there is none\.$"):
+        store.load_newest()
+    save(store, 1)
+    assert store.has_checkpoints()
+
+
+def test_a_checkpoint_without_local_state(tmp_path: Path) -> None:
+    assert CheckpointStore(str(tmp_path), 3).save("iteration_1", {"number": 1}, None, 1, 8) is None
+    assert CheckpointStore(str(tmp_path), 3).load_newest() == Loaded("iteration_1", {"number": 1}, None, [])
+
+
+def test_a_name_that_is_taken_is_made_unique(tmp_path: Path) -> None:
+    store = filled(tmp_path, 10)
+    assert save(store, 11, "iteration_10") is None
+    assert save(store, 12, "iteration_10") is None
+    assert newest(tmp_path, 12).name == "iteration_10_3"
+    (tmp_path / "manifest.json").unlink()
+    assert newest(tmp_path, 12).name == "iteration_10_3"  # by number
+
+
+def test_a_name_that_would_not_be_found_again_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected a name such as 'iteration_100', got 'last'"):
+        save(CheckpointStore(str(tmp_path), 3), 1, "last")
+
+
+def test_the_best_is_never_removed(tmp_path: Path) -> None:
+    store = filled(tmp_path, keep=1)
+    assert store.save_best({"number": 5}, 5, 40) is None
+    for number in (10, 20, 30):
+        save(store, number)
+    assert load_file(str(tmp_path / "ckpt_best.pth.tar")) == Loaded("ckpt_best", {"number": 5}, None, [])
+    assert store.save_best({"number": 6}, 6, 48) is None
+    assert load_file(str(tmp_path / "ckpt_best.pth.tar")).state == {"number": 6}
+    shutil.rmtree(tmp_path)
+    tmp_path.write_text("")
+    assert "Cannot save" in (store.save_best({"number": 7}, 7, 56) or "")
+
+
+# What is damaged is skipped, with a reason.
+
+
+def flip(path: Path) -> None:
+    """Flip a bit of the tensor, or in a global file of a key."""
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(b"\x14\0\0\0\0\0\0\0" * 8 if "rank" in path.name else b"number")] ^= 1  # 20, many times
+    path.write_bytes(whole)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def replace_by_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = {
+    "flip": flip,
+    "cut": cut,
+    "zero length": lambda path: path.write_bytes(b""),
+    "missing": Path.unlink,
+    "directory": replace_by_directory,
+    "link to itself": lambda path: (path.unlink(), path.symlink_to(path)),
+    "another one's": lambda path: shutil.copy(str(path).replace("_20", "_10"), path),
+}
+REASONS = r"not the file that was saved|end is missing|No such file|Is a directory|Too many levels|checksum of its part"
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+@pytest.mark.parametrize("suffix", ["", ".rank_0"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_skipped_for_the_one_before(
+    tmp_path: Path, damage: str, suffix: str, manifest: bool
+) -> None:
+    filled(tmp_path, 10, 20)
+    DAMAGES[damage](tmp_path / f"iteration_20{suffix}.pth.tar")
+    if not manifest:
+        (tmp_path / "manifest.json").unlink()
+    *notes, reason = newest(tmp_path, 10).skipped or [""]
+    if (damage, suffix, manifest) == ("missing", "", False):
+        return  # then nothing says that it was there
+    assert re.search(rf"iteration_20{suffix}\.pth\.tar': .*({REASONS}|was saved as 'iteration_10')", reason)
+    assert len(notes) == (not manifest)
+
+
+def test_a_part_of_another_save_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path / "a", 10, 20)
+    other = filled(tmp_path / "b")
+    save(other, 21, "iteration_20")
+    shutil.copy(tmp_path / "b" / "iteration_20.rank_0.pth.tar", tmp_path / "a")
+    assert "not the file that was saved" in newest(tmp_path / "a", 10).skipped[0]
+    with pytest.raises(CheckpointError, match=r"rank_0\.pth\.tar': it is not the file that was saved"):
+        load_file(str(tmp_path / "a" / "iteration_20.pth.tar"))
+
+
+def test_all_reasons_are_said_where_nothing_can_be_read(tmp_path: Path) -> None:
+    store = filled(tmp_path, 10, 20)
+    cut(tmp_path / "iteration_10.pth.tar")
+    flip(tmp_path / "iteration_20.rank_0.pth.tar")
+    with pytest.raises(CheckpointError, match=r"can be loaded: .*iteration_20\.rank_0.*iteration_10\.pth") as error:
+        store.load_newest()
+    assert "\n" not in str(error.value)
+    assert store.has_checkpoints()  # so that nobody takes it for a new run
+
+
+def test_a_run_that_went_on_from_an_older_one_drops_the_newer(tmp_path: Path) -> None:
+    filled(tmp_path, 10, 20, 30)
+    flip(tmp_path / "iteration_20.rank_0.pth.tar")
+    cut(tmp_path / "iteration_30.pth.tar")
+    store = CheckpointStore(str(tmp_path), keep=2)
+    assert store.load_newest().name == "iteration_10"
+    assert save(store, 21, "iteration_20") is None
+    names = [f"{name}{part}" for name in ("iteration_10", "iteration_20_2") for part in ("", ".rank_0")]
+    assert files(tmp_path) == ["ckpt_last", *names, "manifest.json"]
+    assert newest(tmp_path, 21).skipped == []
+
+
+@pytest.mark.parametrize("where", ["file", "directory"])
+def test_what_may_not_be_read(tmp_path: Path, where: str) -> None:
+    filled(tmp_path / "ckpt", 10, 20)
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    part = tmp_path / "ckpt" / "iteration_20.rank_0.pth.tar"
+    (part if where == "file" else tmp_path / "ckpt").chmod(0)
+    with unprivileged():
+        if where == "file":
+            assert "iteration_20.rank_0.pth.tar': Permission denied" in newest(tmp_path / "ckpt", 10).skipped[0]
+        else:
+            with pytest.raises(CheckpointError, match=r"Cannot list '.*ckpt': Permission denied\.$"):
+                CheckpointStore(str(tmp_path / "ckpt"), 3)
+    (tmp_path / "ckpt").chmod(0o755)
+
+
+# The manifest.
+
+MANIFESTS: dict[str, Any] = {
+    "not json": b"{",
+    "empty": b"",
+    "not text": bytes(range(128, 256)),
+    "a list": b"[]",
+    "no checksum": b"{}",
+    "nested too deep": b"[" * 100_000,
+    "other version": {"version": 99},
+    "entries of the wrong type": {"checkpoints": {"iteration_20": 1}},
+    "an entry of the wrong type": {"checkpoints": [3]},
+    "a name of the wrong type": {"checkpoints": [{"name": 20, "checksum": None}]},
+    "a name that leads elsewhere": {"checkpoints": [{"name": "../iteration_20", "checksum": None}]},
+    "a checksum of the wrong type": {"checkpoints": [{"name": "iteration_20", "checksum": 5}]},
+    "no checksum of an entry": {"checkpoints": [{"name": "iteration_20"}]},
+}
+
+
+@pytest.mark.parametrize("content", MANIFESTS.values(), ids=MANIFESTS)
+def test_with_a_damaged_manifest_the_directory_is_searched(tmp_path: Path, content: Any) -> None:
+    filled(tmp_path, 8, 9, 10)  # by number, not by letter
+    before = files(tmp_path)
+    if isinstance(content, bytes):
+        (tmp_path / "manifest.json").write_bytes(content)
+    else:
+        edit_manifest(tmp_path, **content)
+    (note,) = newest(tmp_path, 10).skipped
+    assert re.search(r"Cannot read '.*manifest\.json': damaged, .*; looking through the directory instead\.$", note)
+    assert files(tmp_path) == before
+    store = CheckpointStore(str(tmp_path), 3)
+    assert save(store, 11) is None
+    assert newest(tmp_path, 11).skipped == []
+    assert "iteration_9" in files(tmp_path)
+    assert "iteration_8" not in files(tmp_path)
+
+
+def test_no_change_of_the_manifest_does_more_than_start_a_search(tmp_path: Path) -> None:
+    filled(tmp_path, 10, 20)
+    manifest = tmp_path / "manifest.json"
+    whole = manifest.read_bytes()
+    for position in range(0, len(whole), 7):
+        manifest.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+        newest(tmp_path, 20)
+        manifest.write_bytes(whole[:position])
+        newest(tmp_path, 20)
+
+
+def test_a_checkpoint_that_was_not_committed_is_removed_by_opening(tmp_path: Path) -> None:
+    filled(tmp_path, 10, 20)
+    complete = filled(tmp_path / "other", 30)
+    assert complete.has_checkpoints()
+    before = files(tmp_path)
+    for path in (tmp_path / "other").glob("iteration*"):
+        path.rename(tmp_path / path.name)
+    for name in ("iteration_40.rank_1.pth.tar", "iteration_20.pth.tar.tmp", "ckpt_best.pth.tar.tmp"):
+        (tmp_path / name).write_bytes(b"partial")
+    (tmp_path / "manifest.json.tmp").write_bytes(b"{")
+    newest(tmp_path, 20)
+    assert files(tmp_path) == before
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    filled(tmp_path, 10)
+    mine = ["iteration_10_backup.pth.tar", "iteration_7.json", "notes.tmp", "ckpt_best.pth.tar", "iteration_7.pth"]
+    for name in mine:
+        (tmp_path / name).write_text("mine")
+    newest(tmp_path, 10)
+    assert all((tmp_path / name).read_text() == "mine" for name in mine)
+
+
+def test_an_alias_that_a_kill_left_behind_is_brought_up_to_date(tmp_path: Path) -> None:
+    filled(tmp_path, 10, 20)
+    last = tmp_path / "ckpt_last.pth.tar"
+    last.unlink()
+    os.link(tmp_path / "iteration_10.pth.tar", last)
+    newest(tmp_path, 20)
+    assert last.samefile(tmp_path / "iteration_20.pth.tar")
+
+
+def test_where_there_are_no_hard_links_the_alias_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
+    monkeypatch.setattr(os, "link", refuse)
+    filled(tmp_path, 10, 20)
+    assert not (tmp_path / "ckpt_last.pth.tar").samefile(tmp_path / "iteration_20.pth.tar")
+    assert load_file(str(tmp_path / "ckpt_last.pth.tar")).name == "iteration_20"
+    newest(tmp_path, 20)
+    assert not any("tmp" in name for name in files(tmp_path))
+
+
+# A save that fails.
+
+
+@pytest.mark.parametrize("obstacle", ["iteration_30.rank_0.pth.tar", "iteration_30.pth.tar", "manifest.json.tmp"])
+def test_a_failed_save_leaves_what_was_there(tmp_path: Path, obstacle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
+    store = filled(tmp_path, 10, 20)
+    before = files(tmp_path)
+    (tmp_path / obstacle).mkdir()
+    reason = save(store, 30)
+    assert reason is not None
+    assert re.fullmatch(r".*Is a directory.*", reason)
+    (tmp_path / obstacle).rmdir()
+    assert files(tmp_path) == before
+    newest(tmp_path, 20)
+    assert save(store, 30) is None
+    newest(tmp_path, 30)
+
+
+def test_what_cannot_be_saved_is_a_reason_too(tmp_path: Path) -> None:
+    store = filled(tmp_path, 10)
+    for state, local in (({"f": lambda: 0}, {}), ({}, {"f": lambda: 0})):
+        assert re.fullmatch(r"\w+Error: .*lambda.*", store.save("iteration_20", state, local, 20, 160) or "")
+    newest(tmp_path, 10)
+    assert files(tmp_path) == ["ckpt_last", "iteration_10", "iteration_10.rank_0", "manifest.json"]
+
+
+# A given file.
+
+
+def test_a_file_is_loaded_by_any_name_with_the_parts_that_it_names(tmp_path: Path) -> None:
+    filled(tmp_path / "ckpt", 10, 20)
+    for name in ("ckpt_last", "iteration_20"):
+        loaded = load_file(str(tmp_path / "ckpt" / f"{name}.pth.tar"))
+        assert (loaded.name, loaded.state) == ("iteration_20", {"number": 20})
+        assert loaded.local_state is not None
+        assert (loaded.local_state["obs"] == 20).all()
+    shutil.copy(tmp_path / "ckpt" / "ckpt_last.pth.tar", tmp_path / "mine.pth.tar")
+    assert load_file(str(tmp_path / "mine.pth.tar")) == Loaded("iteration_20", {"number": 20}, None, [])
+
+
+def test_a_file_of_save_checkpoint_is_a_state_alone(tmp_path: Path) -> None:
+    save_checkpoint(str(tmp_path / "model.pth.tar"), {"number": 3})
+    assert load_file(str(tmp_path / "model.pth.tar")) == Loaded("model", {"number": 3}, None, [])
+    shutil.copy(tmp_path / "model.pth.tar", tmp_path / "iteration_3.pth.tar")
+    with pytest.raises(CheckpointError, match="it does not say which parts belong to it"):
+        CheckpointStore(str(tmp_path), 3).load_newest()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [3, {"name": 1, "parts": []}, {"name": "x"}, {"name": "../x", "parts": []}, {"name": "x", "parts": [1]}],
+)
+def test_a_record_of_the_wrong_types_is_refused(tmp_path: Path, record: Any) -> None:
+    save_checkpoint(str(tmp_path / "iteration_1.pth.tar"), {"number": 1}, record)
+    with pytest.raises(CheckpointError, match="it does not say which parts belong to it") as error:
+        load_file(str(tmp_path / "iteration_1.pth.tar"))
+    assert "\n" not in str(error.value)
+
+
+class Evil:
+    """Unpickling this makes a directory."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (MARKER,)
+
+
+@pytest.mark.parametrize("suffix", ["", ".rank_0"])
+def test_a_malicious_file_runs_nothing(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    filled(tmp_path / "ckpt", 10, 20)
+    path = tmp_path / "ckpt" / f"iteration_20{suffix}.pth.tar"
+    payload = torch.load(path, weights_only=True)
+    torch.save({**payload, "state": {"evil": Evil()}}, path)
+    assert "not the file that was saved" in newest(tmp_path / "ckpt", 10).skipped[0]
+    (tmp_path / "ckpt" / "manifest.json").unlink()  # then only the part's checksum is known
+    reason = newest(tmp_path / "ckpt", 10).skipped[1]
+    assert ("not the file that was saved" if suffix else "could run code") in reason
+    with pytest.raises(CheckpointError, match=r"could run code|not the file that was saved"):
+        load_file(str(tmp_path / "ckpt" / "iteration_20.pth.tar"))
+    if not suffix:
+        torch.save({**payload, "record": Evil()}, path)
+        with pytest.raises(CheckpointError, match="could run code"):
+            load_file(str(path))
+    assert not (tmp_path / MARKER).exists()
+
+
+def test_whoever_forges_a_part_and_its_checksum_still_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"format": "ding_lite", "version": 1, "state": {"evil": Evil()}}, "iteration_1.rank_0.pth.tar")
+    monkeypatch.setattr("ding_lite.utils.checkpoint.file._checksum", lambda *_: "forged")
+    save_checkpoint("iteration_1.pth.tar", {"number": 1}, {"name": "iteration_1", "parts": ["forged"]})
+    with pytest.raises(CheckpointError, match=r"rank_0.*could run code"):
+        load_file("iteration_1.pth.tar")
+    assert not Path(MARKER).exists()
+
+
+# A kill.
+
+FORKING = """
+    import itertools, os, sys, torch
+    from ding_lite.utils.checkpoint.store import CheckpointStore
+
+    def save_for_ever():
+        store = CheckpointStore(sys.argv[1], keep=2)
+        start = store.load_newest().state["number"] + 1 if store.has_checkpoints() else 1
+        for k in itertools.count(start):
+            state = {"number": k, "weight": [torch.full((100_000,), k) for _ in range(3)]}
+            local = {"obs": [torch.full((100_000,), k) for _ in range(3)]}
+            assert store.save(f"iteration_{k}", state, local, k, k) is None
+            os.write(1, b"%d " % k)
+
+    for _ in sys.stdin:  # a process each, without importing torch each time
+        pid = os.fork()
+        if pid == 0:
+            try:
+                save_for_ever()
+            finally:
+                os._exit(1)
+        os.write(1, b"%d\\n" % pid)
+        status = os.waitpid(pid, 0)[1]
+        os.write(1, b"%d\\n" % status)
+"""
+
+
+def save_until_killed(server: subprocess.Popen[str], seconds: float) -> list[int]:
+    """Let a process save checkpoints of 2.4 MB a part, kill it, and return the numbers of those that it reported."""
+    assert server.stdin is not None
+    assert server.stdout is not None
+    print(file=server.stdin, flush=True)
+    pid = int(server.stdout.readline())
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    *reported, status = map(int, server.stdout.readline().split())
+    assert status == signal.SIGKILL
+    return reported
+
+
+def check_after_kill(directory: Path, reported: int) -> int:
+    """See that the newest checkpoint is the last reported one, or the one after it, and that nothing else is there."""
+    store = CheckpointStore(str(directory), keep=2)
+    if not store.has_checkpoints():
+        assert (reported, files(directory)) == (0, [])
+        return 0
+    loaded = store.load_newest()
+    number = loaded.state["number"]
+    assert number - reported in (0, 1)  # killed between the commit and the report: 1
+    assert loaded.local_state is not None
+    assert all((tensor == number).all() for tensor in (*loaded.state["weight"], *loaded.local_state["obs"]))
+    assert loaded.skipped == []
+    names = [f"iteration_{n}{part}" for n in range(max(1, number - 1), number + 1) for part in ("", ".rank_0")]
+    assert files(directory) == sorted(["ckpt_last", "manifest.json", *names])
+    assert (directory / "ckpt_last.pth.tar").samefile(directory / f"{loaded.name}.pth.tar")
+    return number
+
+
+def test_kill_9_while_saving_loses_no_checkpoint_that_was_reported(tmp_path: Path) -> None:
+    rng, last = random.Random(0), 0
+    command = [sys.executable, "-c", textwrap.dedent(FORKING), str(tmp_path / "ckpt")]
+    (tmp_path / "ckpt").mkdir()
+    pipe, env = subprocess.PIPE, {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, text=True) as server:
+        for _ in range(10):
+            reported = save_until_killed(server, rng.uniform(0.0, 0.5))
+            last = check_after_kill(tmp_path / "ckpt", max([last, *reported]))
+    assert last > 1

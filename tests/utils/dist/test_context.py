@@ -1,0 +1,317 @@
+"""What one process can see: the launch environment, flat parameters, and that without a group all is an identity."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ding_lite.utils.dist.collectives import ALIGN_BYTES, allreduce_data, broadcast_module, broadcast_object_list
+from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.dist.ddp_config import to_ddp_config
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.launch_environment import Launch, read_launch
+from ding_lite.utils.dist.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
+from tests.distributed.launcher import LAUNCH_VARIABLES
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in list(os.environ):
+        if name in LAUNCH_VARIABLES or name.startswith("SLURM_") or name == "DING_LITE_TIMEOUT":
+            monkeypatch.delenv(name)
+    yield
+    assert not dist.is_initialized()
+
+
+def set_all(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+TORCH = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+MASTER = {"MASTER_ADDR": "node1", "MASTER_PORT": "1234"}
+
+
+def test_no_launcher_is_one_process() -> None:
+    with DDPContext() as context:
+        assert context.timeout == 600
+        assert (get_rank(), get_world_size(), get_local_rank(), get_local_world_size()) == (0, 1, 0, 1)
+        assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("variables", [MASTER, {"RANK": "0", "WORLD_SIZE": "1"}])
+def test_one_process_needs_no_group(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    set_all(monkeypatch, **variables)
+    assert read_launch() is None
+
+
+def test_torch_variables_are_read_before_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, **TORCH, **MASTER, SLURM_PROCID="7", SLURM_NTASKS="8")
+    assert read_launch() == Launch(3, 4, 1, 2, "node1", 1234)
+
+
+def test_ranks_started_by_hand_are_taken_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, RANK="1", WORLD_SIZE="2", **MASTER)
+    assert read_launch() == Launch(1, 2, 1, 2, "node1", 1234)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "host"),
+    [
+        ("node1,node2", "node1"),
+        ("gpu-[07-09,12]", "gpu-07"),
+        ("n1-[03-05]", "n1-03"),
+        ("a.b-c", "a.b-c"),
+        ("n[3,5],m[1-2]", "n3"),
+        ("a[1-2]b[3-4]", "a1b3"),
+        ("tux[00-01]-eth,x", "tux00-eth"),
+    ],
+)
+def test_slurm_gives_local_rank_and_first_host(monkeypatch: pytest.MonkeyPatch, nodes: str, host: str) -> None:
+    set_all(monkeypatch, SLURM_PROCID="5", SLURM_NTASKS="7", SLURM_LOCALID="1", SLURM_JOB_ID="100041")
+    set_all(monkeypatch, SLURM_STEP_ID="2", SLURM_JOB_NODELIST=nodes, SLURM_TASKS_PER_NODE="2(x3),1")
+    assert read_launch() == Launch(5, 7, 1, 2, host, 22059)  # port: 20000 + (100041 + 2 * 1009) % 20000
+
+
+# Three of a job's four nodes, two tasks each: what srun sets for the fourth task of `srun --nodes=3 --ntasks=6`.
+STEP = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_JOB_NODELIST": "node[01-04]",
+    "SLURM_NTASKS": "6",
+    "SLURM_TASKS_PER_NODE": "8(x4)",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NODELIST": "node[02-04]",
+    "SLURM_STEP_NUM_TASKS": "6",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x3)",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+}
+
+
+def test_slurm_step_goes_before_its_job_and_a_given_address_before_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, **STEP)
+    assert read_launch() == Launch(3, 6, 1, 2, "node02", 20017)
+    set_all(monkeypatch, MASTER_ADDR="10.0.0.2", MASTER_PORT="99")
+    assert read_launch() == Launch(3, 6, 1, 2, "10.0.0.2", 99)
+
+
+def test_a_batch_script_is_one_process_whatever_the_job_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = {name: value for name, value in STEP.items() if "STEP" not in name}
+    set_all(monkeypatch, **{**batch, "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})
+    assert read_launch() is None
+
+
+def test_a_shell_that_srun_started_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, **{**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"})
+    assert read_launch() is None
+
+
+def test_a_slurm_step_without_a_node_list_asks_for_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, **{**STEP, "SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""})
+    with pytest.raises(SystemExit, match="MASTER_ADDR unset"):
+        read_launch()
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"RANK": "4"}, "RANK=4, WORLD_SIZE=4"),
+        ({"LOCAL_RANK": "2"}, "LOCAL_RANK=2, LOCAL_WORLD_SIZE=2"),
+        ({"WORLD_SIZE": ""}, "WORLD_SIZE unset"),
+        ({"RANK": ""}, "RANK unset"),
+        ({"RANK": "-1"}, "RANK=-1"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE=two"),
+        ({"MASTER_PORT": ""}, "MASTER_PORT unset"),
+        ({"MASTER_ADDR": ""}, "MASTER_ADDR unset"),
+    ],
+)
+def test_a_wrong_environment_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, str], word: str
+) -> None:
+    set_all(monkeypatch, **{**TORCH, **MASTER, **change})
+    with pytest.raises(SystemExit) as end, DDPContext():
+        pass
+    assert word in str(end.value)
+    assert "\n" not in str(end.value)
+
+
+def test_time_out_argument_goes_before_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DING_LITE_TIMEOUT", "12.5")
+    assert DDPContext().timeout == 12.5
+    assert DDPContext(timeout=3).timeout == 3
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", ""])
+def test_a_wrong_time_out_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("DING_LITE_TIMEOUT", text)
+    with pytest.raises(SystemExit, match="DING_LITE_TIMEOUT"):
+        DDPContext()
+
+
+def test_a_group_of_somebody_else_is_used_and_kept(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        with DDPContext():
+            assert dist.is_initialized()
+        with pytest.raises(KeyError), DDPContext():
+            raise KeyError("passes through")
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()
+
+
+def test_an_exception_passes_through_one_process() -> None:
+    with pytest.raises(KeyError, match="boom"), DDPContext():
+        raise KeyError("boom")
+
+
+def test_collectives_of_one_process_are_identities() -> None:
+    data, objects, module = {"a": 1, "b": torch.ones(2)}, [1, "x"], nn.Linear(2, 2)
+    before = copy.deepcopy(module.state_dict())
+    assert allreduce_data(data) is data
+    broadcast_object_list(objects)
+    broadcast_module(module)
+    assert objects == [1, "x"]
+    assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
+
+
+def test_an_unknown_reduction_is_refused() -> None:
+    with pytest.raises(ValueError, match="'sum' or 'mean', got 'max'"):
+        allreduce_data(1, op="max")  # type: ignore[arg-type]
+
+
+def test_config_for_one_process_is_a_deep_copy() -> None:
+    cfg = {"policy": {"learn": {"batch_size": 32}, "collect": {"n_sample": 96}}, "env": {"collector_env_num": 8}}
+    before = copy.deepcopy(cfg)
+    new = to_ddp_config(cfg)
+    assert new == before
+    new.policy.learn.batch_size = 1
+    assert cfg == before
+    assert to_ddp_config({"exp_name": "x"}) == {"exp_name": "x"}
+
+
+def make_network() -> nn.Module:
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5), nn.Linear(5, 3))
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+
+
+def test_flat_parameters_are_views_with_the_same_values_and_strides() -> None:
+    network, original = make_network(), make_network()
+    flat = FlatParameters(network)
+    start, end = flat.parameter.data_ptr(), flat.parameter.data_ptr() + flat.parameter.nbytes
+    for mine, other in zip(network.parameters(), original.parameters(), strict=True):
+        assert torch.equal(mine, other)
+        assert mine.stride() == other.stride() == mine.grad.stride()
+        assert start <= mine.data_ptr() < end
+        assert (mine.data_ptr() - start) % ALIGN_BYTES == 0
+    flat.parameter.data.fill_(2)
+    flat.parameter.grad.fill_(3)
+    assert all(torch.all(param == 2) and torch.all(param.grad == 3) for param in network.parameters())
+
+
+def test_training_the_flat_parameter_equals_training_each() -> None:
+    one, many = make_network(), make_network()
+    flat = FlatParameters(one)
+    optimizers = [torch.optim.Adam([flat.parameter], 1e-2), torch.optim.Adam(many.parameters(), 1e-2)]
+    for step in range(5):
+        images = torch.rand(4, 4, 8, 8, generator=torch.Generator().manual_seed(step))
+        flat.zero_grad()
+        optimizers[1].zero_grad()
+        for network, optimizer in zip((one, many), optimizers, strict=True):
+            network(images).square().mean().backward()
+            optimizer.step()
+        flat.average_grad()
+    for mine, other in zip(one.parameters(), many.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-7)
+    used = sum(int(param.count_nonzero()) for param in one.parameters())
+    assert int(flat.parameter.count_nonzero()) == used  # the gaps stayed zero
+
+
+def test_zero_grad_keeps_the_views() -> None:
+    network = make_network()
+    flat = FlatParameters(network)
+    network(torch.rand(2, 4, 8, 8)).sum().backward()
+    assert flat.parameter.grad.count_nonzero() > 0
+    flat.zero_grad()
+    assert all(param.grad is not None and not param.grad.any() for param in network.parameters())
+
+
+@pytest.mark.parametrize("culprit", ["module.zero_grad", "optimizer.zero_grad", "data"])
+def test_a_replaced_gradient_or_parameter_is_noticed(culprit: str) -> None:
+    network = make_network()
+    flat = FlatParameters(network)
+    if culprit == "module.zero_grad":
+        network.zero_grad()
+    elif culprit == "optimizer.zero_grad":
+        torch.optim.SGD([flat.parameter], 0.1).zero_grad()
+    else:
+        network[0].weight.data = network[0].weight.data.clone()
+    for method in (flat.zero_grad, flat.average_grad):
+        with pytest.raises(RuntimeError, match=r"flat\.zero_grad\(\)"):
+            method()
+
+
+def test_one_process_registers_no_hooks() -> None:
+    network = make_network()
+    FlatParameters(network, overlap=True)
+    assert not any(param._post_accumulate_grad_hooks for param in network.parameters())
+
+
+def test_frozen_parameters_stay_apart() -> None:
+    network = make_network()
+    network[0].requires_grad_(False)
+    flat = FlatParameters(network)
+    flat.parameter.data.zero_()
+    assert network[0].weight.count_nonzero() > 0
+    assert network[3].weight.count_nonzero() == 0
+
+
+def test_a_shared_parameter_is_one() -> None:
+    network = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    network[1].weight = network[0].weight
+    assert FlatParameters(network).parameter.numel() == 16 + 16  # the flag has 64 bytes of its own
+
+
+def test_a_copy_of_a_flat_module_is_independent() -> None:
+    network = make_network()
+    flat = FlatParameters(network)
+    other = copy.deepcopy(network)
+    flat.parameter.data.zero_()
+    assert all(param.count_nonzero() > 0 for param in other.parameters())
+    assert other[0].weight.stride() == network[0].weight.stride()
+
+
+def test_a_loaded_state_reaches_the_flat_tensor() -> None:
+    network = make_network()
+    flat = FlatParameters(network)
+    network.load_state_dict({key: torch.ones_like(value) for key, value in network.state_dict().items()})
+    flat.zero_grad()
+    assert flat.parameter.sum() == sum(param.numel() for param in network.parameters())
+
+
+def test_mixed_types_and_nothing_trainable_are_refused() -> None:
+    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    with pytest.raises(ValueError, match=r"torch\.float32 on cpu, torch\.float64 on cpu"):
+        FlatParameters(mixed)
+    with pytest.raises(ValueError, match="got none"):
+        FlatParameters(nn.ReLU())
+
+
+def test_the_flag_belongs_to_no_parameter_and_enters_the_norm() -> None:
+    network = nn.Linear(4, 4, bias=False)  # 16 numbers: it fills its 64 bytes
+    flat = FlatParameters(network)
+    flat.flag.fill_(3.0)
+    assert network.weight.grad is not None
+    assert network.weight.grad.count_nonzero() == 0
+    assert flat.gradient.norm().item() == 3
+    flat.zero_grad()
+    assert flat.flag.item() == 0

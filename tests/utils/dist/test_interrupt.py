@@ -1,0 +1,132 @@
+"""The first signal is a request, the second Ctrl-C an end; nothing else about signals changes."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ding_lite.utils.dist.interrupt import SIGNALS, InterruptGuard
+
+ROOT = Path(__file__).resolve().parents[3]
+LOOP = """
+    import time
+    from ding_lite.utils.dist.interrupt import InterruptGuard
+    with InterruptGuard(rank={rank}) as guard:
+        print("ready", flush=True)
+        while not guard.requested:
+            time.sleep(0.01)
+        print("requested", guard.signum, flush=True)
+        {then}
+    print("saved", flush=True)
+"""
+
+
+def start(rank: int = 0, then: str = "pass") -> "subprocess.Popen[str]":
+    code = textwrap.dedent(LOOP.format(rank=rank, then=then))
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_the_first_signal_lets_the_run_finish_and_says_one_line(signum: signal.Signals) -> None:
+    process = start()
+    process.send_signal(signum)
+    out, err = process.communicate(timeout=30)
+    assert out == f"requested {signum.value}\nsaved\n"
+    assert err.split("\n") == ["", f"{signum.name}: stopping after this iteration; Ctrl-C quits at once.", ""]
+    assert process.returncode == 0
+
+
+def test_other_ranks_say_nothing() -> None:
+    process = start(rank=1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (out, err) == (f"requested {signal.SIGINT.value}\nsaved\n", "")
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "then",
+    ["time.sleep(60)", "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"],
+    ids=["in python", "in a C call that never looks at signals, such as a collective"],
+)
+def test_a_second_ctrl_c_ends_at_once(first: signal.Signals, then: str) -> None:
+    process = start(then=then)
+    process.send_signal(first)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("requested")
+    time.sleep(0.2)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert time.monotonic() - begin < 2.0
+
+
+def test_a_second_sigterm_does_not_cut_the_saving_short() -> None:
+    process = start(then="time.sleep(0.5)")
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("requested")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+    assert (out, process.returncode) == ("saved\n", 0)
+
+
+def test_previous_handlers_come_back_also_after_an_exception() -> None:
+    def mine(signum: int, frame: object) -> None: ...
+
+    previous = {number: signal.signal(number, mine) for number in SIGNALS}
+    try:
+        guard = InterruptGuard(rank=1)
+        with suppress(ZeroDivisionError), guard:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise ZeroDivisionError
+        assert guard.requested
+        assert guard.signum == signal.SIGTERM
+        assert {signal.getsignal(number) for number in previous} == {mine}
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def test_outside_the_main_thread_nothing_changes() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[object] = []
+
+    def body() -> None:
+        with InterruptGuard() as guard:
+            seen.extend([guard.requested, signal.getsignal(signal.SIGINT)])
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert seen == [False, before]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_worker_forked_meanwhile_still_dies_of_sigterm() -> None:
+    code = """
+        import multiprocessing, time
+        from ding_lite.utils.dist.interrupt import InterruptGuard
+        with InterruptGuard() as guard:
+            worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+            worker.start()
+            time.sleep(0.2)
+            worker.terminate()
+            worker.join(10)
+            print(worker.exitcode, guard.requested)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (run.stdout, run.stderr) == (f"-{signal.SIGTERM.value} False\n", "")

@@ -1,0 +1,337 @@
+"""Data sets: what becomes of a file's columns, worked out by hand, and what is said of files that do not fit."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+from ding_lite.worker import DatasetError, OfflineDataset, read_dataset
+from ding_lite.worker.offline.files import write_columns
+
+h5py = pytest.importorskip("h5py")
+
+# Two trajectories: rows 0..2 end in a terminal state, rows 3..6 in a time-out. Observations are 10 times the row.
+ROWS: dict[str, Any] = {
+    "obs": np.arange(7, dtype=np.float64)[:, None] * 10,
+    "action": np.array([0, 1, 0, 1, 0, 1, 0]),
+    "reward": np.array([1.0, 2, 4, 8, 16, 32, 64]),
+    "done": np.array([0, 0, 1, 0, 0, 0, 0], np.bool_),
+    "traj_flag": np.array([0, 0, 1, 0, 0, 0, 1], np.bool_),
+}
+NEXT_OBS = np.array([10, 20, 25, 40, 50, 60, 65], np.float64)[:, None]  # 25 and 65: the true last observations
+
+
+def everything(dataset: OfflineDataset) -> dict[str, Any]:
+    return dataset.__getitems__(range(len(dataset)))
+
+
+def test_next_obs_is_the_next_row_where_the_file_has_none():
+    dataset = OfflineDataset(ROWS, gamma=0.5)
+    batch = everything(dataset)
+    # row 6 was timed out and nobody knows what followed; row 2 is terminal: whatever stands there is not used
+    assert batch["obs"].flatten().tolist() == [0, 10, 20, 30, 40, 50]
+    assert batch["next_obs"].flatten()[[0, 1, 3, 4, 5]].tolist() == [10, 20, 40, 50, 60]
+    assert batch["done"].tolist() == [False, False, True, False, False, False]
+    assert batch["reward"].tolist() == [1, 2, 4, 8, 16, 32]
+    assert batch["value_gamma"].tolist() == [0.5] * 6
+    assert batch["action"].tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_timed_out_row_with_a_known_successor_is_bootstrapped_from_it():
+    batch = everything(OfflineDataset({**ROWS, "next_obs": NEXT_OBS}))
+    assert len(batch["obs"]) == 7
+    assert batch["next_obs"].flatten().tolist() == [10, 20, 25, 40, 50, 60, 65]
+    assert batch["done"].tolist() == [False, False, True, False, False, False, False]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_sums_over_steps_end_where_the_trajectory_is_cut(known):
+    columns = {**ROWS, "next_obs": NEXT_OBS} if known else ROWS
+    batch = everything(OfflineDataset(columns, nstep=3, gamma=0.5))
+    # by hand, gamma 0.5: rows 0..2: 1 + 1 + 1, 2 + 2, 4. Row 3: 8 + 8 + 8, and so on
+    reward, steps = [3, 4, 4, 24], [3, 2, 1, 3]
+    if known:
+        reward, steps = [*reward, 16 + 16 + 16, 32 + 32, 64], [*steps, 3, 2, 1]
+        assert batch["next_obs"].flatten().tolist() == [25, 25, 25, 60, 65, 65, 65]
+    else:  # row 6 has no successor: row 4 sums two steps and is bootstrapped from row 6, row 5 sums one
+        reward, steps = [*reward, 16 + 16, 32], [*steps, 2, 1]
+        assert batch["next_obs"].flatten()[3:].tolist() == [60, 60, 60]
+    assert batch["reward"].tolist() == reward
+    assert batch["value_gamma"].tolist() == [0.5**number for number in steps]
+    assert batch["done"].tolist() == [True] * 3 + [False] * (len(reward) - 3)
+
+
+def test_without_flags_observations_say_where_a_trajectory_is_cut():
+    columns = {key: ROWS[key][3:] for key in ("obs", "action", "reward", "done")}
+    columns["next_obs"] = np.array([40, 45, 60, 70.0])[:, None]  # 45 is not what row 2 begins with
+    batch = everything(OfflineDataset(columns, nstep=2, gamma=1.0))
+    assert batch["reward"].tolist() == [8 + 16, 16, 32 + 64, 64]
+    assert batch["next_obs"].flatten().tolist() == [45, 45, 70, 70]
+
+
+def test_columns_are_not_written_to():
+    columns = {**ROWS, "next_obs": NEXT_OBS.astype(np.float32)}
+    before = {key: column.copy() for key, column in columns.items()}
+    OfflineDataset(columns, nstep=3)
+    assert all(np.array_equal(columns[key], before[key]) for key in columns)
+
+
+def test_types_of_a_batch():
+    columns = {
+        "obs": {"image": np.zeros((4, 2, 2), np.uint8), "speed": np.zeros((4, 3))},
+        "action": np.zeros((4, 1), np.int32),
+        "reward": np.zeros((4, 1)),
+        "done": np.zeros((4, 1), np.float32),
+        "next_obs": {"image": np.zeros((4, 2, 2), np.uint8), "speed": np.zeros((4, 3))},
+    }
+    batch = everything(OfflineDataset(columns))
+    assert batch["obs"]["image"].dtype == torch.uint8
+    assert batch["next_obs"]["speed"].dtype == torch.float32
+    assert (batch["action"].dtype, batch["action"].shape) == (torch.int64, (4,))
+    assert (batch["reward"].dtype, batch["reward"].shape) == (torch.float32, (4,))
+    assert (batch["done"].dtype, batch["done"].shape) == (torch.bool, (4,))
+    continuous = OfflineDataset({"obs": np.zeros((4, 3)), "action": np.zeros((4, 1))})
+    assert continuous[2]["action"].shape == (1,)
+
+
+def test_a_data_loader_takes_it_as_it_is():
+    loader = torch.utils.data.DataLoader(OfflineDataset(ROWS), batch_size=4, collate_fn=lambda batch: batch)
+    assert [batch["obs"].flatten().tolist() for batch in loader] == [[0, 10, 20, 30], [40, 50]]
+
+
+# Layouts.
+
+D4RL = {"obs": "observations", "action": "actions", "reward": "rewards", "done": "terminals", "traj_flag": "timeouts"}
+
+
+def write_hdf5(path, columns):
+    with h5py.File(path, "w") as file:
+        for key, column in columns.items():
+            file[key] = column
+    return str(path)
+
+
+def test_d4rl_hdf5(tmp_path):
+    path = write_hdf5(tmp_path / "walker.hdf5", {D4RL[key]: column for key, column in ROWS.items()})
+    with h5py.File(path, "a") as file:
+        file["infos/qpos"], file["metadata/policy"] = np.zeros((7, 2)), "a text"
+    batch, expected = everything(read_dataset(path, nstep=2)), everything(OfflineDataset(ROWS, nstep=2))
+    assert batch.keys() == expected.keys()
+    assert all(torch.equal(batch[key], expected[key]) for key in batch)
+
+
+def test_d4rl_hdf5_with_next_observations(tmp_path):
+    columns = {D4RL[key]: column for key, column in ROWS.items()}
+    path = write_hdf5(tmp_path / "walker.h5", {**columns, "next_observations": NEXT_OBS})
+    assert everything(read_dataset(path))["next_obs"].flatten().tolist() == NEXT_OBS.flatten().tolist()
+
+
+def test_di_engine_hdf5(tmp_path):
+    columns = {key: ROWS[key] for key in ("obs", "action", "reward", "done")} | {"next_obs": NEXT_OBS}
+    columns["reward"] = columns["reward"][:, None]
+    batch = everything(read_dataset(write_hdf5(tmp_path / "cartpole_demos.hdf5", columns)))
+    assert batch["reward"].tolist() == [1, 2, 4, 8, 16, 32, 64]
+
+
+@pytest.mark.parametrize("name", ["data.hdf5", "data.npz", "data"])
+def test_nested_observations_are_written_and_read(tmp_path, name):
+    obs: dict[str, Any] = {"image": np.arange(28, dtype=np.uint8).reshape(7, 2, 2), "inner": {"speed": ROWS["obs"]}}
+    columns = {**ROWS, "obs": obs, "next_obs": {"image": obs["image"] + 1, "inner": {"speed": NEXT_OBS}}}
+    path = str(tmp_path / "new" / name)
+    write_columns(path, columns, {"env_id": "Walker-v0", "seed": 3})
+    batch = everything(read_dataset(path))
+    assert batch["obs"]["inner"]["speed"].flatten().tolist() == [0, 10, 20, 30, 40, 50, 60]
+    assert np.array_equal(batch["next_obs"]["image"], obs["image"] + 1)
+    assert batch["obs"]["image"].dtype == torch.uint8
+
+
+def test_files_of_a_directory_are_mapped_not_read(tmp_path):
+    write_columns(str(tmp_path / "data"), {**ROWS, "obs": ROWS["obs"].astype(np.float32)}, {})
+    dataset = read_dataset(str(tmp_path / "data"))
+    stored = np.load(tmp_path / "data" / "obs.npy", mmap_mode="r+")
+    stored[0] = 77  # what the file says now, the data set says too
+    stored.flush()
+    assert dataset[0]["obs"].tolist() == [77]
+
+
+def test_only_required_columns_are_read(tmp_path):
+    path = write_hdf5(tmp_path / "demo.hdf5", {"obs": ROWS["obs"], "action": ROWS["action"], "reward": np.zeros(3)})
+    dataset = read_dataset(path, required=("obs", "action"))
+    assert dataset[6]["obs"].tolist() == [60]
+    assert set(dataset.columns) == {"obs", "action"}
+    weighed = write_hdf5(tmp_path / "weighed.hdf5", {**ROWS, "weight": np.arange(7.0)})
+    batch = everything(read_dataset(weighed, required=("obs", "action", "reward", "next_obs", "done", "weight")))
+    assert batch["weight"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def record_with_minari(collected: bool) -> tuple[Any, list[np.ndarray]]:
+    """Record four CartPole episodes of random actions, by Minari's collector or by its buffers; return its data set.
+
+    Also obs, action, reward, next_obs and terminated of all steps, `[R, ...]`.
+    """
+    minari = pytest.importorskip("minari")
+    if collected:
+        pytest.importorskip("jax", reason="minari's collector needs minari[create]")
+    env: Any = gymnasium.make("CartPole-v1", max_episode_steps=12)
+    env = minari.DataCollector(env) if collected else env
+    episodes, generator = [], np.random.default_rng(0)
+    for seed in range(4):
+        obs, _ = env.reset(seed=seed)
+        steps, ended = [], False
+        while not ended:
+            action = int(generator.integers(2))
+            next_obs, reward, terminated, truncated, _ = env.step(action)
+            steps.append((obs, action, reward, next_obs, terminated, truncated))
+            obs, ended = next_obs, terminated or truncated
+        episodes.append([np.stack(column) for column in zip(*steps, strict=True)])
+    if collected:
+        data = env.create_dataset("test/cartpole-v0")
+    else:
+        make = minari.data_collector.EpisodeBuffer
+        buffers = [make(None, None, None, np.append(e[0], e[3][-1:], 0), e[1], e[2], e[4], e[5], {}) for e in episodes]
+        data = minari.create_dataset_from_buffers("test/cartpole-v0", buffers, env=env)
+    return data, [np.concatenate(column) for column in zip(*episodes, strict=True)]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:minari")  # it misses an author and more
+@pytest.mark.parametrize("collected", [False, True])
+def test_a_minari_data_set_reads_as_it_was_recorded(tmp_path, monkeypatch, collected):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    data, (obs, action, reward, next_obs, done, _) = record_with_minari(collected)
+    for path in ("test/cartpole-v0", str(tmp_path / "test" / "cartpole-v0")):
+        batch = everything(read_dataset(path))
+        for key, column in (("obs", obs), ("action", action), ("reward", reward), ("done", done)):
+            assert np.array_equal(batch[key], column), key
+        assert np.array_equal(batch["next_obs"][~done], next_obs[~done])
+    assert 0 < done.sum() < 4  # some fell, others met the time limit
+    assert len(read_dataset("test/cartpole-v0", required=("obs", "action"))) == data.total_steps
+
+
+# What does not fit. Each message names the file, the key, what is expected and what there is.
+
+
+def message_of(*args, **kwargs) -> str:
+    with pytest.raises(DatasetError) as caught:
+        read_dataset(*args, **kwargs)
+    return str(caught.value)
+
+
+def test_a_missing_column_is_named_beside_those_there_are(tmp_path):
+    path = write_hdf5(tmp_path / "data.hdf5", {"observations": ROWS["obs"], "acts": ROWS["action"]})
+    assert message_of(path) == f"Data set '{path}' lacks 'action' (or 'actions'). It has acts, observations."
+
+
+def test_a_file_that_does_not_say_where_trajectories_end(tmp_path):
+    path = write_hdf5(tmp_path / "data.hdf5", {key: ROWS[key] for key in ("obs", "action", "reward", "done")})
+    assert "neither 'next_obs' nor 'traj_flag' or 'timeouts'" in message_of(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "column", "said"),
+    [
+        ("reward", np.ones(6), "key 'reward': expected 7 rows, as 'obs' has, got 6"),
+        ("reward", np.ones((7, 2)), "key 'reward': expected shape [7], got [7, 2]"),
+        ("reward", np.where(np.arange(7) == 4, np.nan, 1), "key 'reward': expected finite numbers, got nan"),
+        ("action", np.where(np.arange(7) == 4, np.inf, 1), "first in row 4"),
+        ("obs", np.full((7, 1), np.nan), "key 'obs': expected finite numbers"),
+        ("action", np.array(list("abcdefg"), "S1"), "key 'action': expected numbers, got type |S1"),
+        ("next_obs", np.ones((7, 3)), "key 'next_obs': expected what 'obs' has, [1], got [3]"),
+        ("obs", np.float64(3), "key 'obs': expected one entry for each step, got a single number"),
+    ],
+)
+def test_columns_that_do_not_fit(tmp_path, key, column, said):
+    path = write_hdf5(tmp_path / "data.hdf5", {**ROWS, key: column})
+    assert f"'{path}'" in message_of(path)
+    assert said in message_of(path)
+
+
+def test_empty_files(tmp_path):
+    assert "It has no columns at all." in message_of(write_hdf5(tmp_path / "a.hdf5", {}))
+    empty = write_hdf5(tmp_path / "b.hdf5", {key: column[:0] for key, column in ROWS.items()})
+    assert "is empty: its columns have no rows" in message_of(empty)
+    last = write_hdf5(tmp_path / "c.hdf5", {key: column[-1:] for key, column in ROWS.items()})
+    assert "1 rows, but no transition starts" in message_of(last)
+    (tmp_path / "d").mkdir()
+    assert "lacks 'obs'" in message_of(str(tmp_path / "d"))
+
+
+def test_damaged_and_foreign_files(tmp_path):
+    path = tmp_path / "data.hdf5"
+    write_hdf5(path, {**ROWS, "obs": np.zeros((7, 1000))})
+    path.write_bytes(path.read_bytes()[:-5000])
+    assert "cannot be read as hdf5, it is damaged, truncated or something else" in message_of(str(path))
+    path.write_text("a text\n" * 1000)
+    assert "cannot be read as hdf5" in message_of(str(path))
+    archive = tmp_path / "data.npz"
+    np.savez(archive, **ROWS)
+    archive.write_bytes(archive.read_bytes()[:-100])
+    assert "cannot be read as npz" in message_of(str(archive))
+    np.savez(archive, **{**ROWS, "obs": np.array([{}] * 7)})
+    assert "cannot be read as npz" in message_of(str(archive))
+    np.save(archive.with_suffix(".npy"), np.zeros(3))
+    assert "holds a single array" in message_of(str(archive.with_suffix(".npy")), "npz")
+
+
+def test_paths_and_types(tmp_path):
+    missing = str(tmp_path / "data.hdf5")
+    assert f"'{missing}' does not exist on machine" in message_of(missing)
+    assert "is a pickle file, which could run any code" in message_of(str(tmp_path / "data.pkl"))
+    assert "is a pickle file" in message_of(str(tmp_path / "data"), "naive")
+    assert "Did you mean 'hdf5'?" in message_of(missing, "hdf")
+    assert "expected a file that ends with .hdf5, .h5, .npz" in message_of(str(tmp_path / "data.csv"))
+    assert "policy.collect.data_path is empty" in message_of("")
+
+
+def test_a_minari_data_set_that_is_not_here(tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    assert "Minari data set 'test/none-v0' is not on machine" in message_of("test/none-v0")
+
+
+@pytest.mark.parametrize(("module", "path"), [("h5py", "data.hdf5"), ("minari", "test/none-v0")])
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, module, path):
+    monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / "data.hdf5").touch()
+    monkeypatch.chdir(tmp_path)
+    assert f"{module} is needed for this data set: pip install 'ding_lite[offline]'" in message_of(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "column", "space", "said"),
+    [
+        (
+            "obs",
+            np.zeros((3, 4)),
+            Box(-1, 1, (5,)),
+            "key 'obs': expected [5] in each row",
+        ),
+        ("obs", np.zeros((3, 4)), Dict(a=Box(-1, 1, (4,))), "key 'obs': expected several"),
+        ("obs", {"a": np.zeros((3, 4))}, Box(-1, 1, (4,)), "key 'obs': expected a single one"),
+        ("obs", {"b": np.zeros((3, 4))}, Dict(a=Box(-1, 1, (4,))), "key 'obs/a': expected a column"),
+        ("action", np.array([0, 1, 2]), Discrete(2), "key 'action': expected actions of Discrete(2), got 0 to 2"),
+        ("action", np.array([0, 1, 0]), Discrete(2, start=1), "got 0 to 1"),
+        ("action", np.array([0.0, 1, 0]), Discrete(2), "expected whole numbers for Discrete(2), got torch.float32"),
+        ("action", np.array([[0, 3]] * 3), MultiDiscrete([2, 3]), "got 0 to 3"),
+        ("action", np.full((3, 1), 2.0), Box(-1, 1, (1,)), "got 2.0 to 2.0. Are they in the environment's units?"),
+    ],
+)
+def test_columns_are_compared_with_the_environments_spaces(key, column, space, said):
+    columns = {"obs": np.zeros((3, 2)), "action": np.zeros(3, np.int64), key: column}
+    spaces = {"obs": Box(-1, 1, (2,)), "action": Discrete(1), key: space}
+    with pytest.raises(DatasetError) as caught:
+        OfflineDataset(columns).check_spaces(spaces["obs"], spaces["action"])
+    assert said in str(caught.value)
+
+
+def test_spaces_that_fit():
+    obs = {"image": np.zeros((3, 2, 2), np.uint8), "speed": np.zeros((3, 1))}
+    action = {"action_type": np.array([0, 1, 2]), "action_args": np.array([[1.0001]] * 3)}  # past a bound by rounding
+    observation_space = Dict(image=Box(0, 255, (2, 2), np.uint8), speed=Box(-1, 1, (1,)))
+    action_space = Dict(action_type=Discrete(3), action_args=Box(-1, 1, (1,)))
+    OfflineDataset({"obs": obs, "action": action}).check_spaces(observation_space, action_space)

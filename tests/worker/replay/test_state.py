@@ -1,0 +1,224 @@
+"""A replay buffer that was written to a file and read back goes on as the one that was written, bit by bit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.utils.checkpoint.file import load_checkpoint, save_checkpoint
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker import PrioritizedReplayBuffer, SequenceReplayBuffer, UniformReplayBuffer
+from tests.worker.replay.test_ring import History
+
+ROOT = Path(__file__).resolve().parents[3]
+NUM_ENVS = 3
+KINDS = [UniformReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer]
+
+
+def make_buffer(kind: type[UniformReplayBuffer], stack: int = 1, seed: int = 1, **options: Any) -> UniformReplayBuffer:
+    """Return an empty buffer of about 20 rows, samples of 3 steps."""
+    span = {"unroll_len": 3} if kind is SequenceReplayBuffer else {"nstep": 3}
+    size = 6 * NUM_ENVS if kind is SequenceReplayBuffer else 20 * NUM_ENVS
+    return kind(size, NUM_ENVS, frame_stack=stack if stack > 1 else 0, seed=seed, **span | options)  # type: ignore[arg-type]
+
+
+def nested(block: dict[str, Any]) -> dict[str, Any]:
+    """Return the block with dicts of observations."""
+    keys = {"obs", "final_obs", "last_obs"} & set(block)
+    return block | {key: {"image": block[key], "inner": {"sum": block[key].double() / 7}} for key in keys}
+
+
+def via_file(buffer: UniformReplayBuffer, path: Path, mmap: bool) -> dict[str, Any]:
+    """Return the buffer's state from a checkpoint file; mapped into memory it must not be written to."""
+    save_checkpoint(str(path), buffer.state_dict())
+    if not mmap:
+        return load_checkpoint(str(path))
+    os.chmod(path, 0o400)
+    return torch.load(path, mmap=True, weights_only=True)["state"]
+
+
+def assert_equal(left: Any, right: Any) -> None:
+    tree_map(lambda a, b: None if torch.equal(a, b) else pytest.fail(f"{a} is not {b}"), left, right)
+    assert left.keys() == right.keys()
+
+
+def go_on(buffers: list[UniformReplayBuffer], blocks: list[dict[str, Any]], rng: np.random.Generator) -> None:
+    """Sample, push, and set priorities in all alike; their samples must be the same."""
+    for block in [None, *blocks]:
+        if block is not None:
+            for buffer in buffers:
+                buffer.push(block)
+        for _ in range(2):
+            first, *others = [list(buffer.batches(50, 3)) for buffer in buffers] if buffers[0].count() else [[]]
+            for other in others:
+                for expected, batch in zip(first, other, strict=True):
+                    assert_equal(batch, expected)
+            for batch in first:
+                priority = torch.from_numpy(rng.random(50) * 3)
+                for buffer in buffers:
+                    buffer.update(batch["index"], priority)
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("form", ["vector", "dict", "stack"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_buffer_that_was_read_back_goes_on_as_the_one_that_was_written(
+    kind: Any, form: str, mmap: bool, tmp_path: Path
+) -> None:
+    stack, rng = 4 if form == "stack" else 1, np.random.default_rng(0)
+    history = History(NUM_ENVS, stack, abnormal=0.02)
+
+    def blocks(*n_steps: int) -> list[dict[str, Any]]:
+        played = [history.play(n_step) for n_step in n_steps]
+        return [nested(block) for block in played] if form == "dict" else played
+
+    original = make_buffer(kind, stack)
+    for i, before in enumerate([(), (5,), (6, 8), (1, 9), (7, 3, 12)]):  # empty, filling, beyond the ring's end
+        go_on([original], blocks(*before), rng)
+        state = via_file(original, tmp_path / f"{i}.pth.tar", mmap)
+        fresh, used = make_buffer(kind, stack, seed=99), make_buffer(kind, stack, seed=98)
+        go_on([used], blocks_of_another(form, stack), rng)  # whatever it held must be gone
+        for buffer in (fresh, used):
+            buffer.load_state_dict(state)
+            assert buffer.count() == original.count()
+        state = tree_map(lambda leaf: leaf.zero_() if isinstance(leaf, torch.Tensor) else leaf, state)  # nobody's now
+        go_on([original, fresh, used], blocks(*(2, 5, 1, 11, 4) if i % 2 else (3,)), rng)
+
+
+def blocks_of_another(form: str, stack: int) -> list[dict[str, Any]]:
+    history = History(NUM_ENVS, stack, seed=77, abnormal=0.1)
+    return [nested(history.play(n)) if form == "dict" else history.play(n) for n in (9, 15)]
+
+
+def test_priorities_their_greatest_and_the_rise_of_beta_come_back() -> None:
+    options: dict[str, Any] = {"alpha": 0.7, "beta": 0.2, "anneal_step": 10}
+    history, original = History(NUM_ENVS, 1), make_buffer(PrioritizedReplayBuffer, **options)
+    original.push(history.play(9))
+    for priority in (5.0, 0.3, 2.0):
+        index = original.sample(8)["index"]
+        original.update(index, torch.full((8,), priority))
+    loaded = make_buffer(PrioritizedReplayBuffer, seed=2, **options)
+    loaded.load_state_dict(original.state_dict())
+    np.testing.assert_array_equal(loaded._tree._sum, original._tree._sum)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(loaded._tree._min, original._tree._min)  # type: ignore[attr-defined]
+    block = history.play(2)
+    for buffer in (original, loaded):
+        buffer.push(block)  # enters with the greatest priority seen
+    assert_equal(loaded.sample(64), original.sample(64))  # weights, by beta, too
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_step", [3, 19])
+def test_a_state_shares_the_rings_memory_and_holds_the_rows_in_use_alone(kind: Any, n_step: int) -> None:
+    buffer, history = make_buffer(kind, stack=4), History(NUM_ENVS, 4)
+    buffer.push(history.play(n_step))
+    ring = buffer.state_dict()["ring"]
+    for key, column in ring.items():
+        rows = min(n_step + (kind is SequenceReplayBuffer and key == "obs"), buffer._num_rows)
+        assert len(column) == rows * NUM_ENVS
+        assert column.untyped_storage().nbytes() == column.numel() * column.element_size()  # what torch.save writes
+        assert column.data_ptr() == buffer._ring[key].data_ptr()
+
+
+def test_a_file_grows_with_the_steps_and_not_with_the_capacity(tmp_path: Path) -> None:
+    sizes = []
+    for capacity in (400, 40_000):
+        buffer = UniformReplayBuffer(capacity, NUM_ENVS)
+        buffer.push(History(NUM_ENVS, 1).play(100))
+        save_checkpoint(str(tmp_path / "file"), buffer.state_dict())
+        sizes.append(os.path.getsize(tmp_path / "file"))
+    assert sizes[0] == pytest.approx(sizes[1], abs=100)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "form", "message"),
+    [
+        (UniformReplayBuffer, {"replay_buffer_size": 66}, "vector", "num_rows 22, but here it is 20"),
+        (UniformReplayBuffer, {"num_envs": 2}, "vector", "num_rows 30, but here it is 20"),
+        (UniformReplayBuffer, {"num_envs": 2, "replay_buffer_size": 40}, "vector", "num_envs 2, but here it is 3"),
+        (UniformReplayBuffer, {"frame_stack": 4}, "stack", "frame_stack 4, but here it is 1"),
+        (UniformReplayBuffer, {"nstep": 2}, "vector", "sample_rows 2, but here it is 3"),
+        (UniformReplayBuffer, {}, "dict", r"column obs None, but here it is torch.uint8 \[2, 2\]"),
+        (UniformReplayBuffer, {}, "wide", r"column obs torch.uint8 \[2, 5\], but here it is torch.uint8 \[2, 2\]"),
+        (UniformReplayBuffer, {}, "float", r"column reward torch.uint8 \[\], but here it is torch.float32 \[\]"),
+        (UniformReplayBuffer, {}, "more", r"column logit torch.float32 \[3\], but here it is None"),
+        (PrioritizedReplayBuffer, {}, "vector", "'priority'] only in one"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
+    kind: Any, options: dict[str, Any], form: str, message: str
+) -> None:
+    buffer, twin = make_buffer(UniformReplayBuffer), make_buffer(UniformReplayBuffer)
+    mine = History(NUM_ENVS, 1).play(8)
+    for each in (buffer, twin):
+        each.push(mine)
+    options = {"replay_buffer_size": 60, "num_envs": NUM_ENVS, "nstep": 3} | options
+    history, other = History(options["num_envs"], 4 if form == "stack" else 1), kind(**options)
+    block = history.play(6)
+    other.push(nested(block) if form == "dict" else block | extra_columns(form, block))
+    with pytest.raises(ValueError, match=message) as caught:
+        buffer.load_state_dict(other.state_dict())
+    assert "\n" not in str(caught.value)
+    assert_equal(buffer.sample(200), twin.sample(200))
+
+
+def extra_columns(form: str, block: dict[str, Any]) -> dict[str, Any]:
+    if form == "wide":
+        finals = {"final_obs": torch.zeros(len(block["final_obs"]), 2, 5, dtype=torch.uint8)}
+        return {"obs": torch.zeros(6, NUM_ENVS, 2, 5, dtype=torch.uint8)} | finals
+    if form == "float":
+        return {"reward": block["reward"].byte()}
+    return {"logit": torch.zeros(6, NUM_ENVS, 3)} if form == "more" else {}
+
+
+MEMORY = """
+    import sys, torch
+    from ding_lite.utils.checkpoint.file import save_checkpoint
+    from ding_lite.worker import UniformReplayBuffer
+
+    def peak(name):
+        status = open("/proc/self/status").read()
+        return int(status.split(name + ":")[1].split()[0]) / 1024
+
+    rows, width = 1000, int(sys.argv[2]) * 1000  # so many MB
+    buffer = UniformReplayBuffer(rows, 1)
+    if sys.argv[3] == "save":
+        block = {"obs": torch.zeros(1, 1, width, dtype=torch.uint8), "reward": torch.zeros(1, 1)}
+        block |= {key: torch.zeros(1, 1, dtype=torch.bool) for key in ("done", "traj_flag")}
+        for i in range(rows):
+            buffer.push(block | {"episode_step": torch.full((1, 1), i)})
+    open("/proc/self/clear_refs", "w").write("5")  # the peak begins here
+    before = peak("RssAnon")
+    if sys.argv[3] == "save":
+        save_checkpoint(sys.argv[1], buffer.state_dict())
+    else:
+        state = torch.load(sys.argv[1], mmap=True, weights_only=True)["state"]
+        buffer.load_state_dict(state)
+    print(before, peak("VmHWM") - peak("VmRSS"), peak("RssAnon") - before)
+"""
+
+
+def test_neither_writing_nor_reading_doubles_the_memory(tmp_path: Path) -> None:
+    size = 100  # MB
+
+    def run(what: str) -> tuple[float, float, float]:
+        command = [sys.executable, "-c", textwrap.dedent(MEMORY), str(tmp_path / "file"), str(size), what]
+        output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=120).stdout
+        before, beyond, more = map(float, output.split())
+        return before, beyond, more
+
+    before, beyond, more = run("save")
+    assert before > size
+    assert beyond < 0.3 * size
+    assert more < 0.3 * size
+    _, beyond, more = run("load")
+    assert beyond < 0.3 * size
+    assert size * 0.9 < more < 1.3 * size  # the ring itself; the mapped file's pages are the system's to drop
