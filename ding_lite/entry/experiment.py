@@ -218,6 +218,8 @@ class Experiment(AbstractContextManager):
     def _local_state_dict(self) -> dict[str, Any]:
         """Return what each rank has of its own; its large tensors are not copies."""
         state = {"random": random_state(), "collector": self.collector.local_state_dict()}
+        state["learner"] = self.learner.local_state_dict()
+        state["policy"] = self.policy.collect_mode.state_dict()
         if self._replay is not None and self.cfg.policy.learn.learner.hook.save_replay_buffer:
             state["replay"] = self._replay.state_dict()
         return state
@@ -282,6 +284,8 @@ class Experiment(AbstractContextManager):
                 f"Environments {lost} are not deterministic, or cannot be put back: they start new episodes, and the "
                 "run will not equal one that was never stopped."
             )
+        self.learner.load_local_state_dict(loaded.local_state["learner"])
+        self.policy.collect_mode.load_state_dict(loaded.local_state["policy"])
         set_random_state(loaded.local_state["random"])
         return loaded.local_state
 

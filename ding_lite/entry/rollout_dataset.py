@@ -12,7 +12,7 @@ import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +24,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
+from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.torch_utils.shared_module import SharedModule
 from ding_lite.utils.dist.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
@@ -271,11 +272,9 @@ def _rows(tree: Any) -> Sequence[Any]:
     return tree.unbind()
 
 
-def _collect_mode(policy: Policy, unit: str) -> SimpleNamespace:
+def _collect_mode(policy: Policy, unit: str) -> CollectMode:
     mode = policy.collect_mode
-    if unit == "episode":
-        mode.get_train_sample = lambda block: block  # as it was played
-    return mode
+    return replace(mode, get_train_sample=lambda block: block) if unit == "episode" else mode  # as it was played
 
 
 def _check(policy: EasyDict, unit: str) -> None:

@@ -1,11 +1,10 @@
-"""What every policy is: a documented config, learn / collect / eval modes, and the optimizer step of N processes.
+"""What every policy is: a documented config, what it does to learn, to collect and to be evaluated.
 
 A policy works on batched data, see `docs/architecture.md`: B samples, N environments, T steps.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -18,16 +17,14 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.drift import checksum
+from ding_lite.policy.defaults import check_common_keys, merge_defaults
+from ding_lite.policy.modes import PolicyModes
+from ding_lite.policy.networks import broadcast_networks, modules_of
+from ding_lite.policy.optimizers import Optimizers
+from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
-from ding_lite.torch_utils.network_optimizer import (
-    Loss,
-    NetworkOptimizer,
-    check_data_parallel,
-    synchronize_batchnorm,
-    uses_ddp,
-)
-from ding_lite.utils.dist.collectives import broadcast_module
+from ding_lite.torch_utils.modes import Loss
+from ding_lite.torch_utils.optimizer_step import OptimizerStep, Trained
 from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -37,7 +34,14 @@ class Policy:
     """Base of all policies. To extend one, subclass it, override a method, and register the class under a name.
 
     A subclass's `config` holds only what it adds or changes; `default_config` merges it over its bases'. Workers see
-    a policy through `learn_mode`, `collect_mode` and `eval_mode` alone.
+    a policy through its modes alone. These call the methods below, and see to what is the same for all policies:
+    networks learn in training mode and act in evaluation mode, and are the same on all ranks, wherever a policy keeps
+    them.
+
+    Attributes:
+        learn_mode: what a learner calls.
+        collect_mode: what a collector calls.
+        eval_mode: what an evaluator calls.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -46,7 +50,7 @@ class Policy:
         offline=False,  # (bool) it learns from a data set, without playing; told by the policy, not set
         cuda=False,  # (bool) train on a GPU where there is one, else on the CPU with a note
         multi_gpu=False,  # (bool) average gradients over all ranks; needed under a launcher, on CPUs too
-        bp_update_sync=True,  # (bool) average after backward in one collective; False overlaps buckets with backward
+        bp_update_sync=True,  # (bool) False: where gradients are sent, torch's DDP averages them during backward
         data_parallel="flat",  # (str) gradients are averaged by 'flat', ours, or 'ddp', torch's DistributedDataParallel
         ddp=dict(
             find_unused_parameters=False,  # (bool) parameters may be without gradient, at times or on some ranks
@@ -100,32 +104,12 @@ class Policy:
     @classmethod
     def default_config(cls) -> EasyDict:
         """Return the defaults of the class and its bases, merged."""
-        merged: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
-            _merge(merged, vars(base).get("config", {}))
-            for path in vars(base).get("config_without", ()):
-                *sections, key = path.split(".")
-                functools.reduce(dict.__getitem__, sections, merged).pop(key)
-        return EasyDict(merged)
+        return merge_defaults(cls)
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         """Raise `ConfigError` for values of `cfg.policy` that contradict one another."""
-        policy = cfg.policy
-        if policy.precision not in ("float32", "bf16"):
-            raise ConfigError(f"policy.precision must be 'float32' or 'bf16', got '{policy.precision}'.")
-        if policy.learn.grad_clip_type not in (None, "clip_norm", "clip_value"):
-            got = policy.learn.grad_clip_type
-            raise ConfigError(f"policy.learn.grad_clip_type must be 'clip_norm', 'clip_value' or None, got '{got}'.")
-        if policy.learn.on_nonfinite not in ("stop", "skip"):
-            raise ConfigError(f"policy.learn.on_nonfinite must be 'stop' or 'skip', got '{policy.learn.on_nonfinite}'.")
-        for key in ("keep_ckpt", "check_ranks_after_iter"):
-            if (value := policy.learn.learner.hook[key]) < 0:
-                raise ConfigError(f"policy.learn.learner.hook.{key} must be 0 or more, got {value}.")
-        check_data_parallel(policy, cls.default_config().ddp)
-        for key in ("on_policy", "offline"):
-            if policy[key] != cls.default_config()[key]:
-                raise ConfigError(f"policy.{key} cannot be set: of '{policy.type}' it is {not policy[key]}.")
+        check_common_keys(cfg.policy, cls.default_config())
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -138,29 +122,36 @@ class Policy:
         model: nn.Module | None = None,
         enable_field: tuple[str, ...] = ("learn", "collect", "eval"),
     ) -> None:
-        """Build the model and the modes in `enable_field`; `cfg` is the compiled `cfg.policy`."""
+        """Build the policy.
+
+        Args:
+            cfg: the compiled `cfg.policy`.
+            model: trained as it is; None: `_create_model` makes one.
+            enable_field: what the policy is prepared for: 'learn', 'collect', 'eval'.
+        """
         if get_world_size() > 1 and not cfg.multi_gpu:
             raise ConfigError(
                 f"{get_world_size()} processes, but policy.multi_gpu=False would train {get_world_size()} models apart:"
                 " set policy.multi_gpu=True."
             )
         self._cfg = cfg
-        use_cuda = cfg.cuda and torch.cuda.is_available()
-        self._device = (
-            torch.device("cuda", get_local_rank() % torch.cuda.device_count()) if use_cuda else torch.device("cpu")
-        )
+        on_gpu = cfg.cuda and torch.cuda.is_available()
+        number = get_local_rank() % torch.cuda.device_count() if on_gpu else 0
+        self._device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
         self._model = (model if model is not None else self._create_model()).to(self._device)
         if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
             self._model = synchronize_batchnorm(self._model)
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         self._dtype = next(self._model.parameters()).dtype
-        self._optimizers: dict[str, NetworkOptimizer] = {}
+        self._optimizers = Optimizers()
         for field in enable_field:
             getattr(self, f"_init_{field}")()
-        for network in [value for value in vars(self).values() if isinstance(value, nn.Module)]:
-            broadcast_module(network)  # targets and auxiliary networks too, after all that could re-initialise them
+        broadcast_networks(modules_of(self))  # targets too, after all that draws random parameters
+        modes = PolicyModes(self)
+        self.learn_mode, self.collect_mode, self.eval_mode = modes.learn, modes.collect, modes.eval
 
     def _create_model(self) -> nn.Module:
+        """Return a new model with its initial parameters, which are drawn here and nowhere else."""
         kwargs = {key: value for key, value in self._cfg.model.items() if key != "type"}
         name, modules = self.default_model()
         for module in modules:
@@ -175,35 +166,6 @@ class Policy:
     def device(self) -> torch.device:
         return self._device
 
-    # The modes, as workers see them.
-
-    @property
-    def learn_mode(self) -> SimpleNamespace:
-        return SimpleNamespace(
-            forward=self._step_learn,
-            loss=self._loss,
-            get_batches=self._get_batches,
-            finish=self._finish_learn,
-            checksum=self._checksum_learn,
-            monitor_vars=self._monitor_vars_learn,
-            state_dict=self._state_dict_learn,
-            load_state_dict=self._load_state_dict_learn,
-        )
-
-    @property
-    def collect_mode(self) -> SimpleNamespace:
-        return SimpleNamespace(
-            forward=self._forward_collect,
-            process_transition=self._process_transition,
-            get_train_sample=self._get_train_sample,
-            get_collect_kwargs=self._get_collect_kwargs,
-            reset=self._reset_collect,
-        )
-
-    @property
-    def eval_mode(self) -> SimpleNamespace:
-        return SimpleNamespace(forward=self._forward_eval, reset=self._reset_eval)
-
     # Learn mode.
 
     def _init_learn(self) -> None:
@@ -214,6 +176,13 @@ class Policy:
         """Return the loss of a batch, and detached tensors that `_forward_learn` returns. Pure in model and batch."""
         raise NotImplementedError
 
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Return everything random that the losses of a batch need, by name; they find it in `batch["noise"]`.
+
+        So losses are functions of their batch, and N processes can be given the noise of one.
+        """
+        return {}
+
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one optimizer step on a batch, a dict of `[B, ...]` tensors on the policy's device.
 
@@ -221,19 +190,6 @@ class Policy:
             Tensors, whose means may be logged, and `priority` `[B]` where there is one.
         """
         return self._optimizer.step(batch)
-
-    def _step_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = self._forward_learn(batch)
-        skipped = self._count_skipped()
-        return output | {"skipped_updates": torch.tensor(float(skipped))} if skipped else output
-
-    def _finish_learn(self) -> None:
-        """End a series of steps: what is wrong with the last one is known afterwards."""
-        for optimizer in self._optimizers.values():
-            optimizer.check.finish()
-
-    def _count_skipped(self) -> int:
-        return sum(optimizer.check.skipped for optimizer in self._optimizers.values())
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches to learn from after a collect, if the policy is on-policy; others have a replay buffer.
@@ -248,42 +204,36 @@ class Policy:
         yield from minibatches(self._to_device(samples), self._cfg.learn.batch_size, sizes)
 
     def _monitor_vars_learn(self) -> list[str]:
-        """Return the names in `_forward_learn`'s output that are worth a curve."""
-        return ["total_loss", "grad_norm", *(["skipped_updates"] if self._count_skipped() else [])]
-
-    def _checksum_learn(self) -> tuple[int, int]:
-        """Return a checksum of the bits of all networks' parameters, which must be the same on every rank."""
-        networks = [value for value in vars(self).values() if isinstance(value, nn.Module)]
-        return checksum(parameter for network in networks for parameter in network.parameters())
+        """Return the names of the figures that are worth a curve; what a step does not return is left out."""
+        return list(dict.fromkeys(["total_loss", "grad_norm", *self._optimizers.figures(), "skipped_updates"]))
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        states = {name: optimizer.state_dict() for name, optimizer in self._optimizers.items()}
-        return {"model": self._model.state_dict(), **(states.get("model") or {"optimizer": states})}
+        """Return what learning has changed, the same on all ranks."""
+        return {"model": self._model.state_dict(), **self._optimizers.state_dict()}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         """Take what `_state_dict_learn` gave; without its `optimizer`, what a new run starts from: no counters."""
         self._model.load_state_dict(state["model"])
         if "optimizer" in state:
-            for name, optimizer in self._optimizers.items():
-                optimizer.load_state_dict(state if name == "model" else state["optimizer"][name])
+            self._optimizers.load_state_dict(state)
 
     def _init_optimizer(self) -> None:
         """Let one optimizer minimise `_loss` over all of the model."""
         self._optimizer = self._add_optimizer("model", self._model, self._loss)
 
     def _add_optimizer(
-        self, name: str, network: nn.Module, loss: Loss, learning_rate: float | None = None
-    ) -> NetworkOptimizer:
-        """Return an optimizer of `loss` over the parameters of `network`, whose `step(batch)` `_forward_learn` calls.
+        self, name: str, network: nn.Module | dict[str, Trained], loss: Loss, *args: Any, **options: Any
+    ) -> OptimizerStep:
+        """Return an optimizer of `loss` over `network`, whose `step(batch)` `_forward_learn` calls.
 
-        Its state is saved, restored and watched with the others', under its name. 'model' stands alone.
+        Its state is saved, restored and watched with the others', under its name; 'model' stands alone. `network` may
+        be several parts, with an optimizer each. Further arguments as those of `OptimizerStep`: `learning_rate`, a
+        number or a function of the steps so far, `optimizer`, a name or a class, and options of that class.
         """
-        if name in self._optimizers or (self._optimizers and "model" in (name, *self._optimizers)):
-            raise ValueError(f"_add_optimizer: '{name}' beside {list(self._optimizers)}: give each a name of its own.")
-        self._optimizers[name] = NetworkOptimizer(network, loss, self._cfg, learning_rate)
-        return self._optimizers[name]
+        return self._optimizers.add(name, OptimizerStep(network, loss, self._cfg, *args, **options))
 
     def _autocast(self) -> AbstractContextManager:
+        """Return a block in which forward passes have the precision of the config."""
         if self._cfg.precision == "float32":
             return nullcontext()
         return torch.autocast(self._device.type, torch.bfloat16)
@@ -327,6 +277,13 @@ class Policy:
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
         """Forget what is remembered of these environments' episodes; None is all of them."""
 
+    def _state_dict_collect(self) -> dict[str, Any]:
+        """Return what this rank alone remembers of its episodes, such as a recurrent state."""
+        return {}
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        """Take what `_state_dict_collect` gave."""
+
     # Eval mode.
 
     def _init_eval(self) -> None:
@@ -347,11 +304,3 @@ class Policy:
             return leaf.to(self._device, self._dtype if leaf.is_floating_point() else None, non_blocking=True)
 
         return tree_map(move, data)
-
-
-def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:
-    for key, value in new.items():
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
-        else:
-            into[key] = EasyDict(value) if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Whether all ranks still have the same parameters, to the last bit."""
+"""Whether all ranks still have the same parameters and buffers, to the last bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by
 
 
 class RankDriftError(UserError):
-    """The parameters of some ranks differ from those of the others; raised on every rank."""
+    """The parameters or buffers of some ranks differ from those of the others; raised on every rank."""
 
 
 @torch.no_grad()
@@ -47,8 +47,8 @@ def check_ranks(value: tuple[int, int], iteration: int) -> None:
     others = [str(rank) for rank, each in enumerate(values) if each != usual]
     if others:
         raise RankDriftError(
-            f"Iteration {iteration}: the parameters of rank{'s' * (len(others) > 1)} {', '.join(others)} differ from "
-            f"those of rank {values.index(usual)}; all ranks must have the same bits. Something changes parameters "
+            f"Iteration {iteration}: parameters or buffers of rank{'s' * (len(others) > 1)} {', '.join(others)} differ "
+            f"from those of rank {values.index(usual)}; all ranks must have the same bits. Something changes them "
             "outside the averaged step, or the machines' processors or libraries differ; "
             "policy.learn.learner.hook.check_ranks_after_iter=0 goes on all the same."
         )

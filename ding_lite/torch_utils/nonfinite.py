@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -68,7 +69,7 @@ class _Step(NamedTuple):
 class StepCheck:
     """Says whether an optimizer step may be taken. All ranks call the same methods in the same order.
 
-    A step is: `note`, `resolve`, zero the gradient, `mark`, backward, average, norm, `passes`.
+    A step is: loss, `begin`, zero the gradient, `mark`, backward, average, norm, `passes`.
 
     Args:
         on_nonfinite: 'stop' raises `NonFiniteError`; 'skip' counts, and warns the first time.
@@ -87,12 +88,18 @@ class StepCheck:
         self._pending: tuple[_Step, Tensor, torch.cuda.Event | None] | None = None
         self._verdict: Tensor | None = None  # of the pending step, 1 for left out, in memory that a GPU can write
 
-    def note(self, batch: dict[str, Any], figures: dict[str, Tensor]) -> None:
-        """Keep what an error would tell of the coming step, until the next one or `finish`."""
-        self._step = _Step(batch, figures)
+    def begin(self, batch: dict[str, Any], figures: dict[str, Tensor]) -> None:
+        """Begin a step, of which an error would tell `batch` and `figures`.
 
-    def resolve(self) -> None:
-        """Read the verdict of the step before, if it is not known yet; its gradient must still be there."""
+        The gradient of the step before must still be there: its verdict is read now, if it is not known yet.
+
+        Raises:
+            NonFiniteError: with 'stop', on every rank, if the step before was not finite.
+        """
+        self._step = _Step(batch, figures)
+        self._resolve()
+
+    def _resolve(self) -> None:
         if self._pending is None:
             return
         (step, loss, event), self._pending = self._pending, None
@@ -102,9 +109,13 @@ class StepCheck:
             self._report(step, loss, lag=int(step is not self._step))
 
     def finish(self) -> None:
-        """Read the verdict of the last of several steps, and keep no batch."""
+        """Read the verdict of the last of several steps, and keep no batch.
+
+        Raises:
+            NonFiniteError: with 'stop', on every rank, if that step was not finite.
+        """
         self._step = _Step({}, {})
-        self.resolve()
+        self._resolve()
 
     def mark(self, loss: Tensor, flat: FlatParameters) -> None:
         """Make the gradient's norm, on every rank, not finite if the loss is not; between zeroing and backward."""
@@ -116,33 +127,41 @@ class StepCheck:
             if not math.isfinite(self._loss):
                 flat.flag.fill_(math.nan)
 
-    def passes(self, norm: Tensor, optimizer: torch.optim.Optimizer) -> bool:
-        """Return whether to clip the gradient and step; a GPU's fused optimizer decides on its own, later.
+    def passes(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
+        """Return whether to clip the gradient and step; a GPU's fused optimizers decide on their own, later.
 
         Args:
             norm: of the averaged gradient, scalar, not clipped.
-            optimizer: about to step.
+            optimizers: about to step.
 
         Raises:
             NonFiniteError: with 'stop', on every rank.
         """
-        self.uncertain = self._lags(norm, optimizer)
+        self.uncertain = self._lags(norm, optimizers)
         if self.uncertain:
-            self._launch(norm, optimizer)
+            self._launch(norm, optimizers)
         elif not math.isfinite(norm.item()):
             self.uncertain = True
             self._report(self._step, self._loss, lag=0)
             return False
         return True
 
-    @staticmethod
-    def _lags(norm: Tensor, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether the optimizer reads `found_inf`, so that nobody need wait for the GPU."""
-        return norm.is_cuda and all(group.get("fused") for group in optimizer.param_groups)
+    def cleaned(self, output: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return a step's figures, with finite priorities if it was or may be left out: replay cannot sort by nan."""
+        if self.uncertain and "priority" in output:
+            output["priority"] = output["priority"].nan_to_num(0.0, 0.0, 0.0)
+        return output
 
-    def _launch(self, norm: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    @staticmethod
+    def _lags(norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
+        """Whether all optimizers read `found_inf`, so that nobody need wait for the GPU."""
+        groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+        return norm.is_cuda and all(group.get("fused") for group in groups)
+
+    def _launch(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> None:
         found = (norm - norm).ne(0).float()  # inf - inf is nan, and nan differs from 0
-        optimizer.found_inf = found  # type: ignore[attr-defined]  # as torch's GradScaler does
+        for optimizer in optimizers:
+            optimizer.found_inf = found  # type: ignore[attr-defined]  # as torch's GradScaler does
         if self._verdict is None:
             self._verdict = torch.empty((), pin_memory=norm.is_cuda)
         self._verdict.copy_(found, non_blocking=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -29,44 +31,49 @@ def joined_moments(count: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor,
 
 
 class RunningMeanStd(nn.Module):
-    """Mean and variance of all values that every rank ever passed to `update`.
+    """Mean and variance of all values that every rank ever passed to `update`, in all or of each feature.
 
-    The buffers are the same on all ranks, and travel with `state_dict`.
+    The buffers are the same on all ranks, and are saved with `state_dict`.
+
+    Args:
+        shape: of what has a mean of its own, such as `(F,)` for F features; `()` is one mean of all values.
+        epsilon: added to the variance before the root is taken.
 
     Attributes:
-        mean: scalar, float64; 0 before the first update.
-        var: the biased variance, scalar, float64; 1 before the first update.
-        count: values so far, scalar, float64.
+        mean: of this shape, float64; 0 before the first update.
+        var: the biased variance, of this shape, float64; 1 before the first update.
+        count: values of each feature so far, scalar, float64.
     """
 
     mean: Tensor
     var: Tensor
     count: Tensor
 
-    def __init__(self, epsilon: float = 1e-8) -> None:
+    def __init__(self, shape: Sequence[int] = (), epsilon: float = 1e-8) -> None:
         super().__init__()
         self._epsilon = epsilon
-        for name, value in (("mean", 0.0), ("var", 1.0), ("count", 0.0)):
-            self.register_buffer(name, torch.tensor(value, dtype=torch.float64))
+        for name, value, size in (("mean", 0.0, shape), ("var", 1.0, shape), ("count", 0.0, ())):
+            self.register_buffer(name, torch.full(tuple(size), value, dtype=torch.float64))
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Merge the values of all ranks, in one collective; their numbers may differ.
+        """Merge the values `[..., *shape]` of all ranks, in one collective; their numbers may differ.
 
-        If one value of any rank is not finite, all are ignored: it would be remembered for ever.
+        If one value of any rank is not finite, all are ignored, since it would stay for ever.
         """
-        values = x.double().reshape(-1)
-        mean = values.sum() / max(len(values), 1)
-        new = joined_moments(values.new_tensor(float(len(values))), mean, (values - mean).square().sum())
-        old = (self.count, self.mean, self.var * self.count)
+        values = x.double().reshape(-1, *self.mean.shape)
+        mean = values.sum(0) / max(len(values), 1)
+        number = torch.full_like(mean, len(values))
+        new = joined_moments(number, mean, (values - mean).square().sum(0))
+        old = (self.count.expand_as(mean), self.mean, self.var * self.count)
         count, mean, square = merge_moments(*(torch.stack(pair) for pair in zip(old, new, strict=True)))
-        sound = square.isfinite()  # on the device: nobody waits for it
-        for buffer, value in ((self.count, count), (self.mean, mean), (self.var, square / count)):
+        sound = square.isfinite().all()  # on the device: nobody waits for it
+        for buffer, value in ((self.count, count.max()), (self.mean, mean), (self.var, square / count)):
             buffer.copy_(torch.where(sound, value, buffer))
 
     @property
     def std(self) -> Tensor:
-        """sqrt(var + epsilon), a float64 scalar: beside a tensor of floats it leaves that one's type as it is."""
+        """sqrt(var + epsilon), float64; a scalar one leaves the type of a float tensor beside it as it is."""
         return (self.var + self._epsilon).sqrt()
 
     def normalize(self, x: Tensor) -> Tensor:

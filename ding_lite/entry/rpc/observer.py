@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -48,8 +49,7 @@ class Observer:
         n_env = cfg.env.collector_env_num
         env = create_vector_env(cfg.env, n_env, cfg.seed, True, get_local_world_size(), builders=builders)
         stack.callback(env.close)
-        mode = self._policy.collect_mode
-        mode.forward = self._act
+        mode = replace(self._policy.collect_mode, forward=self._act)
         options = (derive_seeds(cfg.seed, rank, "collect", n=n_env), lambda: self._guard.requested)
         collect = cfg.policy.collect
         if "n_episode" in collect:
@@ -86,6 +86,7 @@ class Observer:
     def encode(self, parameters: Tensor, index_B: Tensor) -> Tensor:
         """Return features `[B, F]` of the samples at `index_B` of the last collect, with gradients."""
         self._load(parameters)
+        self._encoder.train()
         return self._features(tree_map(lambda leaf: leaf[index_B], self._held))
 
     def gradient(self, context: int) -> Tensor:
@@ -95,6 +96,7 @@ class Observer:
 
     def _act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         """Send features of observations `[N, ...]` and return the agent's `action` `[N]`: one request a step."""
+        self._encoder.eval()  # acting is deterministic in the observation
         with torch.inference_mode():
             features = self._features(obs)
         return result(self._link.ask(AGENT, "act", self._rank, features, kwargs))

@@ -85,7 +85,7 @@ class QACPolicy(OfflinePolicy):
         """Return the batch with `noise`, its actions `[B, D]` within -1..1."""
         action_BD = batch["action"].reshape(len(batch["action"]), -1).clamp(-1.0, 1.0)
         done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
-        return batch | {"action": action_BD, "done": done_B, "noise": self._draw_noise(batch)}
+        return batch | {"action": action_BD, "done": done_B, "noise": batch.get("noise") or self._draw_noise(batch)}
 
     def _step(self, name: str, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take a step of the optimizer of this name; return its figures, the common ones under that name."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 from easydict import EasyDict
-from torch import Tensor
+from torch import Tensor, nn
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.rl_utils.distribution import kl_divergence
@@ -83,10 +83,14 @@ class PPOPolicy(ActorCriticPolicy):
         if learn.get("kl_adaptive") and learn.kl_beta <= 0:
             raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
 
+    def _create_model(self) -> nn.Module:
+        model = super()._create_model()
+        if self._cfg.learn.ppo_param_init and hasattr(model, "init_parameters"):
+            model.init_parameters()  # type: ignore[operator]  # a registered model of the user's may lack it
+        return model
+
     def _init_learn(self) -> None:
         learn = self._cfg.learn
-        if learn.ppo_param_init and hasattr(self._model, "init_parameters"):
-            self._model.init_parameters()  # type: ignore[operator]  # a model of the user's may lack it
         self._value_stats = RunningMeanStd().to(self._device)
         self._collects, self._kl_beta, self._clip_ratio = 0, learn.kl_beta, learn.clip_ratio
         self._kl: list[Tensor] = []  # of the updates since the last collect, if anything asks for them

@@ -17,7 +17,6 @@ from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.dist.watchdog import waiting
 
 
-
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
     """Reduce a number, a tensor or a dict of them over all ranks, in one collective.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import secrets
 import tempfile
 from contextlib import suppress
 
@@ -10,41 +12,75 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ding_lite.utils.dist.ranks import get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
 
 DIRECTORY = "/dev/shm"
+TOKEN_BYTES = 8
 
 
 def create_shared_rows(size: int, dtype: torch.dtype) -> Tensor | None:
     """Return zeros `[ranks, size]` that every rank maps; a collective call.
 
-    No name of it is left in the file system, so that it is gone with its last process, however that ends.
+    Whether the ranks see the same memory is not taken from the launcher's variables, but tried: each rank writes a
+    random token, and every other one has to read it. No name of the memory is left in the file system, so that it is
+    gone with its last process, however that ends.
+
+    Args:
+        size: elements of a row, of at least `TOKEN_BYTES` together.
+        dtype: of the elements.
 
     Returns:
-        None on every rank if the ranks are not all on one machine, or it has no room for this or does not let them.
+        None on every rank if one of them does not share memory with all others, or there is no room for this.
     """
-    world_size = get_world_size()
-    if world_size == 1 or get_local_world_size() != world_size:
+    world_size, rank = get_world_size(), get_rank()
+    if world_size == 1:
         return None
-    path: list[str | None] = [None]
-    count = world_size * size
-    if get_rank() == 0:
-        with suppress(OSError):
-            file, name = tempfile.mkstemp(prefix="ding_lite_", dir=DIRECTORY)
-            try:
-                os.posix_fallocate(file, 0, count * dtype.itemsize)  # else a full /dev/shm is noticed by a SIGBUS
-                path = [name]
-            except OSError:
-                os.unlink(name)
-            finally:
-                os.close(file)
+    length = world_size * size * dtype.itemsize
+    path = [_create_file(length) if rank == 0 else None]
     dist.broadcast_object_list(path)
-    rows = None
-    if path[0] is not None:
-        with suppress(OSError, RuntimeError):
-            rows = torch.from_file(path[0], shared=True, size=count, dtype=dtype).view(world_size, size)
-    mapped = [False] * world_size
-    dist.all_gather_object(mapped, rows is not None)
-    if get_rank() == 0 and path[0] is not None:
+    rows = None if path[0] is None else _map_rows(path[0], length, world_size, dtype)
+    tokens: list[bytes] = [b""] * world_size
+    dist.all_gather_object(tokens, b"" if rows is None else _write_token(rows[rank]))  # now all have written
+    same_R = [False] * world_size
+    dist.all_gather_object(same_R, rows is not None and [_read_token(row) for row in rows] == tokens)
+    if rank == 0 and path[0] is not None:
         os.unlink(path[0])
-    return rows if all(mapped) else None
+    if rows is None or not all(same_R):
+        return None
+    rows[rank].zero_()
+    return rows
+
+
+def _create_file(length: int) -> str | None:
+    """Return the path of a new file of this length in memory, None if there is no room."""
+    with suppress(OSError):
+        file, name = tempfile.mkstemp(prefix="ding_lite_", dir=DIRECTORY)
+        try:
+            os.posix_fallocate(file, 0, length)  # otherwise a full /dev/shm ends the process by a SIGBUS later
+            return name
+        except OSError:
+            os.unlink(name)
+        finally:
+            os.close(file)
+    return None
+
+
+def _map_rows(path: str, length: int, world_size: int, dtype: torch.dtype) -> Tensor | None:
+    """Map an existing file as `[ranks, size]`; None where it does not exist, as on another machine."""
+    with suppress(OSError, ValueError):
+        file = os.open(path, os.O_RDWR)
+        try:
+            return torch.frombuffer(mmap.mmap(file, length), dtype=dtype).view(world_size, -1)
+        finally:
+            os.close(file)
+    return None
+
+
+def _write_token(row: Tensor) -> bytes:
+    token = secrets.token_bytes(TOKEN_BYTES)
+    row.view(torch.uint8)[:TOKEN_BYTES] = torch.frombuffer(bytearray(token), dtype=torch.uint8)
+    return token
+
+
+def _read_token(row: Tensor) -> bytes:
+    return bytes(row.view(torch.uint8)[:TOKEN_BYTES].tolist())

@@ -1,0 +1,73 @@
+"""Means of figures over many updates, without waiting for the device at each."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ding_lite.utils.dist.collectives import allreduce_data
+
+MOST_RECENT = 256  # updates whose figures are kept as tensors
+
+
+class RunningMeans:
+    """Means of figures over all updates since they were last taken, and over all ranks.
+
+    A figure that only some updates have is averaged over those. Values that are not finite, such as the loss of an
+    update that was left out, do not count, unless there are no others. Of a whole number, which is a count of
+    something, the last value is taken.
+    """
+
+    def __init__(self) -> None:
+        self._recent: defaultdict[str, list[Tensor]] = defaultdict(list)
+        # sum of finite values, how many they are, how many are not finite; added up one by one, so that it does not
+        # matter when this is done
+        self._sums: dict[str, list[float]] = {}
+        self._waiting = 0
+
+    def add(self, figures: dict[str, Tensor], names: list[str]) -> None:
+        """Add those of an update's figures that have one of the names; of a tensor its mean counts."""
+        for name in names:
+            value = figures.get(name)
+            if value is not None:
+                self._recent[name].append(value.mean() if value.ndim else value)
+        self._waiting += 1
+        if self._waiting == MOST_RECENT:
+            self._settle()
+
+    def _settle(self) -> None:
+        for name, tensors in self._recent.items():
+            sums, values = self._sums.setdefault(name, [0.0, 0, 0]), torch.stack(tensors)
+            if not values.is_floating_point():
+                sums[:2] = float(values[-1]), 1
+                continue
+            for value in values.tolist():
+                if math.isfinite(value):
+                    sums[0] += value
+                    sums[1] += 1
+                else:
+                    sums[2] += 1
+        self._recent.clear()
+        self._waiting = 0
+
+    def take(self, names: list[str]) -> dict[str, float]:
+        """Return the means of those of the figures that were added, and forget all; one collective."""
+        self._settle()
+        table = torch.tensor([self._sums.get(name, [0.0, 0, 0]) for name in names], dtype=torch.float64)
+        self._sums = {}
+        rows = zip(names, allreduce_data(table).tolist(), strict=True)
+        return {name: total / count if count else math.nan for name, (total, count, bad) in rows if count or bad}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums of this rank."""
+        self._settle()
+        return {name: list(sums) for name, sums in self._sums.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take what `state_dict` gave."""
+        self._recent.clear()
+        self._waiting, self._sums = 0, {name: list(sums) for name, sums in state.items()}
