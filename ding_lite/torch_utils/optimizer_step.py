@@ -43,9 +43,9 @@ class Trained(NamedTuple):
 class OptimizerStep:
     """Minimises a loss over a network; N processes take the step that one would take on the joined batch.
 
-    The network is optimised as a whole, or in parts, each by an optimizer of its own: `{"encoder": Trained(...), "head":
-    Trained(...)}`. There is one backward pass for all parts, so losses that share an encoder are added up in `loss`.
-    The parts must not have parameters in common, and each is clipped by itself.
+    The network is optimised as a whole, or in parts, each by an optimizer of its own: `{"encoder": Trained(...),
+    "head": Trained(...)}`. There is one backward pass for all parts, so losses that share an encoder are added up in
+    `loss`. The parts must not have parameters in common, and each is clipped by itself.
 
     Only these parameters are stepped. A loss that passes through another network (an actor's, through the critic)
     has to freeze that one meanwhile: an average that overlaps with backward would treat that network's gradients as
@@ -81,9 +81,8 @@ class OptimizerStep:
         self.network = modules[0] if len(modules) == 1 else nn.ModuleList(modules)
         self._learn, self._averages, self._loss = cfg.learn, cfg.multi_gpu, loss
         self.flat = FlatParameters(*modules, share_memory=cfg.multi_gpu and not uses_ddp(cfg))
-        self._overlapped = (
-            OverlappedLoss(self.network, loss, cfg, self.flat) if choose_overlap(cfg, self.flat) else None
-        )
+        overlaps = choose_overlap(cfg, self.flat)
+        self._overlapped = OverlappedLoss(self.network, loss, cfg, self.flat) if overlaps else None
         self.optimizers = {
             name: create_optimizer(parameter, part, cfg.learn)
             for (name, part), parameter in zip(parts.items(), self.flat.parts, strict=True)

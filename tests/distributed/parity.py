@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -88,9 +89,7 @@ def create_policy(cfg: EasyDict) -> Policy:
     """Return the policy with its default model and `PartlyTouched`, in float64, the same on every rank."""
     torch.manual_seed(0)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
-    bare = object.__new__(policy_cls)
-    bare._cfg = cfg.policy
-    model = bare._create_model()
+    model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
     parts = [name for name in getattr(policy_cls, "networks", ()) if hasattr(model, name)]  # with an optimizer each
     for name in parts:
         setattr(model, name, PartlyTouched(getattr(model, name)))
@@ -101,8 +100,7 @@ def collect_block(cfg: EasyDict) -> dict[str, Any]:
     """Play a rollout block with one process, environment 0's observations marked."""
     torch.manual_seed(1)
     env = create_vector_env(cfg.env, NUM_ENVS, 0, True)
-    mode = create_policy(cfg).collect_mode
-    mode.get_train_sample = lambda block: block
+    mode = replace(create_policy(cfg).collect_mode, get_train_sample=lambda block: block)
     seeds = list(range(NUM_ENVS))
     episodes = "n_episode" in cfg.policy.collect
     collector = EpisodeCollector(env, mode, 2 * NUM_ENVS, seeds) if episodes else SampleCollector(
@@ -128,7 +126,7 @@ def take_columns(block: dict[str, Any], columns: range) -> dict[str, Any]:
     return part
 
 
-def replay_everything(cfg: EasyDict, policy: Policy, samples: dict[str, Any], num_envs: int) -> dict[str, Any]:
+def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> dict[str, Any]:
     """Return one batch of all that a replay buffer, or a data set, holds of these samples."""
     options = dict(cfg.policy.other.get("replay_buffer", {"type": "uniform", "replay_buffer_size": 10**6}))
     buffer_cls = BUFFER_REGISTRY.find(options.pop("type"))
@@ -140,7 +138,9 @@ def replay_everything(cfg: EasyDict, policy: Policy, samples: dict[str, Any], nu
     buffer.push(samples)
     ahead = max(unroll_len - 1, cfg.policy.get("nstep", 1))
     places = torch.arange((NUM_STEPS - ahead) * num_envs)
-    batch = policy._to_device(buffer._gather({"index": places}))
+    batch = tree_map(
+        lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, buffer._gather({"index": places})
+    )
     if cfg.policy.get("priority_IS_weight"):
         obs = batch["obs"]
         batch["weight"] = obs.sum(-1).sigmoid()
@@ -171,8 +171,8 @@ def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any
         if cfg.policy.on_policy:
             batches = policy.learn_mode.get_batches(samples)
         else:
-            batches = iter([batch := replay_everything(cfg, policy, samples, len(columns))])
-            if count == 0 and hasattr(policy, "_draw_noise"):
+            batches = iter([batch := replay_everything(cfg, samples, len(columns))])
+            if count == 0:
                 share_noise(policy, batch, columns)
         for batch in batches:
             policy.learn_mode.forward(batch)

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.policy import DQNPolicy, PGPolicy, Policy, PPOOffPolicy, PPOPolicy
-from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import OBS, make_batch, make_policy, same
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from tests.distributed import parity
+from tests.policy.helpers import OBS, make_batch, make_policy, parameter_hash, same
 
 
 class Halfway(DQNPolicy):
@@ -60,15 +61,6 @@ def test_contradictions_are_config_errors(override: str, message: str) -> None:
         make_policy(override)
 
 
-def test_workers_see_the_three_modes() -> None:
-    policy = make_policy()
-    modes = {name: set(vars(getattr(policy, f"{name}_mode"))) for name in ("learn", "collect", "eval")}
-    learn = {"forward", "loss", "get_batches", "finish", "checksum", "monitor_vars", "state_dict", "load_state_dict"}
-    assert modes["learn"] == learn
-    assert modes["collect"] >= {"forward", "process_transition", "get_train_sample", "get_collect_kwargs", "reset"}
-    assert modes["eval"] == {"forward", "reset"}
-
-
 def test_fields_that_are_not_enabled_are_not_built() -> None:
     policy = make_policy()
     player = DQNPolicy(policy._cfg, enable_field=("eval",))
@@ -80,7 +72,7 @@ def trained(seed: int = 0) -> DQNPolicy:
     torch.manual_seed(seed)
     policy = make_policy("learn.target_update_freq=2")
     for step in range(3):
-        policy._forward_learn(make_batch(8, seed + step))
+        policy.learn_mode.forward(make_batch(8, seed + step))
     return policy
 
 
@@ -100,7 +92,7 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     for step in range(3):  # with the target's copy in it, after the fourth iteration
         assert same(everything(policy), everything(other))
         for one in (policy, other):
-            one._forward_learn(make_batch(8, 20 + step))
+            one.learn_mode.forward(make_batch(8, 20 + step))
 
 
 def test_the_learning_rate_is_the_configs_and_not_the_checkpoints() -> None:
@@ -129,7 +121,7 @@ def test_loading_keeps_the_flat_tensor() -> None:
     policy = trained(0)
     policy.learn_mode.load_state_dict(trained(10).learn_mode.state_dict())
     before = [p.clone() for p in policy.model.parameters()]
-    policy._forward_learn(make_batch(8))  # a detached parameter would be refused, or not move
+    policy.learn_mode.forward(make_batch(8))  # a detached parameter would be refused, or not move
     assert not any(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
 
 
@@ -141,9 +133,24 @@ def test_a_given_model_is_the_one_that_is_trained() -> None:
     model = Linear(OBS, 3)
     before = model.weight.detach().clone()
     policy = make_policy(model=model)
-    policy._forward_learn(make_batch(8))
+    policy.learn_mode.forward(make_batch(8))
     assert policy.model is model
     assert not torch.equal(model.weight, before)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, cls in POLICY_REGISTRY.items() if "ding_lite" in cls.__module__))
+def test_a_given_model_keeps_its_parameters(name: str) -> None:
+    policy_cls = POLICY_REGISTRY[name]
+    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
+    cfg = parity.compile_problem(name, kind, []).policy
+    model = policy_cls(cfg).model
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    before = parameter_hash(model)
+    drawn = torch.get_rng_state()
+    assert parameter_hash(policy_cls(cfg, copy.deepcopy(model)).model) == before
+    assert torch.equal(torch.get_rng_state(), drawn)
 
 
 class Keeping(DQNPolicy):
@@ -156,15 +163,15 @@ def test_a_transition_may_keep_more() -> None:
     timestep = SimpleNamespace(reward=1, done=2, traj_flag=3, info={})
     output = {"action": 4, "logit": 5}
     policy = make_policy()
-    row = policy._process_transition(0, output, timestep)
+    row = policy.collect_mode.process_transition(0, output, timestep)
     assert row == {"obs": 0, "action": 4, "reward": 1, "done": 2, "traj_flag": 3}
-    assert Keeping(policy._cfg)._process_transition(0, output, timestep) == row | {"logit": 5}
+    assert Keeping(policy._cfg).collect_mode.process_transition(0, output, timestep) == row | {"logit": 5}
 
 
 def test_with_ignore_done_no_step_is_terminal_and_trajectories_are_cut_all_the_same() -> None:
     ended = np.array([True, False])
     timestep = SimpleNamespace(reward=1, done=ended, traj_flag=ended, info={})
-    row = make_policy("learn.ignore_done=True")._process_transition(0, {"action": 4}, timestep)
+    row = make_policy("learn.ignore_done=True").collect_mode.process_transition(0, {"action": 4}, timestep)
     assert row["done"].tolist() == [False, False]
     assert row["traj_flag"].tolist() == ended.tolist() == [True, False]
 
@@ -179,4 +186,4 @@ def test_observations_of_float64_are_learned_from_in_the_models_type() -> None:
     batch = make_batch(8)
     wide = batch | {key: batch[key].double() for key in ("obs", "next_obs")}
     policy = make_policy()
-    assert torch.equal(policy._loss(batch)[0], policy._loss(wide)[0])
+    assert torch.equal(policy.learn_mode.loss(batch)[0], policy.learn_mode.loss(wide)[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Lagging(StepCheck):
     """Decides as for a GPU: the optimizer is told, and the verdict is read at the next step."""
 
     @staticmethod
-    def _lags(norm: Tensor, optimizer: torch.optim.Optimizer) -> bool:
+    def _lags(norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
         return True
 
 
@@ -269,7 +270,7 @@ def test_what_is_not_finite_is_described_in_nested_dicts() -> None:
 def batches_of(policy: Any, cfg: Any, block: dict[str, Any]) -> list[dict[str, Any]]:
     samples = policy.collect_mode.get_train_sample(copy.deepcopy(block))
     if not cfg.policy.on_policy:
-        return [parity.replay_everything(cfg, policy, samples, parity.NUM_ENVS)]
+        return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
     return policy.learn_mode.get_batches(samples)
 
 

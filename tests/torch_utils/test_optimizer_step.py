@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils import NonFiniteError
-from ding_lite.torch_utils.network_optimizer import NetworkOptimizer, synchronize_batchnorm
+from ding_lite.torch_utils.data_parallel import synchronize_batchnorm
+from ding_lite.torch_utils.optimizer_step import OptimizerStep, Trained
 from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import OBS, make_batch, make_policy, same
 
@@ -76,7 +77,7 @@ def test_a_step_returns_the_figures_the_loss_and_the_norm_of_its_gradient() -> N
     def loss(batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         return network(batch["x"]).sum(), {"priority": torch.tensor([2.0])}
 
-    optimizer = NetworkOptimizer(network, loss, CFG, learning_rate=0.25)
+    optimizer = OptimizerStep(network, loss, CFG, learning_rate=0.25)
     before = network.weight.detach().clone()
     output = optimizer.step(batch)
     assert {key: float(value) for key, value in output.items()} == {
@@ -124,7 +125,7 @@ def test_one_optimizer_alone_is_saved_under_the_keys_that_it_always_had() -> Non
     policy = make_policy()
     policy._forward_learn(make_batch(8))
     state = policy.learn_mode.state_dict()
-    assert state.keys() == {"model", "optimizer", "skipped_updates", "target_model", "iterations"}
+    assert state.keys() == {"model", "optimizer", "optimizer_steps", "skipped_updates", "target_model", "iterations"}
     assert state["optimizer"].keys() == {"state", "param_groups"}
 
 
@@ -154,6 +155,100 @@ def test_any_of_several_optimizers_stops_the_training() -> None:
     assert [one.check._step for one in (policy._critic, policy._actor)] == [({}, {})] * 2
 
 
+class TwoHeads(nn.Module):
+    """Two heads on one encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.actor, self.critic = nn.Linear(OBS, 4), nn.Linear(4, 1), nn.Linear(4, 1)
+
+    def loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        x = torch.tanh(self.encoder(batch["obs"]))
+        actor_loss = (self.actor(x)[:, 0] - batch["reward"]).square().mean()
+        critic_loss = (self.critic(x)[:, 0] + batch["reward"]).square().mean()
+        return actor_loss + critic_loss, {"actor_loss": actor_loss.detach(), "critic_loss": critic_loss.detach()}
+
+
+def halving(steps: int) -> float:
+    return 0.1 * 0.5**steps
+
+
+def two_heads_step(network: TwoHeads, cfg: Any = CFG) -> OptimizerStep:
+    parts = {
+        "encoder": Trained(network.encoder, learning_rate=0.01, optimizer="adamw", options={"weight_decay": 0.1}),
+        "actor": Trained(network.actor, learning_rate=halving, optimizer=torch.optim.SGD, options={"momentum": 0.9}),
+        "critic": Trained(network.critic, optimizer="rmsprop", options={"eps": 1e-3}),
+    }
+    return OptimizerStep(parts, network.loss, cfg)
+
+
+def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None:
+    torch.manual_seed(0)
+    cfg = make_policy("learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", "learn.learning_rate=0.02")._cfg
+    network, plain = TwoHeads(), TwoHeads()
+    plain.load_state_dict(network.state_dict())
+    step = two_heads_step(network, cfg)
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(plain.encoder.parameters(), lr=0.01, weight_decay=0.1),
+        torch.optim.SGD(plain.actor.parameters(), lr=0.1, momentum=0.9),
+        torch.optim.RMSprop(plain.critic.parameters(), lr=0.02, eps=1e-3),
+    ]
+    for number in range(4):
+        batch = make_batch(8, number)
+        output = step.step(batch)
+        plain.zero_grad()
+        plain.loss(batch)[0].backward()
+        norms = [nn.utils.clip_grad_norm_(part.parameters(), 0.3) for part in plain.children()]
+        optimizers[1].param_groups[0]["lr"] = halving(number)
+        for optimizer in optimizers:
+            optimizer.step()
+        assert float(output["grad_norm"]) == pytest.approx(math.hypot(*norms), rel=1e-5)
+        assert {"actor_loss", "critic_loss", "total_loss"} <= output.keys()
+    for mine, other in zip(network.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+    rates = {name: float(rate) for name, rate in step.learning_rates().items()}
+    assert rates == {"encoder_learning_rate": 0.01, "actor_learning_rate": halving(3), "critic_learning_rate": 0.02}
+
+
+def test_the_state_of_parts_is_restored_with_their_schedules() -> None:
+    networks = [TwoHeads(), TwoHeads()]
+    steps = [two_heads_step(network) for network in networks]
+    for seed in range(3):
+        steps[0].step(make_batch(8, seed))
+    networks[1].load_state_dict(networks[0].state_dict())
+    steps[1].load_state_dict(copy.deepcopy(steps[0].state_dict()))
+    for step in steps:
+        step.step(make_batch(8, 5))
+    assert same(list(networks[0].parameters()), list(networks[1].parameters()))
+    assert float(steps[1].learning_rates()["actor_learning_rate"]) == halving(3)
+
+
+def test_parts_must_not_have_parameters_in_common() -> None:
+    network = TwoHeads()
+    with pytest.raises(ValueError, match="two modules share a parameter"):
+        OptimizerStep({"all": Trained(network), "actor": Trained(network.actor)}, network.loss, CFG)
+
+
+def test_an_unknown_optimizer_is_named() -> None:
+    network = TwoHeads()
+    with pytest.raises(ValueError, match="expected an optimizer of adam, adamw, rmsprop, sgd, or a class, got 'adm'"):
+        OptimizerStep(network, network.loss, CFG, optimizer="adm")
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw", "rmsprop", "sgd"])
+def test_a_step_that_is_not_finite_leaves_every_kind_of_optimizer_alone(kind: str) -> None:
+    network, cfg = TwoHeads(), make_policy("learn.on_nonfinite=skip")._cfg
+    step = OptimizerStep(network, network.loss, cfg, optimizer=kind)
+    step.step(make_batch(8))
+    before, bad = [p.detach().clone() for p in network.parameters()], make_batch(8)
+    bad["reward"][0] = math.inf
+    with pytest.warns(RuntimeWarning, match="An update was left out"):
+        step.step(bad)
+    assert same(before, list(network.parameters()))
+    step.step(make_batch(8))
+    assert not same(before, list(network.parameters()))
+
+
 @pytest.mark.parametrize("name", ["critic", "model"])
 def test_a_name_belongs_to_one_optimizer(name: str) -> None:
     with pytest.raises(ValueError, match=f"'{name}' beside .'critic', 'actor'."):
@@ -165,7 +260,6 @@ def test_a_name_belongs_to_one_optimizer(name: str) -> None:
     [
         (["data_parallel=horovod"], "policy.data_parallel must be 'flat' or 'ddp', got 'horovod'."),
         (["ddp.static_graph=True"], "policy.ddp.static_graph=True has an effect with policy.data_parallel='ddp' only"),
-        (["data_parallel=ddp", "bp_update_sync=False"], "policy.bp_update_sync=False goes with policy.data_parallel='"),
         (["data_parallel=ddp", "ddp.comm_hook=fp8"], "must be one of '', 'fp16', 'bf16', 'powersgd', got 'fp8'."),
         (
             ["data_parallel=ddp", "ddp.comm_hook=powersgd", "learn.on_nonfinite=skip"],
@@ -197,7 +291,7 @@ def test_one_process_has_nothing_for_torch_to_wrap_and_says_nothing(capfd: Any) 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         wrapped = train("data_parallel=ddp", "ddp.find_unused_parameters=True")
-    assert wrapped._optimizer._ddp is None
+    assert wrapped._optimizer._overlapped is None
     assert same(list(wrapped.model.parameters()), list(train().model.parameters()))
     assert capfd.readouterr() == ("", "")
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
@@ -18,7 +23,7 @@ def test_one_iteration_a_batch_with_the_policys_own_step() -> None:
     learner = Learner(policy.learn_mode, 100, lambda values: None)
     learner.train(make_batch(8, seed) for seed in range(5))
     for seed in range(5):
-        other._forward_learn(make_batch(8, seed))
+        other.learn_mode.forward(make_batch(8, seed))
     assert learner.train_iter == 5
     assert learner.state_dict() == {"train_iter": 5}
     assert same(list(policy.model.parameters()), list(other.model.parameters()))
@@ -30,18 +35,58 @@ def test_losses_are_reported_at_the_asked_frequency() -> None:
     learner = Learner(policy.learn_mode, 3, lambda values: reports.append((learner.train_iter, values)))
     learner.train(make_batch(8, seed) for seed in range(7))
     assert [iteration for iteration, _ in reports] == [3, 6]
-    assert set(reports[0][1]) == set(policy.learn_mode.monitor_vars()) == {"total_loss", "grad_norm", "q_value"}
+    assert set(reports[0][1]) == {"total_loss", "grad_norm", "q_value", "learning_rate"}
+    assert set(reports[0][1]) | {"skipped_updates"} == set(policy.learn_mode.monitor_vars())
     assert all(isinstance(value, float) for _, values in reports for value in values.values())
 
 
-def test_the_report_is_of_the_batch_just_learned() -> None:
-    torch.manual_seed(0)
-    policy = make_policy()
-    torch.manual_seed(0)
-    expected = make_policy()._loss(make_batch(8))[0].item()
-    reports: list[dict] = []
-    Learner(policy.learn_mode, 1, reports.append).train([make_batch(8)])
-    assert reports[0]["total_loss"] == pytest.approx(expected)
+def reported(log_freq: int, series: list[dict[str, Any]], resume_at: int | None = None) -> list[dict[str, float]]:
+    """Return the records of updates that return these figures, of a run that may be resumed after some of them."""
+    reports: list[dict[str, float]] = []
+    names = list(dict.fromkeys(name for figures in series for name in figures))
+    left = iter(series)
+    mode = replace(make_policy().learn_mode, forward=lambda batch: next(left), monitor_vars=lambda: names)
+    learner = Learner(mode, log_freq, reports.append)
+    first = len(series) if resume_at is None else resume_at
+    learner.train({} for _ in range(first))
+    if resume_at is not None:
+        states = copy.deepcopy((learner.state_dict(), learner.local_state_dict()))
+        learner = Learner(mode, log_freq, reports.append)
+        learner.load_state_dict(states[0])
+        learner.load_local_state_dict(states[1])
+        learner.train({} for _ in range(len(series) - first))
+    return reports
+
+
+def test_a_record_is_the_mean_over_all_updates_since_the_last_one() -> None:
+    losses = [1.0, 2.0, 6.0, 5.0, 7.0, 9.0]
+    series = [{"loss": torch.tensor([loss - 1, loss + 1])} for loss in losses]  # of a tensor its mean counts
+    assert reported(3, series) == [{"loss": 3.0}, {"loss": 7.0}]  # (1 + 2 + 6) / 3, (5 + 7 + 9) / 3
+
+
+def test_a_figure_of_some_updates_is_averaged_over_those() -> None:
+    every, some = {"loss": torch.tensor(1.0)}, {"loss": torch.tensor(3.0), "actor_loss": torch.tensor(4.0)}
+    assert reported(4, [every, some, every, some]) == [{"loss": 2.0, "actor_loss": 4.0}]
+    assert reported(2, [some, some, every, every])[1] == {"loss": 1.0}
+
+
+def test_of_a_count_the_last_value_is_recorded() -> None:
+    assert reported(3, [{"skipped_updates": torch.tensor(number)} for number in (1, 2, 2)]) == [{"skipped_updates": 2}]
+
+
+def test_figures_that_are_not_finite_count_only_if_there_are_no_others() -> None:
+    good, bad = {"loss": torch.tensor(2.0)}, {"loss": torch.tensor(math.nan)}
+    assert reported(3, [good, bad, good]) == [{"loss": 2.0}]
+    assert math.isnan(reported(2, [bad, bad])[0]["loss"])
+
+
+@pytest.mark.parametrize("log_freq", [7, 600])  # shorter and longer than figures are kept as tensors
+def test_the_records_of_a_resumed_run_equal_the_uninterrupted_ones(log_freq: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    series = [{"loss": torch.rand((), generator=generator)} for _ in range(602)]
+    whole = reported(log_freq, series)
+    assert len(whole) == 602 // log_freq
+    assert all(reported(log_freq, series, resume_at=cut) == whole for cut in (1, 300, 599))
 
 
 def test_new_priorities_reach_the_steps_that_they_are_of() -> None:
@@ -61,7 +106,7 @@ def test_new_priorities_reach_the_steps_that_they_are_of() -> None:
     told: list[tuple[torch.Tensor, torch.Tensor]] = []
     learner = Learner(policy.learn_mode, 100, lambda values: None)
     batches = list(replay.batches(8, 1))
-    expected = policy._loss(batches[0])[1]["priority"]
+    expected = policy.learn_mode.loss(batches[0])[1]["priority"]
     learner.train(batches, lambda index, priority: told.append((index, priority)))
     assert torch.equal(told[0][0], batches[0]["index"])
     torch.testing.assert_close(told[0][1], expected)
@@ -69,8 +114,7 @@ def test_new_priorities_reach_the_steps_that_they_are_of() -> None:
 
 
 def test_one_process_compares_its_parameters_with_nobodys() -> None:
-    mode = make_policy().learn_mode
-    mode.checksum = lambda: pytest.fail("a checksum costs time")
+    mode = replace(make_policy().learn_mode, checksum=lambda: pytest.fail("a checksum costs time"))
     Learner(mode, 100, lambda values: None, check_freq=1).train([make_batch(8)])
 
 

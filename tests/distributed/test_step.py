@@ -1,0 +1,134 @@
+"""What a policy holds is alike on two real ranks, and several optimizers take the step of one process.
+
+The ranks run this file as `python -m tests.distributed.test_step FOLDER`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.policy import DQNPolicy
+from ding_lite.torch_utils.optimizer_step import OptimizerStep
+from ding_lite.utils import DDPContext, get_rank, get_world_size
+from tests.distributed.launcher import launch
+from tests.policy.helpers import OBS, make_batch, make_policy, parameter_hash
+from tests.torch_utils.test_optimizer_step import TwoHeads, two_heads_step
+
+WAYS = {"flat": [], "ddp": ["data_parallel=ddp"]}
+
+
+class Keeper:
+    """A helper that keeps a network of its own."""
+
+    def __init__(self) -> None:
+        self.network = nn.Linear(2, 2)
+
+
+class Hoarder(DQNPolicy):
+    """Keeps networks in every way that a policy might."""
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        self._by_name = {"a": nn.Linear(2, 2), "nested": [nn.Linear(2, 2)]}
+        self._ensemble = (nn.Linear(2, 2), nn.BatchNorm1d(2))
+        self._keeper = Keeper()
+        self._ensemble[1].running_mean.fill_(float(get_rank()))  # type: ignore[union-attr,operator]
+
+    def everything(self) -> dict[str, nn.Module]:
+        nested, keeper = self._by_name["nested"], self._keeper.network
+        return {"dict": self._by_name["a"], "list": nested[0], "buffer": self._ensemble[1], "helper": keeper}  # type: ignore[dict-item,index]
+
+
+class Normalised(nn.Module):
+    """A Q-network with batch normalisation, whose statistics are of each rank's own samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.BatchNorm1d(OBS), nn.Linear(OBS, 3))
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        return {"logit": self.layers(obs)}
+
+
+def train_two_heads(*overrides: str) -> list[list[float]]:
+    """Take three steps on this rank's share of fixed batches; return the parameters."""
+    torch.manual_seed(0)
+    network = TwoHeads().double()
+    cfg = make_policy("multi_gpu=True", "learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", *overrides)._cfg
+    step: OptimizerStep = two_heads_step(network, cfg)
+    for seed in range(3):
+        batch = make_batch(8, seed, dtype=torch.float64)
+        step.step({key: value[get_rank() :: get_world_size()] for key, value in batch.items()})
+    return [parameter.flatten().tolist() for parameter in network.parameters()]
+
+
+def main(folder: str) -> None:
+    torch.set_num_threads(1)
+    with DDPContext(timeout=60):
+        torch.manual_seed(get_rank())
+        policy = Hoarder(make_policy("multi_gpu=True")._cfg)
+        found: dict[str, Any] = {name: parameter_hash(each) for name, each in policy.everything().items()}
+        checksum = policy.learn_mode.checksum
+        found["sums"] = [checksum()]
+        for network in policy.everything().values():
+            with torch.no_grad():
+                tensor = next(iter(network.buffers()), next(iter(network.parameters())))
+                tensor += get_rank()
+            found["sums"].append(checksum())
+            with torch.no_grad():
+                tensor -= get_rank()
+        policy = make_policy("multi_gpu=True", model=Normalised())
+        policy.learn_mode.forward(make_batch(8, get_rank()))
+        found["normalised"] = policy.learn_mode.checksum()
+        found["mean"] = policy.model.layers[0].running_mean.tolist()  # type: ignore[union-attr,index,operator]
+        found |= {way: train_two_heads(*overrides) for way, overrides in WAYS.items()}
+        Path(folder, f"rank{get_rank()}.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("step")
+    done = launch(["-m", "tests.distributed.test_step", str(folder)], timeout=240)
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", ["dict", "list", "buffer", "helper"])
+def test_networks_begin_alike_however_they_are_kept(found: list[dict[str, Any]], name: str) -> None:
+    assert found[0][name] == found[1][name]
+
+
+def test_a_difference_between_ranks_in_any_of_them_is_seen(found: list[dict[str, Any]]) -> None:
+    begin, *changed = (
+        [sums[number] for sums in (found[0]["sums"], found[1]["sums"])] for number in range(len(found[0]["sums"]))
+    )
+    assert begin[0] == begin[1]
+    assert len(changed) == 4
+    assert all(first == begin[0] != second for first, second in changed)
+
+
+def test_statistics_of_batch_normalisation_are_averaged(found: list[dict[str, Any]]) -> None:
+    assert found[0]["normalised"] == found[1]["normalised"]
+    # after a step the running mean is a tenth of the batches' mean, from 0, and then that of both ranks; the losses'
+    # second forward pass, of the next observations, makes it 0.09 and 0.1 of the two
+    batches = [make_batch(8, rank) for rank in range(2)]
+    means = [0.09 * batch["obs"].mean(0) + 0.1 * batch["next_obs"].mean(0) for batch in batches]
+    assert found[0]["mean"] == pytest.approx(((means[0] + means[1]) / 2).tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_losses_on_one_encoder_take_the_step_of_one_process(found: list[dict[str, Any]], way: str) -> None:
+    assert found[0][way] == found[1][way]
+    for mine, other in zip(train_two_heads(), found[0][way], strict=True):
+        assert mine == pytest.approx(other, rel=1e-9, abs=1e-12)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
