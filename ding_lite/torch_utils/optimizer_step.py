@@ -64,6 +64,7 @@ class OptimizerStep:
         flat: its parameters and gradients as one tensor each.
         optimizers: by the name of their part; the name is empty where there is one part.
         check: whether a step may be taken.
+        overlaps: whether torch's DistributedDataParallel averages gradients during backward.
         steps: taken so far, also those left out.
     """
 
@@ -81,8 +82,8 @@ class OptimizerStep:
         self.network = modules[0] if len(modules) == 1 else nn.ModuleList(modules)
         self._learn, self._averages, self._loss = cfg.learn, cfg.multi_gpu, loss
         self.flat = FlatParameters(*modules, share_memory=cfg.multi_gpu and not uses_ddp(cfg))
-        overlaps = choose_overlap(cfg, self.flat)
-        self._overlapped = OverlappedLoss(self.network, loss, cfg, self.flat) if overlaps else None
+        self.overlaps = choose_overlap(cfg, self.flat)
+        self._overlapped = OverlappedLoss(self.network, loss, cfg, self.flat) if self.overlaps else None
         self.optimizers = {
             name: create_optimizer(parameter, part, cfg.learn)
             for (name, part), parameter in zip(parts.items(), self.flat.parts, strict=True)

@@ -6,6 +6,7 @@ import copy
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -30,11 +31,11 @@ from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import finish, free_port, launch, say, start
 
 ME = ["-m", "tests.distributed.test_collectives"]
-WAYS: tuple[dict[str, Any], ...] = ({}, {"overlap": True, "bucket_bytes": 4096}, {"share_memory": True})
+WAYS: tuple[dict[str, Any], ...] = ({}, {"share_memory": True})
 
 
 def make_network() -> nn.Module:
-    """A small image network, the same on every rank, with every second layer's weights in a bucket of their own."""
+    """A small image network, the same on every rank, in channels_last."""
     torch.manual_seed(0)
     layers = (nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 64), nn.ReLU(), nn.Linear(64, 3))
     return nn.Sequential(*layers).to(memory_format=torch.channels_last)
@@ -100,46 +101,50 @@ def check_every_way_of_averaging_gives_the_same_bits() -> None:
         make_loss(network, get_rank()).backward()
         flat.average_grad()
         grads.append(flat.parameter.grad.clone())
-    assert torch.equal(grads[0], grads[1])  # with two ranks each element is one sum, whatever is sent together
-    assert torch.equal(grads[0], grads[2])
+    assert torch.equal(grads[0], grads[1])  # with two ranks each element is one sum
 
 
 def check_shared_gradients_are_in_one_memory_that_no_name_is_left_of() -> None:
-    before = set(os.listdir(shared_memory.DIRECTORY))
     flat = FlatParameters(make_network(), share_memory=True)
     dist.barrier()
-    assert flat._rows is not None
-    assert {name for name in os.listdir(shared_memory.DIRECTORY) if name.startswith("ding_lite_")} <= before
-    flat.gradient.fill_(get_rank() + 1)
+    assert flat.is_shared
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "ding_lite_" in line]
+    assert mapped
+    assert all(line.endswith("(deleted)") for line in mapped)
+    rows = shared_memory.create_shared_rows(16, torch.float32)
+    assert rows is not None
+    assert not rows.any()
     dist.barrier()
-    assert [row.unique().tolist() for row in flat._rows] == [[1.0], [2.0]]  # each rank sees the other's
+    rows[get_rank()].fill_(get_rank() + 1)
+    dist.barrier()
+    assert [row.unique().tolist() for row in rows] == [[1.0], [2.0]]  # each rank sees the other's
     dist.barrier()
 
 
 def check_without_shared_memory_gradients_travel() -> None:
     shared_memory.DIRECTORY = "/nonexistent"
     flat = FlatParameters(make_network(), share_memory=True)
-    assert flat._rows is None
+    assert not flat.is_shared
     flat.gradient.fill_(get_rank())
     flat.average_grad()
     assert flat.gradient.unique().tolist() == [0.5]
 
 
 def check_one_rank_that_cannot_map_shared_memory_is_enough_to_do_without() -> None:
-    original = torch.from_file
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     if get_rank() == 1:
-        torch.from_file = lambda *args, **kwargs: original("/nonexistent/file", shared=True, size=1)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # no more files can be opened
     try:
-        flat = FlatParameters(make_network(), share_memory=True)
+        rows = shared_memory.create_shared_rows(16, torch.float32)
     finally:
-        torch.from_file = original
-    assert flat._rows is None
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert rows is None
 
 
 def check_a_parameter_unused_on_one_rank_counts_as_zero() -> None:
     for way in WAYS:
         module = Branches()
-        flat = FlatParameters(module, **way | {"bucket_bytes": 1})
+        flat = FlatParameters(module, **way)
         for turn in range(4):
             flat.zero_grad()
             branch = module.first if (get_rank() + turn) % 2 else module.second
@@ -151,28 +156,7 @@ def check_a_parameter_unused_on_one_rank_counts_as_zero() -> None:
             assert torch.equal(module.second.weight.grad, torch.full((5, 4), second)), (way, turn)
 
 
-def check_no_use_of_any_parameter_on_one_rank_is_no_deadlock() -> None:
-    module = Branches()
-    flat = FlatParameters(module, overlap=True, bucket_bytes=1)
-    if get_rank() == 1:
-        (module.first(torch.ones(1, 4)).sum() + module.second(torch.ones(1, 4)).sum()).backward()
-    flat.average_grad()
-    assert torch.equal(module.second.bias.grad, torch.full((5,), 0.5))
-
-
-def check_a_second_backward_with_overlap_is_refused() -> None:
-    network = make_network()
-    flat = FlatParameters(network, overlap=True, bucket_bytes=4096)
-    make_loss(network, 0).backward()
-    with pytest.raises(RuntimeError, match="second backward"):
-        make_loss(network, 0).backward()
-    with pytest.raises(RuntimeError, match=r"call average_grad\(\)"):
-        flat.zero_grad()
-    flat.average_grad()
-    flat.zero_grad()
-
-
-def check_two_backwards_without_overlap_add_up() -> None:
+def check_two_backwards_add_up() -> None:
     network = make_network()
     flat = FlatParameters(network)
     make_loss(network, get_rank()).backward()
@@ -236,15 +220,6 @@ def check_module_broadcast_covers_buffers_of_every_type() -> None:
     assert module[0].weight.is_contiguous(memory_format=torch.channels_last)
     assert module.mask.tolist() == [True, True, False]
     assert (module.level.tolist(), module.count.item()) == ([0.0] * 3, 10)
-
-
-def check_flat_broadcast_reaches_the_module() -> None:
-    network = make_network()
-    flat = FlatParameters(network)
-    with torch.no_grad():
-        network[0].weight.fill_(float(get_rank() + 3))
-    flat.broadcast(src=1)
-    assert torch.equal(network[0].weight, torch.full((8, 4, 3, 3), 4.0))
 
 
 def check_objects_come_from_the_source() -> None:

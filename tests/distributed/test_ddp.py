@@ -98,7 +98,7 @@ def main(folder: str) -> None:
         found: dict[str, Any] = {name: parameter_hash(policy.model) for name, policy in policies.items()}
         flat, fp16 = (policies[name]._optimizer.flat.parameter for name in ("flat", "fp16"))
         found["fp16_error"] = float((flat - fp16).abs().max() / flat.abs().max())
-        found["wrapped"] = [name for name, policy in policies.items() if policy._optimizer._ddp is not None]
+        found["wrapped"] = [name for name, policy in policies.items() if policy._optimizer.overlaps]
         found["runs"] = {f"{name}_{way}": run(name, way) for name in RUNS for way in ("flat", "ddp")}
         Path(f"rank{get_rank()}.json").write_text(json.dumps(found))
 

@@ -18,13 +18,14 @@ from torch import Tensor
 
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils import NonFiniteError, RankDriftError, RunningMeanStd
-from ding_lite.utils import DDPContext, get_rank, shared_memory
+from ding_lite.utils import DDPContext, get_rank
+from ding_lite.utils.dist import shared_memory
 from ding_lite.worker import Learner
 from tests.distributed.launcher import launch
 from tests.policy.helpers import make_batch, make_policy, parameter_hash
 
 ME = ["-m", "tests.distributed.test_nonfinite"]
-# how gradients are averaged: in shared memory, in one collective, in buckets during backward, by torch
+# how gradients are averaged: in shared memory, in one collective, by torch's DDP where they are sent, by it always
 WAYS = {"shared": [], "flat": [], "overlap": ["bp_update_sync=False"], "ddp": ["data_parallel=ddp"]}
 
 
@@ -153,7 +154,7 @@ def test_a_last_bit_that_differs_is_drift(found: list[dict[str, Any]]) -> None:
     assert both(found, "drift", "kind") == "RankDriftError"
     assert both(found, "drift", "iteration") == 3
     message = both(found, "drift", "error")
-    assert message.startswith("Iteration 3: the parameters of rank 1 differ from those of rank 0; ")
+    assert message.startswith("Iteration 3: the buffers or parameters of rank 1 differ from those of rank 0; ")
 
 
 def test_statistics_of_both_ranks_ignore_values_that_one_has(found: list[dict[str, Any]]) -> None:

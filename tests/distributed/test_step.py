@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils import DDPContext, get_rank, get_world_size
+from ding_lite.utils.dist import shared_memory
 from tests.distributed.launcher import launch
 from tests.policy.helpers import OBS, make_batch, make_policy, parameter_hash
 from tests.torch_utils.test_optimizer_step import TwoHeads, two_heads_step
@@ -88,6 +89,12 @@ def main(folder: str) -> None:
         policy.learn_mode.forward(make_batch(8, get_rank()))
         found["normalised"] = policy.learn_mode.checksum()
         found["mean"] = policy.model.layers[0].running_mean.tolist()  # type: ignore[union-attr,index,operator]
+        directory, found["overlaps"] = shared_memory.DIRECTORY, {}
+        for shared_memory.DIRECTORY in (directory, "/nonexistent"):
+            for sync in (True, False):
+                optimizer = make_policy("multi_gpu=True", f"bp_update_sync={sync}")._optimizer
+                found["overlaps"][f"{shared_memory.DIRECTORY} {sync}"] = (optimizer.flat.is_shared, optimizer.overlaps)
+        shared_memory.DIRECTORY = directory
         found |= {way: train_two_heads(*overrides) for way, overrides in WAYS.items()}
         Path(folder, f"rank{get_rank()}.json").write_text(json.dumps(found))
 
@@ -121,6 +128,16 @@ def test_statistics_of_batch_normalisation_are_averaged(found: list[dict[str, An
     batches = [make_batch(8, rank) for rank in range(2)]
     means = [0.09 * batch["obs"].mean(0) + 0.1 * batch["next_obs"].mean(0) for batch in batches]
     assert found[0]["mean"] == pytest.approx(((means[0] + means[1]) / 2).tolist(), abs=1e-6)
+
+
+def test_averaging_overlaps_with_backward_where_it_is_asked_for_and_gradients_are_sent(found: list[dict]) -> None:
+    expected = {
+        "/dev/shm True": [True, False],
+        "/dev/shm False": [True, False],
+        "/nonexistent True": [False, False],
+        "/nonexistent False": [False, True],
+    }
+    assert [each["overlaps"] for each in found] == [expected] * 2
 
 
 @pytest.mark.parametrize("way", WAYS)

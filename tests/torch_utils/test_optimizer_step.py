@@ -291,7 +291,7 @@ def test_one_process_has_nothing_for_torch_to_wrap_and_says_nothing(capfd: Any) 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         wrapped = train("data_parallel=ddp", "ddp.find_unused_parameters=True")
-    assert wrapped._optimizer._overlapped is None
+    assert not wrapped._optimizer.overlaps
     assert same(list(wrapped.model.parameters()), list(train().model.parameters()))
     assert capfd.readouterr() == ("", "")
 

@@ -47,6 +47,18 @@ def check_moments_of_all_ranks_are_those_of_the_joined_data() -> None:
     torch.testing.assert_close(stat.var, x.var(correction=0), rtol=1e-12, atol=0)
 
 
+def check_moments_of_each_feature_are_those_of_the_joined_data() -> None:
+    stat = RunningMeanStd((2,))
+    for step in range(3):
+        values = values_of(get_rank(), step)
+        stat.update(torch.stack([values, values.square()], dim=-1))
+    x = torch.cat([joined(step) for step in range(3)]).double()
+    features = torch.stack([x, x.float().square().double()], dim=-1)
+    assert stat.count.item() == len(x)
+    torch.testing.assert_close(stat.mean, features.mean(0), rtol=1e-9, atol=0)
+    torch.testing.assert_close(stat.var, features.var(0, correction=0), rtol=1e-9, atol=0)
+
+
 def check_all_ranks_hold_the_same_bits() -> None:
     stat = RunningMeanStd()
     stat.update(values_of(get_rank()))
