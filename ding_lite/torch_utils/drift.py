@@ -48,7 +48,7 @@ def check_ranks(value: tuple[int, int], iteration: int) -> None:
     if others:
         raise RankDriftError(
             f"Iteration {iteration}: the buffers or parameters of rank{'s' * (len(others) > 1)} {', '.join(others)} "
-            f"differ from those of rank {values.index(usual)}; all ranks must have the same bits. Something changes them "
-            "outside the averaged step, or the machines' processors or libraries differ; "
+            f"differ from those of rank {values.index(usual)}; all ranks must have the same bits. Something changes "
+            "them outside the averaged step, or the machines' processors or libraries differ; "
             "policy.learn.learner.hook.check_ranks_after_iter=0 goes on all the same."
         )

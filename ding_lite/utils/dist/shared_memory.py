@@ -48,6 +48,7 @@ def create_shared_rows(size: int, dtype: torch.dtype) -> Tensor | None:
     if rows is None or not all(same_R):
         return None
     rows[rank].zero_()
+    dist.barrier()  # all tokens are gone
     return rows
 
 
