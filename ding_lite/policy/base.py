@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.model.noisy import explore
 from ding_lite.torch_utils.drift import checksum
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.network_optimizer import (
@@ -80,7 +81,7 @@ class Policy:
             ),
         ),
         collect=dict(
-            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num
+            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num; None: that
         ),
         eval=dict(
             evaluator=dict(
@@ -91,6 +92,7 @@ class Policy:
     )
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of the bases' configs that it has no use for
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose
+    trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys that act in our own training loop only, not in `RolloutDataset`
     config_types: ClassVar[dict[str, tuple[type, ...]]] = {
         "num_threads": (int, type(None)),
         "learn.grad_clip_type": (str, type(None)),
@@ -123,6 +125,10 @@ class Policy:
             if (value := policy.learn.learner.hook[key]) < 0:
                 raise ConfigError(f"policy.learn.learner.hook.{key} must be 0 or more, got {value}.")
         check_data_parallel(policy, cls.default_config().ddp)
+        if policy.get("priority_IS_weight") and not policy.priority:
+            raise ConfigError(
+                "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
+            )
         for key in ("on_policy", "offline"):
             if policy[key] != cls.default_config()[key]:
                 raise ConfigError(f"policy.{key} cannot be set: of '{policy.type}' it is {not policy[key]}.")
@@ -193,7 +199,7 @@ class Policy:
     @property
     def collect_mode(self) -> SimpleNamespace:
         return SimpleNamespace(
-            forward=self._forward_collect,
+            forward=self._act_collect,
             process_transition=self._process_transition,
             get_train_sample=self._get_train_sample,
             get_collect_kwargs=self._get_collect_kwargs,
@@ -202,7 +208,7 @@ class Policy:
 
     @property
     def eval_mode(self) -> SimpleNamespace:
-        return SimpleNamespace(forward=self._forward_eval, reset=self._reset_eval)
+        return SimpleNamespace(forward=self._act_eval, reset=self._reset_eval)
 
     # Learn mode.
 
@@ -220,10 +226,15 @@ class Policy:
         Returns:
             Tensors, whose means may be logged, and `priority` `[B]` where there is one.
         """
-        return self._optimizer.step(batch)
+        noise = self._draw_noise(batch)
+        return self._optimizer.step(batch | {"noise": noise} if noise else batch)
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return everything random that the loss of a batch needs, by name; it comes with the batch as `noise`."""
+        return {}
 
     def _step_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = self._forward_learn(batch)
+        output = self._forward_learn(batch) | self._learning_rates()
         skipped = self._count_skipped()
         return output | {"skipped_updates": torch.tensor(float(skipped))} if skipped else output
 
@@ -231,6 +242,11 @@ class Policy:
         """End a series of steps: what is wrong with the last one is known afterwards."""
         for optimizer in self._optimizers.values():
             optimizer.check.finish()
+
+    def _learning_rates(self) -> dict[str, Tensor]:
+        """Return `learning_rate`, or one for each optimizer under its name, as of the last step."""
+        rates = {name: optimizer.optimizer.param_groups[0]["lr"] for name, optimizer in self._optimizers.items()}
+        return {("" if k == "model" else f"{k}_") + "learning_rate": torch.tensor(rate) for k, rate in rates.items()}
 
     def _count_skipped(self) -> int:
         return sum(optimizer.check.skipped for optimizer in self._optimizers.values())
@@ -249,7 +265,8 @@ class Policy:
 
     def _monitor_vars_learn(self) -> list[str]:
         """Return the names in `_forward_learn`'s output that are worth a curve."""
-        return ["total_loss", "grad_norm", *(["skipped_updates"] if self._count_skipped() else [])]
+        skipped = ["skipped_updates"] if self._count_skipped() else []
+        return ["total_loss", "grad_norm", *self._learning_rates(), *skipped]
 
     def _checksum_learn(self) -> tuple[int, int]:
         """Return a checksum of the bits of all networks' parameters, which must be the same on every rank."""
@@ -287,6 +304,31 @@ class Policy:
         if self._cfg.precision == "float32":
             return nullcontext()
         return torch.autocast(self._device.type, torch.bfloat16)
+
+    def _run(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
+        """Return a network's output for observations `[B, ...]`; it is float32 even where `precision` is bf16."""
+        with self._autocast():
+            output = network(self._to_device(obs), **kwargs)
+        return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
+
+    # Acting is in evaluation mode, whether to explore or to be judged; noisy layers are asked to explore.
+
+    @contextmanager
+    def _acting(self) -> Iterator[None]:
+        training = self._model.training
+        self._model.eval()
+        try:
+            yield
+        finally:
+            self._model.train(training)
+
+    def _act_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        with self._acting(), explore(self._model):
+            return self._forward_collect(obs, **kwargs)
+
+    def _act_eval(self, obs: Any) -> dict[str, Any]:
+        with self._acting():
+            return self._forward_eval(obs)
 
     # Collect mode.
 

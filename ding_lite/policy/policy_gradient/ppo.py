@@ -1,9 +1,10 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347), on-policy.
 
 Logged: `policy_loss`, `value_loss`, `entropy`; `approx_kl`, the mean of log p_old - log p_new; `clipfrac`, the share of
-clipped ratios; `kl`, if it is used; `grad_norm` before clipping; `learning_rate`. Beyond the paper: clipped values,
-values normalised by running statistics, advantages normalised by minibatch and recomputed at each epoch, the dual clip
-(Ye et al. 2020, arXiv:1912.09729, eq. 5). Every mean, deviation and decision is that of all ranks' samples together.
+clipped ratios; `kl`, if it is used; `explained_variance`, 1 - Var(R - V) / Var(R) of the collect's returns; `grad_norm`
+before clipping; `learning_rate`. Beyond the paper: clipped values, values normalised by running statistics, advantages
+normalised by minibatch and recomputed at each epoch, the dual clip (Ye et al. 2020, arXiv:1912.09729, eq. 5). Every
+mean, deviation and decision is that of all ranks' samples together.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any, ClassVar
 
 import torch
 from easydict import EasyDict
-from torch import Tensor
+from torch import Tensor, nn
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.rl_utils.distribution import kl_divergence
 from ding_lite.rl_utils.ppo import ppo_data, ppo_error
-from ding_lite.torch_utils.minibatch import rank_sizes
+from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -52,6 +53,7 @@ class PPOPolicy(ActorCriticPolicy):
             kl_adaptive=False,  # (bool) after a collect double or halve kl_beta, where KL is 1.5 times off target_kl
         ),
         collect=dict(
+            n_sample=2048,  # (int) env steps per rank and collect, a multiple of collector_env_num
             gae_lambda=0.95,  # (float) lambda of generalised advantage estimation
         ),
     )
@@ -60,7 +62,11 @@ class PPOPolicy(ActorCriticPolicy):
         "learn.clip_scheduler": (dict, type(None)),
         "learn.dual_clip": (float, type(None)),
         "learn.target_kl": (float, type(None)),
+        "collect.n_sample": int,
     }
+    trainer_keys: ClassVar[tuple[str, ...]] = (
+        *("learn.lr_scheduler", "learn.clip_scheduler", "learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl"),
+    )
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -83,26 +89,30 @@ class PPOPolicy(ActorCriticPolicy):
         if learn.get("kl_adaptive") and learn.kl_beta <= 0:
             raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
 
+    def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
+        """Build the policy as `Policy` does; its loss is there without the learn mode too."""
+        self._collects, self._kl_beta, self._clip_ratio = 0, cfg.learn.kl_beta, cfg.learn.clip_ratio
+        super().__init__(cfg, *args, **kwargs)
+
+    def _create_model(self) -> nn.Module:
+        model = super()._create_model()
+        if self._cfg.learn.ppo_param_init and hasattr(model, "init_parameters"):
+            model.init_parameters()  # type: ignore[operator]  # a registered model of the user's may lack it
+        return model
+
     def _init_learn(self) -> None:
-        learn = self._cfg.learn
-        if learn.ppo_param_init and hasattr(self._model, "init_parameters"):
-            self._model.init_parameters()  # type: ignore[operator]  # a model of the user's may lack it
         self._value_stats = RunningMeanStd().to(self._device)
-        self._collects, self._kl_beta, self._clip_ratio = 0, learn.kl_beta, learn.clip_ratio
         self._kl: list[Tensor] = []  # of the updates since the last collect, if anything asks for them
         super()._init_learn()
 
     def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl", "learning_rate"]
+        return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl"]
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._set_schedules()
         block = self._to_device(samples)
-        valid_TN = block.get("valid")
-        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")}, valid_TN)
+        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")})
         sizes = rank_sizes(len(next(tree_leaves(samples_M))))
-        if not all(sizes):
-            return  # a rank has nothing to step with, so none does
         for epoch in range(self._cfg.learn.epoch_per_collect):
             if epoch == 0 or self._cfg.recompute_adv:
                 samples_M |= self._targets(block, epoch)
@@ -113,12 +123,14 @@ class PPOPolicy(ActorCriticPolicy):
         return self._end_collect()
 
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
-        """Return `value`, as the model said it, `adv`, and `return_`, as the model should say it, `[M]`."""
+        """Return `value`, in the model's units, `adv`, and `return_`, in the model's units, `[M]`."""
         value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
         stats, norm = self._value_stats, self._cfg.learn.value_norm
-        unscale = stats.denormalize if norm else lambda value: value
-        adv_TN, return_TN = self._advantages(block, unscale(value_TN), unscale(next_value_TN))
-        targets_M = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN}, block.get("valid"))
+        plain_TN, next_TN = (stats.denormalize(x) if norm else x for x in (value_TN, next_value_TN))
+        adv_TN, return_TN = self._advantages(block, plain_TN, next_TN)
+        targets_M = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN})
+        if epoch == 0:
+            self._explained = explained_variance(plain_TN, return_TN)
         if norm and epoch == 0:
             stats.update(targets_M["return_"])
         return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
@@ -131,7 +143,7 @@ class PPOPolicy(ActorCriticPolicy):
                 `weight` `[B]` where ranks differ in B.
         """
         learn, weight = self._cfg.learn, batch.get("weight")
-        output = self._run_model(batch["obs"], "compute_actor_critic")
+        output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
         new = (output["logit"], batch["logit"], batch["action"], output["value"])
         data = ppo_data(*new, batch["value"], batch["adv"], batch["return_"], weight)
         errors, info = ppo_error(data, self._clip_ratio, learn.value_clip, learn.dual_clip)
@@ -148,7 +160,7 @@ class PPOPolicy(ActorCriticPolicy):
         output = super()._forward_learn(batch)
         if "kl" in output:
             self._kl.append(output["kl"])
-        return output | {"learning_rate": torch.tensor(self._optimizer.optimizer.param_groups[0]["lr"])}
+        return output
 
     # Schedules and the KL's target.
 

@@ -49,7 +49,7 @@ def table_batch(**more: Tensor) -> dict[str, Tensor]:
 def test_loss_by_hand(weight: list[float] | None) -> None:
     first, second = weight or (1.0, 1.0)
     batch = table_batch(**({"weight": torch.tensor(weight)} if weight else {}))
-    loss, output = table_policy("learn.value_weight=0.25", "learn.entropy_weight=0.1")._loss(batch)
+    loss, output = table_policy("learn.value_weight=0.25", "learn.entropy_weight=0.1").learn_mode.loss(batch)
     policy_loss = -(first * 2 * LN(0.75) + second * -1 * LN(0.25)) / 2
     value_loss = (first * 1**2 + second * 2**2) / 2  # not halved, as DI-engine's
     assert output["policy_loss"].item() == pytest.approx(policy_loss, rel=1e-5)
@@ -61,7 +61,7 @@ def test_loss_by_hand(weight: list[float] | None) -> None:
 
 def test_the_step_is_adams_against_the_gradient_of_actor_and_critic() -> None:
     policy = table_policy("learn.learning_rate=0.01", "learn.grad_clip_type=None", "learn.entropy_weight=0.0")
-    output = policy._forward_learn(table_batch())
+    output = policy.learn_mode.forward(table_batch())
     # d/dlogit of -adv log p(a) / 2: adv / 2 * (p - 1 at a, p elsewhere); of 0.5 (R - V)^2 / 2: -0.5 (R - V)
     logit = torch.tensor([[-0.25, 0.25], [-0.375, 0.375]])
     value = torch.tensor([-0.5, -1.0])
