@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.offline.source import OfflinePolicy
-from ding_lite.rl_utils.td import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils.registry import POLICY_REGISTRY
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from ding_lite.model import VAC
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.rl_utils import log_prob
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
-from tests.policy.actors import SHAPES, Table, learn, make_actor, make_block
+from tests.policy.actors import OBS, SHAPES, A, Table, learn, make_actor, make_block
 from tests.policy.helpers import parameter_hash, same
 
 LN = math.log
@@ -217,7 +218,7 @@ def test_the_parameters_begin_as_ppo_wants_them_unless_told_not_to() -> None:
 def test_a_subclass_that_overrides_the_loss_alone_is_trained_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     class Critic(POLICY_REGISTRY.find("ppo")):  # type: ignore[misc]
         def _loss(self, batch: dict[str, Tensor]) -> Any:
-            value = self._run_model(batch["obs"], "compute_critic")["value"]
+            value = self._run(self._model, batch["obs"], mode="compute_critic")["value"]
             return (value - 3).abs().sum(), {}
 
     monkeypatch.setitem(POLICY_REGISTRY, "critic", Critic)
@@ -394,3 +395,28 @@ def test_contradictions_are_config_errors(overrides: list[str], message: str) ->
         make_actor("ppo", *overrides)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+# -- initial weights --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ppo", "ppo_offpolicy"])
+def test_a_model_that_is_given_keeps_its_weights(kind: str) -> None:
+    model = VAC(OBS, A, encoder_hidden_size_list=[16, 8])
+    before = parameter_hash(model)
+    assert parameter_hash(make_actor(kind, model=model).model) == before
+
+
+@pytest.mark.parametrize("init", [True, False])
+def test_its_own_model_starts_near_uniform_unless_the_config_says_otherwise(init: bool) -> None:
+    policy = make_actor("ppo", f"learn.ppo_param_init={init}")
+    spread = policy.eval_mode.forward(torch.randn(64, OBS))["logit"].std(-1).mean()
+    assert (spread < 0.02) == init
+
+
+def test_it_starts_from_the_same_weights_without_the_learn_mode() -> None:
+    cfg, hashes = make_actor("ppo")._cfg, set()
+    for fields in (("learn", "collect", "eval"), ("collect", "eval")):
+        torch.manual_seed(0)
+        hashes.add(parameter_hash(POLICY_REGISTRY.find("ppo")(cfg, None, fields).model))
+    assert len(hashes) == 1

@@ -64,6 +64,21 @@ def test_value_norm_learns_returns_in_the_units_of_all_learned_from() -> None:
     assert samples["return_"][2].tolist() == pytest.approx((expected + value).tolist(), rel=1e-5)
 
 
+def test_values_are_stored_in_the_units_of_rewards_and_clipped_in_the_models_as_of_now() -> None:
+    policy = hand_policy("learn.value_norm=True", "learn.value_clip=True", "learn.learning_rate=0.0")
+    seen = [0.0, 0.0, 30.0]
+    policy.learn_mode.forward(random_batch(returns=(0.0, 0.0, 30.0)))
+    stored = [v * np.std(seen) + np.mean(seen) for v in range(1, 7)]  # V = 1 ... 6 in the model's units
+    assert samples_of(policy)["value"].flatten().tolist() == pytest.approx(stored, rel=1e-5)
+    returns = (900.0, -900.0, 5.0)  # the model's units change
+    output = policy.learn_mode.forward(random_batch(returns=returns) | {"value": torch.tensor(stored[:3])})
+    seen += returns
+    target, old = ((np.array(x) - np.mean(seen)) / np.std(seen) for x in (returns, stored[:3]))
+    new = np.array([1, 2, 3])
+    error = np.maximum((target - new) ** 2, (target - new.clip(old - 0.2, old + 0.2)) ** 2)
+    assert output["value_loss"].item() == pytest.approx(0.5 * error.mean(), rel=1e-4)
+
+
 def test_without_value_norm_returns_are_learned_as_they_are() -> None:
     policy = hand_policy("learn.value_norm=False", "learn.value_clip=False")
     output = policy.learn_mode.forward(random_batch())

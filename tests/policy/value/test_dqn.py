@@ -191,6 +191,42 @@ def test_a_noisy_net_explores_by_itself_and_is_judged_without_noise() -> None:
     assert not same(sigma, [p for name, p in policy.model.named_parameters() if "sigma" in name])
 
 
+class Plain(nn.Module):
+    """A model of the user's, without noisy layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(OBS, ACTIONS)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        return {"logit": self.linear(obs)}
+
+
+def test_noisy_net_is_refused_with_a_model_that_has_no_noisy_layers() -> None:
+    with pytest.raises(ConfigError, match=r"policy\.noisy_net=True .* the model Plain has none"):
+        make_policy("noisy_net=True", model=Plain())
+    make_policy("noisy_net=True", model=DQN(OBS, ACTIONS, [16, 8], noise=True))
+
+
+def test_the_noise_of_a_step_comes_with_the_batch() -> None:
+    policy, batch = make_policy("noisy_net=True"), make_batch(8)
+    batch["noise"] = policy._draw_noise(batch)
+    losses = [policy.learn_mode.loss(batch)[0].item() for _ in range(2)]
+    assert losses[0] == losses[1]
+    batch["noise"] = policy._draw_noise(batch)
+    assert policy.learn_mode.loss(batch)[0].item() != losses[0]
+
+
+def test_epsilon_and_learning_rate_are_logged() -> None:
+    policy = make_policy("other.eps.type=linear", "other.eps.start=1.0", "other.eps.end=0.0", "other.eps.decay=100")
+    assert {"epsilon", "learning_rate"} <= set(policy.learn_mode.monitor_vars())
+    for step, epsilon in ((0, 1.0), (25, 0.75), (1000, 0.0)):
+        policy.collect_mode.get_collect_kwargs(step)
+        output = policy.learn_mode.forward(make_batch(8))
+        assert output["epsilon"].item() == pytest.approx(epsilon)
+        assert output["learning_rate"].item() == pytest.approx(policy._cfg.learn.learning_rate)
+
+
 # -- the step ---------------------------------------------------------------------------------------------------------
 
 
