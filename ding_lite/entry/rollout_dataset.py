@@ -289,11 +289,11 @@ def _check(policy: EasyDict, unit: str) -> None:
         raise ConfigError(f"RolloutDataset: '{policy.type}' learns from sequences of steps: use unit='episode'.")
     for path in POLICY_REGISTRY.find(policy.type).trainer_keys:
         *sections, key = path.split(".")
-        section = functools.reduce(dict.__getitem__, sections, policy)
-        if section.get(key):
+        value = functools.reduce(dict.__getitem__, sections, policy).get(key)
+        if value:
             raise ConfigError(
-                f"policy.{path}={section[key]!r} acts in ding_lite's own training loop, which RolloutDataset does "
-                "without: leave it out."
+                f"policy.{path}={value!r} acts in ding_lite's own training loop, which RolloutDataset does without: "
+                f"set it to {False if value is True else None}."
             )
     if policy.learn.get("value_norm", False):
         raise ConfigError(

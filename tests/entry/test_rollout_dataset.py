@@ -29,7 +29,10 @@ CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
 SIZES = ["env.collector_env_num=2", "policy.collect.n_sample=16", "policy.learn.batch_size=8"]
 SMALL = {  # by policy: how a test changes its config
     "a2c": SIZES,
-    "ppo": [*SIZES, "policy.learn.value_norm=False", "policy.learn.epoch_per_collect=2"],
+    "ppo": [
+        *(*SIZES, "policy.learn.value_norm=False", "policy.learn.epoch_per_collect=2"),
+        *("policy.learn.lr_scheduler=None", "policy.learn.clip_scheduler=None"),
+    ],
     "pg": ["env.collector_env_num=2", "policy.collect.n_episode=2", "policy.learn.batch_size=8"],
     "dqn": SIZES,
     "impala": ["env.collector_env_num=2"],
@@ -130,7 +133,7 @@ def test_episodes_are_whole(name: str) -> None:
         ("a2c", "transitions", [], "expected unit to be one of .* got 'transitions'. Did you mean 'transition'?"),
         ("impala", "transition", [], "'impala' learns from sequences of steps: use unit='episode'"),
         ("ppo", "batch", ["policy.learn.value_norm=True"], "sees only its own: set it to False"),
-        ("ppo", "batch", [f"policy.learn.lr_scheduler={SCHEDULE}"], r"policy\.learn\.lr_scheduler=.*leave it out"),
+        ("ppo", "batch", [f"policy.learn.lr_scheduler={SCHEDULE}"], r"policy\.learn\.lr_scheduler=.*set it to None"),
         (
             *("ppo", "batch", ["policy.learn.kl_early_stop=True", "policy.learn.target_kl=0.1"]),
             r"policy\.learn\.kl_early_stop=True acts in ding_lite's own training loop",

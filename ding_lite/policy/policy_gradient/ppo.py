@@ -123,7 +123,7 @@ class PPOPolicy(ActorCriticPolicy):
         return self._end_collect()
 
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
-        """Return `value`, in the model's units, `adv`, and `return_`, in the model's units, `[M]`."""
+        """Return `value` and `return_`, both in the model's units, and `adv`, in those of rewards, `[M]`."""
         value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
         stats, norm = self._value_stats, self._cfg.learn.value_norm
         plain_TN, next_TN = (stats.denormalize(x) if norm else x for x in (value_TN, next_value_TN))
@@ -153,13 +153,11 @@ class PPOPolicy(ActorCriticPolicy):
             kl_B = kl_divergence(batch["logit"], output["logit"])
             figures["kl"] = kl_B.mean() if weight is None else (kl_B * weight).mean()
             loss = loss + self._kl_beta * figures["kl"]
-        figures = {key: value.detach() for key, value in figures.items()}
-        return loss, figures | {"approx_kl": info.approx_kl, "clipfrac": info.clipfrac}
+        return loss, {key: value.detach() for key, value in (figures | info._asdict()).items()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
-        if "kl" in output:
-            self._kl.append(output["kl"])
+        self._kl += [output["kl"]] if "kl" in output else []
         return output
 
     # Schedules and the KL's target.
@@ -183,10 +181,7 @@ class PPOPolicy(ActorCriticPolicy):
             return
         last_epoch = self._kl[-max(1, len(self._kl) // self._cfg.learn.epoch_per_collect) :]
         kl, target = self._joined_kl(last_epoch), self._cfg.learn.target_kl
-        if kl > 1.5 * target:
-            self._kl_beta *= 2
-        elif kl < target / 1.5:
-            self._kl_beta /= 2
+        self._kl_beta *= 2.0 if kl > 1.5 * target else 0.5 if kl < target / 1.5 else 1.0
 
     def _state_dict_learn(self) -> dict[str, Any]:
         own = {"value_stats": self._value_stats.state_dict(), "collects": self._collects, "kl_beta": self._kl_beta}
@@ -201,6 +196,4 @@ class PPOPolicy(ActorCriticPolicy):
 
 def _linear(schedule: dict[str, float] | None, lowest: str, count: int) -> float:
     """Return the share of a linear fall from 1 that is left after `count` of `epoch_num` collects."""
-    if schedule is None:
-        return 1.0
-    return 1.0 - (1.0 - schedule[lowest]) * min(count / schedule["epoch_num"], 1.0)
+    return 1.0 - (1.0 - schedule[lowest]) * min(count / schedule["epoch_num"], 1.0) if schedule else 1.0

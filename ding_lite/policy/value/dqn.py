@@ -9,7 +9,6 @@ squared loss for the clipped error, n steps for one.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import gymnasium
@@ -101,25 +100,20 @@ class DQNPolicy(Policy):
         with torch.no_grad():
             target_q_BA = self._q(self._target_model, batch, "next_obs", "target")
             chooser_BA = self._q(self._model, batch, "next_obs", "chooser") if self._cfg.double else target_q_BA
-        next_action_B = chooser_BA.argmax(-1)
+        step = (batch["action"], chooser_BA.argmax(-1), batch["reward"], batch["done"])
         weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
-        data = q_nstep_td_data(
-            q_BA, target_q_BA, batch["action"], next_action_B, batch["reward"], batch["done"], weight_B
-        )
-        gamma, nstep = self._cfg.discount_factor, self._cfg.nstep
-        loss, td_error_B = q_nstep_td_error(data, gamma, nstep, cum_reward=True, value_gamma=batch["value_gamma"])
-        return loss, {"priority": td_error_B.abs(), "q_value": q_BA.detach()}
+        data = q_nstep_td_data(q_BA, target_q_BA, *step, weight_B)
+        loss, error_B = q_nstep_td_error(data, self._cfg.discount_factor, self._cfg.nstep, True, batch["value_gamma"])
+        return loss, {"priority": error_B.abs(), "q_value": q_BA.detach()}
 
     def _q(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
         """Return Q(batch[key], .) `[B, A]`; noisy layers use the batch's noise for the forward pass of this name."""
-        noise = batch["noise"][name] if "noise" in batch else None
-        with given_noise(network, noise) if noise else nullcontext():
+        with given_noise(network, batch.get("noise", {}).get(name)):
             return self._run(network, batch[key])["logit"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Noise]:
-        size, networks = len(batch["action"]), {"online": self._model, "target": self._target_model}
-        networks = networks | {"chooser": self._model} if self._cfg.noisy_net else {}
-        return {name: draw_noise(network, size) for name, network in networks.items()}
+        networks = {"online": self._model, "target": self._target_model, "chooser": self._model}
+        return {k: draw_noise(n, len(batch["action"])) for k, n in networks.items() if self._cfg.noisy_net}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
