@@ -8,6 +8,7 @@ Nothing here is a collective. M samples of a chunk, B of a batch, L steps of an 
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import os
 from collections.abc import Iterator, Sequence
@@ -285,6 +286,14 @@ def _check(policy: EasyDict, unit: str) -> None:
         return
     if "unroll_len" in policy:
         raise ConfigError(f"RolloutDataset: '{policy.type}' learns from sequences of steps: use unit='episode'.")
+    for path in POLICY_REGISTRY.find(policy.type).trainer_keys:
+        *sections, key = path.split(".")
+        value = functools.reduce(dict.__getitem__, sections, policy).get(key)
+        if value:
+            raise ConfigError(
+                f"policy.{path}={value!r} acts in ding_lite's own training loop, which RolloutDataset does without: "
+                f"set it to {False if value is True else None}."
+            )
     if policy.learn.get("value_norm", False):
         raise ConfigError(
             "policy.learn.value_norm=True normalises by statistics of all that was collected, but each loader worker "

@@ -1,7 +1,10 @@
 """Networks: encoders, heads and the models that policies train."""
 
 from ding_lite.model.bc import BC
-from ding_lite.model.network import MLP, ConvEncoder, DiscreteHead, DuelingHead, NoisyLinear, create_encoder
+from ding_lite.model.heads import DiscreteHead, DuelingHead
+from ding_lite.model.image import ConvEncoder, create_encoder
+from ding_lite.model.mlp import MLP
+from ding_lite.model.noisy import NoisyLinear
 from ding_lite.model.pg import PG
 from ding_lite.model.q_learning import DQN, QRDQN
 from ding_lite.model.qac import QAC, QVAC

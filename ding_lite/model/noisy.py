@@ -1,24 +1,110 @@
-"""Exploration by noisy layers."""
+"""Noisy linear layers, which let a network explore by itself (Fortunato et al. 2018, arXiv:1706.10295).
+
+Shapes: B samples, P input features, Q output features of a layer.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-from ding_lite.model.network import NoisyLinear
+from ding_lite.utils.registry import ConfigError
+
+Noise = dict[str, dict[str, Tensor]]  # of one forward pass: layer name -> `input` [B, P] and `output` [B, Q]
+
+
+class NoisyLinear(nn.Module):
+    """Linear layer with factorised Gaussian noise on its weights (equations 10 and 11 of the paper).
+
+    In training mode, and in evaluation mode under `explore`, each sample of the batch has noise of its own, so that
+    environments explore independently. Otherwise the layer uses the means of its weights.
+    """
+
+    def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5) -> None:
+        super().__init__()
+        bound, sigma = 1 / math.sqrt(in_features), sigma0 / math.sqrt(in_features)
+        self.weight_mu = nn.Parameter(torch.empty(out_features, in_features).uniform_(-bound, bound))
+        self.weight_sigma = nn.Parameter(torch.full((out_features, in_features), sigma))
+        self.bias_mu = nn.Parameter(torch.empty(out_features).uniform_(-bound, bound))
+        self.bias_sigma = nn.Parameter(torch.full((out_features,), sigma))
+        self._exploring = False
+        self._noise: dict[str, Tensor] | None = None
+
+    def draw_noise(self, batch_size: int) -> dict[str, Tensor]:
+        """Return f(noise) for `input` `[B, P]` and `output` `[B, Q]`, where f(x) = sign(x) sqrt(|x|)."""
+        size_out, size_in = self.weight_mu.shape
+        sizes = {"input": size_in, "output": size_out}
+        drawn = {name: self.weight_mu.new_empty(batch_size, size).normal_() for name, size in sizes.items()}
+        return {name: x.sign() * x.abs().sqrt() for name, x in drawn.items()}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `[B, Q]` for features `[B, P]`."""
+        mean = functional.linear(x, self.weight_mu, self.bias_mu)
+        if not (self.training or self._exploring or self._noise is not None):
+            return mean
+        noise = self.draw_noise(len(x)) if self._noise is None else self._noise
+        # (sigma * outer(output, input)) x for each sample, without a weight matrix for each.
+        return mean + noise["output"] * functional.linear(x * noise["input"], self.weight_sigma, self.bias_sigma)
+
+
+class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a function)
+    """Let every `NoisyLinear` inside a module draw noise in evaluation mode too: `with explore(module): ...`.
+
+    Without noisy layers nothing happens. The layers are looked up once, when it is created; it may be entered often.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._layers = list(_noisy_layers(module).values())
+
+    def __enter__(self) -> None:
+        for layer in self._layers:
+            layer._exploring = True
+
+    def __exit__(self, *error: object) -> None:
+        for layer in self._layers:
+            layer._exploring = False
+
+
+def check_noisy(module: nn.Module) -> None:
+    """Raise `ConfigError` if a module that is to explore by noisy layers has none."""
+    if not _noisy_layers(module):
+        raise ConfigError(
+            f"policy.noisy_net=True explores by layers of the class ding_lite.model.NoisyLinear, but the model "
+            f"{type(module).__name__} has none: use them in the model, or set policy.noisy_net=False."
+        )
+
+
+def draw_noise(module: nn.Module, batch_size: int) -> Noise:
+    """Return noise for one forward pass of a module with B samples, by the names of its noisy layers.
+
+    The layers draw in the order in which the module registered them, with torch's global generator.
+    """
+    return {name: layer.draw_noise(batch_size) for name, layer in _noisy_layers(module).items()}
 
 
 @contextmanager
-def explore(module: nn.Module) -> Iterator[None]:
-    """Let every noisy layer inside the module draw noise within the block, though it is in evaluation mode."""
-    layers = [part for part in module.modules() if isinstance(part, NoisyLinear)]
-    before = [layer.training for layer in layers]
-    for layer in layers:
-        layer.training = True
+def given_noise(module: nn.Module, noise: Noise | None) -> Iterator[None]:
+    """Let the noisy layers of a module use `noise`, as `draw_noise` returned it, instead of drawing their own.
+
+    With None, nothing changes.
+    """
+    if noise is None:
+        yield
+        return
+    layers = _noisy_layers(module)
+    for name, own in noise.items():
+        layers[name]._noise = own
     try:
         yield
     finally:
-        for layer, training in zip(layers, before, strict=True):
-            layer.training = training
+        for layer in layers.values():
+            layer._noise = None
+
+
+def _noisy_layers(module: nn.Module) -> dict[str, NoisyLinear]:
+    return {name: layer for name, layer in module.named_modules() if isinstance(layer, NoisyLinear)}

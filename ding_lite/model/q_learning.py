@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.network import DiscreteHead, DuelingHead, create_encoder
+from ding_lite.model.heads import DiscreteHead, DuelingHead
+from ding_lite.model.image import create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 

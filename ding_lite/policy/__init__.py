@@ -2,11 +2,11 @@
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.qac import QACPolicy
-from ding_lite.policy.offline.base import OfflinePolicy
 from ding_lite.policy.offline.bc import BCPolicy
 from ding_lite.policy.offline.cql import CQLPolicy
 from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy
 from ding_lite.policy.offline.iql import IQLPolicy
+from ding_lite.policy.offline.source import OfflinePolicy
 from ding_lite.policy.offline.td3_bc import TD3BCPolicy
 from ding_lite.policy.policy_gradient.a2c import A2CPolicy
 from ding_lite.policy.policy_gradient.impala import IMPALAPolicy

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from ding_lite.policy.defaults import check_common_keys, merge_defaults
 from ding_lite.policy.modes import PolicyModes
-from ding_lite.policy.networks import broadcast_networks, modules_of
-from ding_lite.policy.optimizers import Optimizers
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.modes import Loss
+from ding_lite.torch_utils.networks import broadcast_networks, modules_of
 from ding_lite.torch_utils.optimizer_step import OptimizerStep, Trained
+from ding_lite.torch_utils.optimizers import Optimizers
 from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -84,7 +84,7 @@ class Policy:
             ),
         ),
         collect=dict(
-            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num
+            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num; None: that
         ),
         eval=dict(
             evaluator=dict(
@@ -95,6 +95,7 @@ class Policy:
     )
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of the bases' configs that it has no use for
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose
+    trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys that act in our own training loop only, not in `RolloutDataset`
     config_types: ClassVar[dict[str, tuple[type, ...]]] = {
         "num_threads": (int, type(None)),
         "learn.grad_clip_type": (str, type(None)),
@@ -110,6 +111,10 @@ class Policy:
     def check_config(cls, cfg: EasyDict) -> None:
         """Raise `ConfigError` for values of `cfg.policy` that contradict one another."""
         check_common_keys(cfg.policy, cls.default_config())
+        if cfg.policy.get("priority_IS_weight") and not cfg.policy.priority:
+            raise ConfigError(
+                "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
+            )
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -176,7 +181,7 @@ class Policy:
         """Return the loss of a batch, and detached tensors that `_forward_learn` returns. Pure in model and batch."""
         raise NotImplementedError
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return everything random that the losses of a batch need, by name; they find it in `batch["noise"]`.
 
         So losses are functions of their batch, and N processes can be given the noise of one.
@@ -237,6 +242,12 @@ class Policy:
         if self._cfg.precision == "float32":
             return nullcontext()
         return torch.autocast(self._device.type, torch.bfloat16)
+
+    def _run(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
+        """Return a network's output for observations `[B, ...]`; it is float32 even where `precision` is bf16."""
+        with self._autocast():
+            output = network(self._to_device(obs), **kwargs)
+        return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
 
     # Collect mode.
 

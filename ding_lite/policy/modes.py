@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor
 
-from ding_lite.model import NoisyLinear
 from ding_lite.model.noisy import explore
-from ding_lite.policy.networks import (
+from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
+from ding_lite.torch_utils.networks import (
     average_buffers,
     checksum_networks,
     drifting_buffers,
     modules_of,
     set_training,
 )
-from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
 
 
 class PolicyModes:
@@ -31,7 +29,7 @@ class PolicyModes:
     def __init__(self, policy: Any) -> None:
         self._policy, self._modules = policy, modules_of(policy)
         self._buffers = drifting_buffers(self._modules) if policy._cfg.multi_gpu else []
-        self._noisy = any(isinstance(part, NoisyLinear) for part in policy.model.modules())
+        self._explore = explore(policy.model)
         self.learn = LearnMode(
             forward=self._step,
             loss=self._compute_loss,
@@ -89,8 +87,7 @@ class PolicyModes:
 
     def _act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         self._set_training(False)
-        block: AbstractContextManager = explore(self._policy.model) if self._noisy else nullcontext()
-        with block:
+        with self._explore:
             return self._policy._forward_collect(obs, **kwargs)
 
     def _act_best(self, obs: Any, **kwargs: Any) -> dict[str, Any]:

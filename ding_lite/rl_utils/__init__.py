@@ -1,22 +1,34 @@
 """Pure tensor functions: losses, returns, distributions, exploration."""
 
-from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_error_continuous, a2c_loss
+from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
+from ding_lite.rl_utils.compat import (
+    ArgmaxSampler,
+    HybridDeterminsticSampler,
+    HybridStochasticSampler,
+    MultinomialSampler,
+    MuSampler,
+    ReparameterizationSampler,
+    a2c_error_continuous,
+    compute_importance_weights,
+    pg_error_continuous,
+    ppo_data_continuous,
+    ppo_error_continuous,
+    ppo_policy_data_continuous,
+    ppo_policy_error_continuous,
+    vtrace_error_continuous_action,
+    vtrace_error_discrete_action,
+)
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
-from ding_lite.rl_utils.isw import compute_importance_weights
-from ding_lite.rl_utils.pg import pg_data, pg_error, pg_error_continuous, pg_loss
+from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
     ppo_data,
-    ppo_data_continuous,
     ppo_error,
-    ppo_error_continuous,
     ppo_info,
     ppo_loss,
     ppo_policy_data,
-    ppo_policy_data_continuous,
     ppo_policy_error,
-    ppo_policy_error_continuous,
     ppo_policy_loss,
     ppo_value_data,
     ppo_value_error,
@@ -29,30 +41,10 @@ from ding_lite.rl_utils.q_continuous import (
     td3_bc_actor_error,
     temperature_error,
 )
-from ding_lite.rl_utils.sampler import (
-    ArgmaxSampler,
-    HybridDeterminsticSampler,
-    HybridStochasticSampler,
-    MultinomialSampler,
-    MuSampler,
-    ReparameterizationSampler,
-)
+from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.rl_utils.td import (
-    nstep_return,
-    q_nstep_td_data,
-    q_nstep_td_error,
-    qrdqn_nstep_td_data,
-    qrdqn_nstep_td_error,
-)
-from ding_lite.rl_utils.vtrace import (
-    vtrace_advantage,
-    vtrace_data,
-    vtrace_error_continuous_action,
-    vtrace_error_discrete_action,
-    vtrace_loss,
-    vtrace_nstep_return,
-)
+from ding_lite.rl_utils.td import nstep_return, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
 
 __all__ = [
     "ArgmaxSampler",

@@ -55,8 +55,3 @@ def a2c_error(data: a2c_data) -> a2c_loss:
         value_loss=weighted_mean((return_ - value).square(), weight),
         entropy_loss=weighted_mean(entropy, weight),
     )
-
-
-def a2c_error_continuous(data: a2c_data) -> a2c_loss:
-    """See `a2c_error`; DI-engine's name for a logit of dict(mu, sigma)."""
-    return a2c_error(data)

@@ -46,8 +46,3 @@ def pg_error(data: pg_data) -> pg_loss:
     logp, entropy = log_prob_entropy(logit, action)
     check_same_shape(log_prob=logp, return_=return_, weight=weight)
     return pg_loss(-weighted_mean(logp * return_, weight), weighted_mean(entropy, weight))
-
-
-def pg_error_continuous(data: pg_data) -> pg_loss:
-    """See `pg_error`; DI-engine's name for a logit of dict(mu, sigma)."""
-    return pg_error(data)

@@ -1,8 +1,8 @@
 """Losses of proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347).
 
 Shapes: B samples (more leading dimensions are welcome), D dimensions of a continuous action. Logits and actions may be
-discrete, continuous or hybrid everywhere, as `distribution.py` says; DI-engine has the names that end in `continuous`.
-Every mean is mean(weight * x). The gradient flows through what is new; everything else is a constant of the batch.
+discrete, continuous or hybrid everywhere, as `distribution.py` says. Every mean is mean(weight * x). The gradient flows
+through what is new; everything else is a constant of the batch.
 """
 
 from __future__ import annotations
@@ -40,34 +40,11 @@ class ppo_data(NamedTuple):  # noqa: N801 (DI-engine's name, as are those below)
     weight: Tensor | None = None
 
 
-class ppo_data_continuous(NamedTuple):  # noqa: N801
-    """Input of `ppo_error_continuous`: `ppo_data` with dict(mu, sigma), each `[B, D]`, for logits."""
-
-    mu_sigma_new: Logit
-    mu_sigma_old: Logit
-    action: Action
-    value_new: Tensor
-    value_old: Tensor
-    adv: Tensor
-    return_: Tensor
-    weight: Tensor | None = None
-
-
 class ppo_policy_data(NamedTuple):  # noqa: N801
     """Input of `ppo_policy_error`: attributes as in `ppo_data`."""
 
     logit_new: Logit
     logit_old: Logit
-    action: Action
-    adv: Tensor
-    weight: Tensor | None = None
-
-
-class ppo_policy_data_continuous(NamedTuple):  # noqa: N801
-    """Input of `ppo_policy_error_continuous`: attributes as in `ppo_data_continuous`."""
-
-    mu_sigma_new: Logit
-    mu_sigma_old: Logit
     action: Action
     adv: Tensor
     weight: Tensor | None = None
@@ -110,10 +87,7 @@ class ppo_info(NamedTuple):  # noqa: N801
 
 
 def ppo_error(
-    data: ppo_data | ppo_data_continuous,
-    clip_ratio: float = 0.2,
-    use_value_clip: bool = True,
-    dual_clip: float | None = None,
+    data: ppo_data, clip_ratio: float = 0.2, use_value_clip: bool = True, dual_clip: float | None = None
 ) -> tuple[ppo_loss, ppo_info]:
     """Losses of policy and value: see `ppo_policy_error` and `ppo_value_error`."""
     logit_new, logit_old, action, value_new, value_old, adv, return_, weight = data
@@ -124,15 +98,8 @@ def ppo_error(
     return ppo_loss(policy_loss, value_loss, entropy_loss), info
 
 
-def ppo_error_continuous(
-    data: ppo_data_continuous, clip_ratio: float = 0.2, use_value_clip: bool = True, dual_clip: float | None = None
-) -> tuple[ppo_loss, ppo_info]:
-    """See `ppo_error`."""
-    return ppo_error(data, clip_ratio, use_value_clip, dual_clip)
-
-
 def ppo_policy_error(
-    data: ppo_policy_data | ppo_policy_data_continuous, clip_ratio: float = 0.2, dual_clip: float | None = None
+    data: ppo_policy_data, clip_ratio: float = 0.2, dual_clip: float | None = None
 ) -> tuple[ppo_policy_loss, ppo_info]:
     """Clipped surrogate loss, equation 7 of the paper.
 
@@ -171,13 +138,6 @@ def ppo_policy_error(
         objective = torch.where((adv < 0.0) & (objective < floor), floor, objective)
     loss = ppo_policy_loss(-weighted_mean(objective, weight), weighted_mean(entropy, weight))
     return loss, ppo_info(approx_kl, clipfrac)
-
-
-def ppo_policy_error_continuous(
-    data: ppo_policy_data_continuous, clip_ratio: float = 0.2, dual_clip: float | None = None
-) -> tuple[ppo_policy_loss, ppo_info]:
-    """See `ppo_policy_error`."""
-    return ppo_policy_error(data, clip_ratio, dual_clip)
 
 
 def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_clip: bool = True) -> Tensor:

@@ -12,24 +12,36 @@ from ding_lite.rl_utils.common import check_same_shape
 
 
 def q_td_error(
-    q_CB: Tensor, next_value_B: Tensor, reward_B: Tensor, done_B: Tensor, value_gamma_B: Tensor
+    q_CB: Tensor,
+    next_value_B: Tensor,
+    reward_B: Tensor,
+    done_B: Tensor,
+    value_gamma_B: Tensor,
+    weight_B: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Squared error of each critic against one target, y = r + gamma (1 - done) V'(s').
 
     Args:
         q_CB: Q_c(s, a); the gradient flows through it alone.
         next_value_B: V'(s'), whatever the algorithm takes for it.
-        reward_B: reward, summed over n steps if they are.
+        reward_B: reward, summed over n steps if the return has several.
         done_B: true where s' is terminal.
-        value_gamma_B: discount of V'(s').
+        value_gamma_B: discount of V'(s'), gamma^n for n steps.
+        weight_B: importance weights of prioritised replay, or None for ones.
 
     Returns:
-        The loss, sum over C of the means, and the errors y - Q_c `[C, B]`, detached.
+        The loss, the sum over C of mean(w (y - Q_c)^2), and the errors y - Q_c `[C, B]`, detached and not weighed. The
+        mean of their absolute values over C is a sample's priority (Schaul et al. 2016, arXiv:1511.05952).
+
+    Raises:
+        ValueError: shapes differ.
     """
-    check_same_shape(q=q_CB[0], next_value=next_value_B, reward=reward_B, done=done_B, value_gamma=value_gamma_B)
+    vectors = {"next_value": next_value_B, "reward": reward_B, "done": done_B, "value_gamma": value_gamma_B}
+    check_same_shape(q=q_CB[0], weight=weight_B, **vectors)
     target_B = (reward_B + value_gamma_B * next_value_B.masked_fill(done_B.bool(), 0.0)).detach()
     error_CB = target_B - q_CB
-    return error_CB.square().mean(-1).sum(), error_CB.detach()
+    square_CB = error_CB.square() if weight_B is None else error_CB.square() * weight_B
+    return square_CB.mean(-1).sum(), error_CB.detach()
 
 
 def td3_bc_actor_error(

@@ -1,6 +1,6 @@
-"""Temporal-difference losses.
+"""Temporal-difference losses of values of discrete actions.
 
-Shapes: T steps of an n-step return, B samples, A discrete actions, K quantiles. A name's suffix says its dimensions.
+Shapes: T steps of an n-step return, B samples, A discrete actions. A name's suffix says its dimensions.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def q_nstep_td_error(
     q, next_n_q, action, next_n_action, reward, done, weight = data
     if q.ndim != 2 or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = _return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
+    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
     q_B = q.gather(1, action.unsqueeze(1)).squeeze(1)
     with torch.no_grad():
         next_q_B = next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1)
@@ -85,83 +85,15 @@ def q_nstep_td_error(
     return loss, target_B - q_B.detach()
 
 
-def _return_and_discount(
+def return_and_discount(
     reward: Tensor, gamma: float, nstep: int, cum_reward: bool, value_gamma: Tensor | None
 ) -> tuple[Tensor, Tensor | float]:
-    """Return the discounted sum of the n steps' rewards, `[B]`, and the discount of what follows them."""
+    """Return the discounted sum of the n steps' rewards, `[B]`, and the discount of the value that follows them.
+
+    Raises:
+        ValueError: reward is not `[B]` with `cum_reward`, or not `[T, B]` without.
+    """
     if reward.ndim != (1 if cum_reward else 2):
         raise ValueError(f"reward must be {'[B]' if cum_reward else '[T, B]'}, got shape {tuple(reward.shape)}")
     return_B = reward if cum_reward else nstep_return(reward, gamma)
     return return_B, gamma**nstep if value_gamma is None else value_gamma
-
-
-class qrdqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Input of `qrdqn_nstep_td_error`.
-
-    Attributes:
-        q: `[B, A, K]`, quantiles of the return of the network that learns; the gradient flows through it.
-        next_n_q: `[B, A, K]`, those of s_{t+n} by the network that evaluates, usually the target network.
-        action: `[B]`, as the next four in `q_nstep_td_data`.
-        next_n_action: `[B]`.
-        reward: `[T, B]`, or `[B]` with `cum_reward=True`.
-        done: `[B]`.
-        tau: `[B, K, 1]`, which quantiles `q` are, in (0, 1).
-        weight: `[B]` importance weights, or None for ones.
-    """
-
-    q: Tensor
-    next_n_q: Tensor
-    action: Tensor
-    next_n_action: Tensor
-    reward: Tensor
-    done: Tensor
-    tau: Tensor
-    weight: Tensor | None = None
-
-
-def qrdqn_nstep_td_error(
-    data: qrdqn_nstep_td_data,
-    gamma: float,
-    nstep: int = 1,
-    value_gamma: Tensor | None = None,
-    cum_reward: bool = False,
-    kappa: float = 1.0,
-) -> tuple[Tensor, Tensor]:
-    """n-step quantile regression loss (Dabney et al. 2018, arXiv:1710.10044, eq. 10 and algorithm 1).
-
-    target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i; the
-    loss is the weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij), with Huber's L: u^2 / 2 up to
-    |u| = kappa, and kappa (|u| - kappa / 2) beyond.
-
-    Args:
-        data: see `qrdqn_nstep_td_data`.
-        gamma: discount per environment step.
-        nstep: T, used where `value_gamma` is None.
-        value_gamma: as the next, see `q_nstep_td_error`.
-        cum_reward: see there.
-        kappa: 0 makes L(u) = |u|, whose minimum are the quantiles themselves.
-
-    Returns:
-        The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
-
-    Raises:
-        ValueError: q and next_n_q are not both `[B, A, K]`, or reward does not fit `cum_reward`.
-    """
-    q, next_n_q, action, next_n_action, reward, done, tau, weight = data
-    if q.ndim != 3 or q.shape != next_n_q.shape:
-        raise ValueError(f"q and next_n_q must both be [B, A, K], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = _return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
-    sample_B = torch.arange(len(q), device=q.device)
-    theta_BK1 = q[sample_B, action, :, None]
-    with torch.no_grad():
-        next_theta_KB = next_n_q[sample_B, next_n_action].masked_fill(done.bool()[:, None], 0.0).t()
-        target_B1K = (return_B + discount_B * next_theta_KB).t()[:, None]
-        weight_BKK = (tau - (target_B1K < theta_BK1).to(q.dtype)).abs()
-    theta_BKK, target_BKK = torch.broadcast_tensors(theta_BK1, target_B1K)
-    if kappa > 0:
-        error_BKK = functional.huber_loss(theta_BKK, target_BKK, reduction="none", delta=kappa)
-    else:
-        error_BKK = (target_BKK - theta_BKK).abs()
-    loss_B = (weight_BKK * error_BKK).mean(2).sum(1)
-    loss = loss_B.mean() if weight is None else (loss_B * weight).mean()
-    return loss, loss_B.detach()

@@ -17,7 +17,7 @@ from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_en
 
 
 class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
-    """Input of `vtrace_error_discrete_action`; the gradient flows through `target_output` and `value`.
+    """Input of `vtrace_error`; the gradient flows through `target_output` and `value`.
 
     Attributes:
         target_output: logit of the policy that learns.
@@ -131,14 +131,14 @@ def vtrace_advantage(
     return clipped_pg_rhos * (reward + gamma * _terminal_zero(return_, done) - bootstrap_values)
 
 
-def vtrace_error_discrete_action(
+def vtrace_error(
     data: vtrace_data,
     gamma: float = 0.99,
     lambda_: float = 0.95,
     rho_clip_ratio: float = 1.0,
     c_clip_ratio: float = 1.0,
     rho_pg_clip_ratio: float = 1.0,
-) -> vtrace_loss:
+) -> tuple[vtrace_loss, Tensor]:
     """Return -mean(w A log pi(a)), mean(w (v - V)^2) and mean(w entropy), with A and v from the functions above.
 
     Args:
@@ -148,6 +148,9 @@ def vtrace_error_discrete_action(
         rho_clip_ratio: rho_bar, which decides what policy the value converges to.
         c_clip_ratio: c_bar, which decides how fast.
         rho_pg_clip_ratio: rho_bar of the policy's gradient.
+
+    Returns:
+        The three losses, and v `[T, B]`, detached.
 
     Raises:
         ValueError: shapes differ, or traj_flag comes without next_value.
@@ -162,23 +165,12 @@ def vtrace_error_discrete_action(
         last_value = (value if next_value is None else next_value)[-1:]
         next_return = torch.cat([return_[1:], last_value])
         adv = vtrace_advantage(rho_pg, reward, next_return, value[:-1], gamma, next_value, done, traj_flag)
-    return vtrace_loss(
+    loss = vtrace_loss(
         policy_loss=-weighted_mean(logp * adv, weight),
         value_loss=weighted_mean((return_ - value[:-1]).square(), weight),
         entropy_loss=weighted_mean(entropy, weight),
     )
-
-
-def vtrace_error_continuous_action(
-    data: vtrace_data,
-    gamma: float = 0.99,
-    lambda_: float = 0.95,
-    rho_clip_ratio: float = 1.0,
-    c_clip_ratio: float = 1.0,
-    rho_pg_clip_ratio: float = 1.0,
-) -> vtrace_loss:
-    """See `vtrace_error_discrete_action`; DI-engine's name for outputs of dict(mu, sigma)."""
-    return vtrace_error_discrete_action(data, gamma, lambda_, rho_clip_ratio, c_clip_ratio, rho_pg_clip_ratio)
+    return loss, return_
 
 
 def _check_cut(next_value: Tensor | None, traj_flag: Tensor | None) -> None:

@@ -78,3 +78,24 @@ def normalize_parts(parts: list[Tensor]) -> list[Tensor]:
     std_K = (square_K / (count_K - 1).clamp(min=1)).sqrt()
     x_KB = (x_KB - mean_K.unsqueeze(1)) / (std_K.unsqueeze(1) + 1e-8)
     return [row[: len(part)].to(part.dtype) for row, part in zip(x_KB, parts, strict=True)]
+
+
+@torch.no_grad()
+def explained_variance(value: Tensor, return_: Tensor) -> Tensor:
+    """Return 1 - Var(R - V) / Var(R) over the samples of all ranks, in one collective.
+
+    1 means that the values predict the returns, 0 that they predict them no better than their mean does. It is 0 where
+    all returns are equal.
+
+    Args:
+        value: V(s), of any shape.
+        return_: R, what V(s) should be, of the same shape and in the same units.
+
+    Returns:
+        A scalar.
+    """
+    x_2M = torch.stack([return_ - value, return_]).flatten(1).double()
+    mean_2 = x_2M.mean(1)
+    square_2 = (x_2M - mean_2.unsqueeze(1)).square().sum(1)
+    _, _, (error, total) = joined_moments(torch.full_like(mean_2, x_2M.shape[1]), mean_2, square_2)
+    return torch.where(total > 0, 1.0 - error / total, 0.0)

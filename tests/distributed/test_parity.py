@@ -24,7 +24,10 @@ from tests.distributed import parity
 from tests.distributed.launcher import launch
 
 OPTIONS = {
-    "dqn": [[], ["policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.target_theta=0.1"]],
+    "dqn": [
+        *([], ["policy.noisy_net=True"]),
+        ["policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.target_theta=0.1"],
+    ],
     "ppo": [
         ["policy.learn.epoch_per_collect=3"],
         ["policy.learn.epoch_per_collect=3", "policy.learn.kl_beta=0.5", "policy.learn.kl_adaptive=True",

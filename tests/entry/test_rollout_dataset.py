@@ -29,11 +29,16 @@ CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
 SIZES = ["env.collector_env_num=2", "policy.collect.n_sample=16", "policy.learn.batch_size=8"]
 SMALL = {  # by policy: how a test changes its config
     "a2c": SIZES,
-    "ppo": [*SIZES, "policy.learn.value_norm=False", "policy.learn.epoch_per_collect=2"],
+    "ppo": [
+        *(*SIZES, "policy.learn.value_norm=False", "policy.learn.epoch_per_collect=2"),
+        *("policy.learn.lr_scheduler=None", "policy.learn.clip_scheduler=None"),
+    ],
     "pg": ["env.collector_env_num=2", "policy.collect.n_episode=2", "policy.learn.batch_size=8"],
     "dqn": SIZES,
     "impala": ["env.collector_env_num=2"],
 }
+
+SCHEDULE = "{'epoch_num': 9, 'min_lr_lambda': 0.5}"
 
 
 def make(name: str, unit: str = "batch", *overrides: str, seed: int = 0, **options: Any) -> RolloutDataset:
@@ -102,6 +107,14 @@ def test_the_policys_loss_takes_the_batches_and_reaches_every_parameter(name: st
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in dataset.policy.model.parameters())
 
 
+def test_ppos_loss_with_a_fixed_kl_penalty_is_there_for_a_training_loop_of_ones_own() -> None:
+    plain, penalised = (make("ppo", "batch", f"policy.learn.kl_beta={beta}") for beta in (0.0, 1.0))
+    batch = take(plain, 1)[0]
+    batch["logit"] = batch["logit"] + torch.tensor([2.0, 0.0])  # another policy collected it
+    losses = [dataset.policy.learn_mode.loss(batch)[0].item() for dataset in (plain, penalised)]
+    assert losses[1] > losses[0]
+
+
 @pytest.mark.parametrize("name", ["ppo", "pg", "dqn", "impala"])
 def test_episodes_are_whole(name: str) -> None:
     for episode in take(make(name, "episode"), 5):
@@ -120,6 +133,16 @@ def test_episodes_are_whole(name: str) -> None:
         ("a2c", "transitions", [], "expected unit to be one of .* got 'transitions'. Did you mean 'transition'?"),
         ("impala", "transition", [], "'impala' learns from sequences of steps: use unit='episode'"),
         ("ppo", "batch", ["policy.learn.value_norm=True"], "sees only its own: set it to False"),
+        ("ppo", "batch", [f"policy.learn.lr_scheduler={SCHEDULE}"], r"policy\.learn\.lr_scheduler=.*set it to None"),
+        (
+            *("ppo", "batch", ["policy.learn.kl_early_stop=True", "policy.learn.target_kl=0.1"]),
+            r"policy\.learn\.kl_early_stop=True acts in ding_lite's own training loop",
+        ),
+        (
+            *("ppo", "batch"),
+            ["policy.learn.kl_adaptive=True", "policy.learn.target_kl=0.1", "policy.learn.kl_beta=1.0"],
+            r"policy\.learn\.kl_adaptive=True acts",
+        ),
     ],
 )
 def test_what_there_is_no_stream_of_is_an_error(name: str, unit: str, overrides: list[str], message: str) -> None:

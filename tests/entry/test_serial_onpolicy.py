@@ -321,7 +321,6 @@ def test_an_action_space_that_the_policy_cannot_act_in(
         (["policy.model.obs_shape=5"], "policy.model.obs_shape is 5, but the environment has 4"),
         (["policy.model.action_shape=3"], "policy.model.action_shape is 3, but the environment has 2"),
         (["policy.model.action_space=continuous"], "policy.model.action_space is continuous, but the environment has"),
-        (["policy.collect.n_sample=None"], "policy.collect.n_sample is not set: say how many env steps each rank"),
         (
             ["policy.collect.n_sample=100"],
             "policy.collect.n_sample=100 is not a multiple of env.collector_env_num=8: set it to 96 or 104.",

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import QRDQN
+from ding_lite.model import DQN, QRDQN, NoisyLinear
 
 
 def test_quantiles_equal_plain_layers():
@@ -27,3 +28,11 @@ def test_images_are_observations_too():
 def test_tau_is_of_the_models_type():
     model = QRDQN(4, 3, [8], num_quantiles=5).double()
     assert model(torch.zeros(2, 4, dtype=torch.float64))["tau"].dtype == torch.float64
+
+
+@pytest.mark.parametrize("dueling", [True, False])
+@pytest.mark.parametrize("noise", [True, False])
+def test_dqn_returns_a_value_for_each_action(dueling, noise):
+    model = DQN(4, 3, [16, 8], dueling=dueling, noise=noise)
+    assert model(torch.zeros(5, 4))["logit"].shape == (5, 3)
+    assert any(isinstance(module, NoisyLinear) for module in model.modules()) == noise

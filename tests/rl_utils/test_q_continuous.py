@@ -107,3 +107,16 @@ def test_the_temperature_falls_while_the_entropy_is_above_its_target() -> None:
     assert log_alpha.grad is not None
     assert log_alpha.grad.item() == pytest.approx(2.5)
     assert logp.grad is None
+
+
+def test_importance_weights_scale_each_samples_loss_and_leave_the_errors_alone() -> None:
+    q_CB, next_value_B = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([4.0, 9.0])
+    args = (q_CB, next_value_B, torch.tensor([1.0, 2.0]), torch.tensor([False, True]), torch.tensor([0.5, 0.5]))
+    plain, errors_CB = q_td_error(*args)
+    weighed, same_CB = q_td_error(*args, weight_B=torch.tensor([0.5, 2.0]))
+    # targets 1 + 0.5 * 4 = 3 and 2: errors 2, 0 of the first critic and 0, 2 of the second
+    assert errors_CB.tolist() == same_CB.tolist() == [[2.0, 0.0], [0.0, 2.0]]
+    assert plain.item() == pytest.approx((4 + 0) / 2 + (0 + 4) / 2)
+    assert weighed.item() == pytest.approx((0.5 * 4 + 0) / 2 + (0 + 2 * 4) / 2)
+    with pytest.raises(ValueError, match="weight"):
+        q_td_error(*args, weight_B=torch.ones(2, 1))

@@ -7,6 +7,7 @@ import torch
 from torch import tensor
 
 from ding_lite.torch_utils import minibatches, normalize_parts, rank_sizes
+from ding_lite.torch_utils.minibatch import explained_variance
 
 
 def make_samples(size: int) -> dict:
@@ -98,3 +99,11 @@ def test_parts_keep_their_type_and_are_not_written_into() -> None:
 
 def test_one_process_has_one_size() -> None:
     assert rank_sizes(5) == [5]
+
+
+def test_explained_variance_by_hand() -> None:
+    return_ = tensor([[1.0, 3.0], [5.0, 7.0]])  # variance 5
+    assert explained_variance(return_ + 2, return_).item() == 1.0  # a constant error is not one of variance
+    assert explained_variance(torch.zeros(2, 2), return_).item() == pytest.approx(0.0)
+    assert explained_variance(tensor([[1.0, 3.0], [4.0, 6.0]]), return_).item() == pytest.approx(1 - 0.25 / 5)
+    assert explained_variance(return_, torch.ones(2, 2)).item() == 0.0  # returns that are all alike

@@ -1,10 +1,10 @@
-"""What policies share that learn an actor and critics Q(s, a) from a data set of continuous actions.
+"""What policies share that learn an actor and critics Q(s, a) for continuous actions.
 
 Shapes: B samples, N environments, D dimensions of an action, C critics. Actions are within -1..1, which `env.act_scale`
 maps to the bounds of the environment; recorded ones beyond are clipped, as the environment did.
 
 Every network has an optimizer of its own, and its figures are logged under its name: `critic_loss`,
-`critic_grad_norm` (of the averaged gradient, before clipping), `actor_loss` and so on.
+`critic_grad_norm` (of the averaged gradient, before clipping), `critic_learning_rate`, `actor_loss` and so on.
 """
 
 from __future__ import annotations
@@ -18,16 +18,26 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.policy.offline.base import OfflinePolicy
+from ding_lite.policy.base import Policy
+from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import tree_map
 
 
-class QACPolicy(OfflinePolicy):
-    """Base of actor-critics for continuous actions. Their models have the networks `actor` and `critic`, as `QAC`."""
+class QACPolicy(Policy):
+    """Base of actor-critics for continuous actions, trained from a replay buffer, or with `OfflinePolicy` from data.
+
+    Their models have the networks `actor` and `critic`, as `QAC` has. A subclass creates its optimizers with
+    `_add_optimizer` and its targets with `_add_target` in `_init_learn`; in `_forward_learn` it calls `_prepare`, then
+    `_step` for each network, then `_update_targets`. Where replay is prioritised, the figures of the critics' loss hold
+    `priority` `[B]`, such as the mean of |error| over the critics that `q_td_error` returns.
+    """
 
     config: ClassVar[dict[str, Any]] = dict(
+        priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
+        priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
+        nstep=1,  # (int) env steps summed before the bootstrap
+        random_collect_size=0,  # (int) env steps per rank played at random before learning starts
         model=dict(
             twin_critic=True,  # (bool) two critics, whose smaller value is believed
             action_space="reparameterization",  # (str) what the actor says, see the model
@@ -35,8 +45,18 @@ class QACPolicy(OfflinePolicy):
             critic_head_hidden_size=256,  # (int) size of a critic's hidden layers
         ),
         learn=dict(
+            update_per_collect=1,  # (int) learner iterations after each collect
             batch_size=256,  # (int) samples per rank and iteration
             target_theta=0.005,  # (float) share of the critic that its target takes over at an update
+        ),
+        collect=dict(
+            noise_sigma=0.1,  # (float) standard deviation of the noise on actions, where the actor says one
+        ),
+        other=dict(
+            replay_buffer=dict(
+                type="",  # (str) 'uniform' or 'prioritized'; empty: as policy.priority says
+                replay_buffer_size=100000,  # (int) env steps per rank that are kept
+            ),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
@@ -77,27 +97,23 @@ class QACPolicy(OfflinePolicy):
         for target in self._targets.values():
             target.update()
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Return everything random that the losses of a batch need, by name, so that they are functions of it."""
-        return {}
-
     def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return the batch with `noise`, its actions `[B, D]` within -1..1."""
+        """Return the batch as the losses want it: actions `[B, D]` within -1..1, and `noise`.
+
+        `weight` `[B]` is in it only if `policy.priority_IS_weight` says so.
+        """
         action_BD = batch["action"].reshape(len(batch["action"]), -1).clamp(-1.0, 1.0)
         done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
-        return batch | {"action": action_BD, "done": done_B, "noise": batch.get("noise") or self._draw_noise(batch)}
+        batch = batch | {"action": action_BD, "done": done_B}
+        if not self._cfg.get("priority_IS_weight", False):
+            batch.pop("weight", None)
+        return batch
 
     def _step(self, name: str, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take a step of the optimizer of this name; return its figures, the common ones under that name."""
         output = self._optimizers[name].step(batch)
         common = {f"{name}_loss": output.pop("total_loss"), f"{name}_grad_norm": output.pop("grad_norm")}
         return output | common
-
-    def _run(self, network: nn.Module, obs: Tensor, **kwargs: Any) -> Any:
-        """Return a network's output for observations `[B, ...]`, in full precision."""
-        with self._autocast():
-            output = network(obs, **kwargs)
-        return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
 
     def _run_frozen(self, network: nn.Module, obs: Tensor, **kwargs: Any) -> Any:
         """Return what `_run` does, with a gradient to `kwargs` and none to the network."""
@@ -116,15 +132,28 @@ class QACPolicy(OfflinePolicy):
                 target.load_state_dict({"model": getattr(self._model, name).state_dict()})
 
     @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._forward_eval(obs)
+        return output | {"action": self._explore(output)}
+
+    def _explore(self, output: dict[str, Any]) -> Tensor:
+        """Return the action to play while collecting, `[N, D]`, given what `_forward_eval` returned.
+
+        Here it is a sample of the squashed normal that the actor says, or the actor's action with Gaussian noise.
+        """
+        if "logit" in output:
+            return squashed_sample(output["logit"], torch.randn_like(output["logit"]["mu"]))[0]
+        noise_ND = torch.randn_like(output["action"]) * self._cfg.collect.noise_sigma
+        return (output["action"] + noise_ND).clamp(-1.0, 1.0)
+
+    @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        with self._autocast():
-            output = self._model(self._to_device(obs), mode="compute_actor")
-        output = tree_map(Tensor.float, output) if self._cfg.precision != "float32" else output
+        output = self._run(self._model, obs, mode="compute_actor")
         return output | {"action": output["action"] if "action" in output else self._mode(output["logit"])}
 
     def _mode(self, logit: dict[str, Tensor]) -> Tensor:
         """Return the action in the middle of the distribution, `[N, D]`."""
-        return logit["mu"]
+        return logit["mu"].tanh()
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from easydict import EasyDict
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.policy.offline.base import OfflinePolicy
+from ding_lite.policy.base import Policy
+from ding_lite.policy.offline.source import OfflinePolicy
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 REGRESSION_LOSSES = {"l1_loss": functional.l1_loss, "mse_loss": functional.mse_loss}
@@ -22,7 +23,7 @@ LABEL_SMOOTHING = 0.1  # share of the probability that is spread over all action
 
 
 @POLICY_REGISTRY.register("bc")
-class BCPolicy(OfflinePolicy):
+class BCPolicy(OfflinePolicy, Policy):
     """Behaviour cloning of discrete and continuous actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -33,6 +34,7 @@ class BCPolicy(OfflinePolicy):
             ce_label_smooth=False,  # (bool) of discrete actions: a tenth of the probability is spread over all of them
         ),
     )
+    config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box)
     config_types: ClassVar[dict[str, tuple[type, ...]]] = {"continuous": (bool, type(None))}
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action")
@@ -59,11 +61,6 @@ class BCPolicy(OfflinePolicy):
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "accuracy", "action_error"]
 
-    def _run_model(self, obs: Any) -> dict[str, Tensor]:
-        with self._autocast():
-            output = self._model(self._to_device(obs))
-        return output if self._cfg.precision == "float32" else {key: value.float() for key, value in output.items()}
-
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss and detached tensors to log. Pure in model and batch.
 
@@ -72,7 +69,7 @@ class BCPolicy(OfflinePolicy):
         Args:
             batch: `obs` `[B, ...]`, `action` `[B]`, or `[B, D]` if continuous.
         """
-        output, action = self._run_model(batch["obs"]), batch["action"]
+        output, action = self._run(self._model, batch["obs"]), batch["action"]
         if "logit" in output:
             smoothing = LABEL_SMOOTHING if self._cfg.learn.ce_label_smooth else 0.0
             loss = functional.cross_entropy(output["logit"], action, label_smoothing=smoothing)
@@ -83,9 +80,10 @@ class BCPolicy(OfflinePolicy):
         loss = REGRESSION_LOSSES[self._cfg.loss_type](mu, action)
         return loss, {"action_error": (mu.detach() - action).abs()}
 
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
+        return self._forward_eval(obs)  # what it records is what it would do
+
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        self._model.eval()
-        output = self._run_model(obs)
-        self._model.train()
+        output = self._run(self._model, obs)
         return output if "action" in output else output | {"action": output["logit"].argmax(-1)}

@@ -27,6 +27,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.q_continuous import conservative_gap, q_td_error, temperature_error
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -46,7 +47,7 @@ class Coefficient(nn.Module):
 
 
 @POLICY_REGISTRY.register("cql")
-class CQLPolicy(QACPolicy):
+class CQLPolicy(OfflinePolicy, QACPolicy):
     """CQL. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -65,6 +66,7 @@ class CQLPolicy(QACPolicy):
             lagrange_thresh=-1.0,  # (float) what min_q_weight gap_c is to be, above 0; with_lagrange only
         ),
     )
+    config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
     config_types: ClassVar[dict[str, Any]] = {"learn.target_entropy": (float, type(None))}
     networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha", "lagrange")
 
@@ -160,12 +162,3 @@ class CQLPolicy(QACPolicy):
         if "optimizer" in state:
             for name, coefficient in (("alpha", self._alpha), ("lagrange", self._lagrange)):
                 coefficient.log.data.copy_(state[name])
-
-    def _mode(self, logit: dict[str, Tensor]) -> Tensor:
-        return logit["mu"].tanh()
-
-    @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._forward_eval(obs)
-        action_ND, _ = squashed_sample(output["logit"], torch.randn_like(output["logit"]["mu"]))
-        return output | {"action": action_ND}

@@ -18,14 +18,15 @@ from easydict import EasyDict
 from torch import Tensor
 from torch.nn import functional
 
-from ding_lite.policy.offline.base import OfflinePolicy
-from ding_lite.rl_utils.td import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.policy.base import Policy
+from ding_lite.policy.offline.source import OfflinePolicy
+from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("discrete_cql")
-class DiscreteCQLPolicy(OfflinePolicy):
+class DiscreteCQLPolicy(OfflinePolicy, Policy):
     """CQL(H) on QR-DQN. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -39,6 +40,7 @@ class DiscreteCQLPolicy(OfflinePolicy):
             target_theta=None,  # (float, None) or the share of the online network mixed in at every iteration
         ),
     )
+    config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     config_types: ClassVar[dict[str, tuple[type, ...]]] = {
         "learn.target_update_freq": (int, type(None)),
@@ -70,15 +72,11 @@ class DiscreteCQLPolicy(OfflinePolicy):
             batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
                 `value_gamma` `[B]` discount of the bootstrap.
         """
-        obs, next_obs = self._to_device(batch["obs"]), self._to_device(batch["next_obs"])
-        with self._autocast():
-            output = self._model(obs)
-            with torch.no_grad():
-                target_q_BAK = self._target_model(next_obs)["q"]
-                next_action_B = self._model(next_obs)["logit"].argmax(-1)
+        output = self._run(self._model, batch["obs"])
+        with torch.no_grad():
+            target_q_BAK = self._run(self._target_model, batch["next_obs"])["q"]
+            next_action_B = self._run(self._model, batch["next_obs"])["logit"].argmax(-1)
         q_BAK, tau = output["q"], output["tau"]
-        if q_BAK.dtype == torch.bfloat16:  # targets and losses need more than 8 bits
-            q_BAK, target_q_BAK, tau = q_BAK.float(), target_q_BAK.float(), tau.float()
         done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
         data = qrdqn_nstep_td_data(q_BAK, target_q_BAK, batch["action"], next_action_B, batch["reward"], done_B, tau)
         td_loss, _ = qrdqn_nstep_td_error(
@@ -101,10 +99,10 @@ class DiscreteCQLPolicy(OfflinePolicy):
         super()._load_state_dict_learn(state)
         self._target.load_state_dict(state)
 
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
+        return self._forward_eval(obs)  # what it records is what it would do
+
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        self._model.eval()
-        with self._autocast():
-            logit_NA = self._model(self._to_device(obs))["logit"]
-        self._model.train()
+        logit_NA = self._run(self._model, obs)["logit"]
         return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

@@ -23,6 +23,7 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.distribution import log_prob, sample
 from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error, q_td_error
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -31,7 +32,7 @@ LEAST_SIGMA = math.exp(-5.0)  # a data set of one action in each state has no gr
 
 
 @POLICY_REGISTRY.register("iql")
-class IQLPolicy(QACPolicy):
+class IQLPolicy(OfflinePolicy, QACPolicy):
     """IQL. Override `_value_loss`, `_critic_loss` or `_actor_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -44,6 +45,7 @@ class IQLPolicy(QACPolicy):
             beta=3.0,  # (float) inverse temperature: 0 imitates all actions alike
         ),
     )
+    config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
     networks: ClassVar[tuple[str, ...]] = ("value", "critic", "actor")
 
     @classmethod
@@ -98,7 +100,10 @@ class IQLPolicy(QACPolicy):
         self._update_targets()
         return output
 
-    @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._forward_eval(obs)
-        return output | {"action": sample(output["logit"]).clamp(-1.0, 1.0)}  # type: ignore[union-attr]
+    def _explore(self, output: dict[str, Any]) -> Tensor:
+        action_ND = sample(output["logit"])
+        assert isinstance(action_ND, Tensor)
+        return action_ND.clamp(-1.0, 1.0)
+
+    def _mode(self, logit: dict[str, Tensor]) -> Tensor:
+        return logit["mu"]  # which the model bounds

@@ -22,13 +22,14 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.q_continuous import q_td_error, td3_bc_actor_error
 from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
 @POLICY_REGISTRY.register("td3_bc")
-class TD3BCPolicy(QACPolicy):
+class TD3BCPolicy(OfflinePolicy, QACPolicy):
     """TD3+BC. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -48,10 +49,8 @@ class TD3BCPolicy(QACPolicy):
             ),
             alpha=2.5,  # (float) weight of Q against imitation
         ),
-        collect=dict(
-            noise_sigma=0.1,  # (float) standard deviation of the noise on actions that are played to be recorded
-        ),
     )
+    config_without: ClassVar[tuple[str, ...]] = REPLAY_KEYS
     action_space: ClassVar[str] = "regression"
 
     @classmethod
@@ -111,8 +110,3 @@ class TD3BCPolicy(QACPolicy):
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
         self._iterations = state["iterations"] if "optimizer" in state else 0
-
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        output = self._forward_eval(obs)
-        noise_ND = torch.randn_like(output["action"]) * self._cfg.collect.noise_sigma
-        return output | {"action": (output["action"] + noise_ND).clamp(-1.0, 1.0)}

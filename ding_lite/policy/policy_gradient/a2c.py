@@ -1,7 +1,8 @@
 """Advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783), synchronous: one pass over each collect.
 
-Logged: `policy_loss`, `value_loss`, `entropy`, and `grad_norm` before clipping. Unlike the paper: generalised advantage
-estimation (Schulman et al. 2016, arXiv:1506.02438) for n-step returns, Adam for RMSProp.
+Logged: `policy_loss`, `value_loss`, `entropy`; `explained_variance`, 1 - Var(R - V) / Var(R) of the collect's returns;
+`grad_norm` before clipping; `learning_rate`. Unlike the paper: generalised advantage estimation (Schulman et al. 2016,
+arXiv:1506.02438) for n-step returns, Adam for RMSProp.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error
-from ding_lite.torch_utils.minibatch import rank_sizes
+from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -29,15 +30,19 @@ class A2CPolicy(ActorCriticPolicy):
             grad_clip_type="clip_norm",  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
         ),
         collect=dict(
+            n_sample=80,  # (int) env steps per rank and collect, a multiple of collector_env_num
             gae_lambda=0.95,  # (float) lambda of generalised advantage estimation
         ),
     )
+    config_types: ClassVar[dict[str, Any]] = {"collect.n_sample": int}
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         block = self._to_device(samples)
-        adv_TN, return_TN = self._advantages(block, *self._values(block))
+        value_TN, next_value_TN = self._values(block)
+        adv_TN, return_TN = self._advantages(block, value_TN, next_value_TN)
+        self._explained = explained_variance(value_TN, return_TN)
         columns = {"obs": block["obs"], "action": block["action"], "adv": adv_TN, "return_": return_TN}
-        samples_M = flatten_rows(columns, block.get("valid"))
+        samples_M = flatten_rows(columns)
         yield from self._minibatches(samples_M, rank_sizes(len(samples_M["adv"])))
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -46,7 +51,7 @@ class A2CPolicy(ActorCriticPolicy):
         Args:
             batch: `obs, action`, `adv` and `return_` `[B]`, and `weight` `[B]` where ranks differ in B.
         """
-        output = self._run_model(batch["obs"], "compute_actor_critic")
+        output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
         data = a2c_data(
             output["logit"], batch["action"], output["value"], batch["adv"], batch["return_"], batch.get("weight")
         )

@@ -1,7 +1,6 @@
 """What actor-critic policies share: acting by a stochastic policy, advantages, minibatches.
 
-Shapes: T steps, N environments, M samples (T N, less those that are not `valid`), B samples of a minibatch. `logit` as
-`rl_utils.distribution` says.
+Shapes: T steps, N environments, M = T N samples, B samples of a minibatch. `logit` as `rl_utils.distribution` says.
 """
 
 from __future__ import annotations
@@ -34,19 +33,13 @@ class ActorCriticPolicy(Policy):
         ),
     )
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
+    _explained: Tensor | None = None  # `explained_variance` of the last collect's samples
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         n_sample, batch_size = cfg.policy.collect.n_sample, cfg.policy.learn.batch_size
-        if not cfg.policy.on_policy:
-            return
-        if n_sample is None:
-            raise ConfigError(
-                "policy.collect.n_sample is not set: say how many env steps each rank plays before it learns, a "
-                f"multiple of env.collector_env_num={cfg.env.collector_env_num}."
-            )
-        if batch_size > n_sample:
+        if cfg.policy.on_policy and batch_size > n_sample:
             raise ConfigError(
                 f"policy.learn.batch_size={batch_size} is more than policy.collect.n_sample={n_sample}, all that there "
                 "is to learn from after a collect: lower the one or raise the other."
@@ -57,13 +50,11 @@ class ActorCriticPolicy(Policy):
         return "vac", ["ding_lite.model"]
 
     def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "policy_loss", "value_loss", "entropy"]
+        return [*super()._monitor_vars_learn(), "policy_loss", "value_loss", "entropy", "explained_variance"]
 
-    def _run_model(self, obs: Any, mode: str) -> dict[str, Any]:
-        """Return the model's `logit` and/or `value` for observations, in full precision."""
-        with self._autocast():
-            output = self._model(self._to_device(obs), mode=mode)
-        return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        output = super()._forward_learn(batch)
+        return output if self._explained is None else output | {"explained_variance": self._explained}
 
     # From what was collected to minibatches.
 
@@ -76,7 +67,7 @@ class ActorCriticPolicy(Policy):
         yield from batches
 
     def _advantages(self, block: dict[str, Any], value_TN: Tensor, next_value_TN: Tensor) -> tuple[Tensor, Tensor]:
-        """Return advantages and the returns that values are to predict, `[T, N]`."""
+        """Return advantages and the returns that values should predict, `[T, N]`."""
         data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
         adv_TN = gae(data, self._cfg.discount_factor, self._cfg.collect.gae_lambda)
         return adv_TN, adv_TN + value_TN
@@ -86,12 +77,12 @@ class ActorCriticPolicy(Policy):
         """Return V(s_t) and V(s_{t+1}) `[T, N]`, the latter of the true final observation where an episode ended."""
         value_TN = block["value"]
         if recompute:
-            value_M = self._run_model(flatten_rows(block["obs"]), "compute_critic")["value"]
+            value_M = self._run(self._model, flatten_rows(block["obs"]), mode="compute_critic")["value"]
             value_TN = value_M.view_as(value_TN)
         obs, final = block["last_obs"], "final_index" in block
         if final:
             obs = tree_map(lambda *parts: torch.cat(parts), obs, block["final_obs"])
-        value_X = self._run_model(obs, "compute_critic")["value"].to(value_TN.dtype)
+        value_X = self._run(self._model, obs, mode="compute_critic")["value"].to(value_TN.dtype)
         num_envs = value_TN.shape[1]
         next_value_TN = torch.cat([value_TN[1:], value_X[None, :num_envs]])
         if final:
@@ -102,7 +93,7 @@ class ActorCriticPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._run_model(obs, "compute_actor_critic")
+        output = self._run(self._model, obs, mode="compute_actor_critic")
         return output | {"action": sample(output["logit"])}
 
     def _process_transition(self, obs: Any, policy_output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
@@ -111,10 +102,10 @@ class ActorCriticPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._run_model(obs, "compute_actor")
+        output = self._run(self._model, obs, mode="compute_actor")
         return output | {"action": mode(output["logit"])}
 
 
-def flatten_rows(data: Any, valid_TN: Tensor | None = None) -> Any:
-    """Return nested dicts of `[T, N, ...]` as `[T N, ...]`, or of the valid steps alone."""
-    return tree_map(lambda leaf: leaf.flatten(0, 1) if valid_TN is None else leaf[valid_TN], data)
+def flatten_rows(data: Any) -> Any:
+    """Return nested dicts of `[T, N, ...]` as `[T N, ...]`."""
+    return tree_map(lambda leaf: leaf.flatten(0, 1), data)

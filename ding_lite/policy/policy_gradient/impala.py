@@ -1,7 +1,8 @@
 """IMPALA: an off-policy actor-critic with V-trace targets (Espeholt et al. 2018, arXiv:1802.01561).
 
-Logged: `policy_loss`, `value_loss`, `entropy`, and `grad_norm` before clipping. Unlike the paper: a replay buffer for a
-queue of actors, Adam for RMSProp. Shapes: U steps of a sequence, B sequences, K episodes truncated inside them.
+Logged: `policy_loss`, `value_loss`, `entropy`; `explained_variance`, 1 - Var(v - V) / Var(v) of a rank's batch;
+`grad_norm` before clipping; `learning_rate`. Unlike the paper: a replay buffer for a queue of actors, Adam for RMSProp.
+Shapes: U steps of a sequence, B sequences, K episodes truncated inside them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
-from ding_lite.rl_utils.vtrace import vtrace_data, vtrace_error_continuous_action, vtrace_error_discrete_action
+from ding_lite.rl_utils.vtrace import vtrace_data, vtrace_error
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
@@ -57,7 +58,8 @@ class IMPALAPolicy(ActorCriticPolicy):
         n_step, batch_size = batch["reward"].shape
         parts = [flatten_rows(batch["obs"]), batch["last_obs"]]
         parts += [batch["final_obs"]] if "final_index" in batch else []
-        output = self._run_model(tree_map(lambda *leaves: torch.cat(leaves), *parts), "compute_actor_critic")
+        obs = tree_map(lambda *leaves: torch.cat(leaves), *parts)
+        output = self._run(self._model, obs, mode="compute_actor_critic")
         size = n_step * batch_size
         logit_UB = tree_map(lambda leaf: leaf[:size].unflatten(0, (n_step, batch_size)), output["logit"])
         value_B = output["value"][: size + batch_size].view(n_step + 1, batch_size)
@@ -68,11 +70,11 @@ class IMPALAPolicy(ActorCriticPolicy):
             logit_UB, batch["logit"], batch["action"], value_B, batch["reward"], None,
             next_value_UB, batch["done"], batch["traj_flag"],
         )  # fmt: skip
-        error = vtrace_error_discrete_action if isinstance(logit_UB, Tensor) else vtrace_error_continuous_action
-        policy_loss, value_loss, entropy = error(
+        (policy_loss, value_loss, entropy), return_UB = vtrace_error(
             data, self._cfg.discount_factor, learn.lambda_,
             learn.rho_clip_ratio, learn.c_clip_ratio, learn.rho_pg_clip_ratio,
         )  # fmt: skip
         loss = policy_loss + learn.value_weight * value_loss - learn.entropy_weight * entropy
+        explained = 1.0 - (return_UB - value_B[:-1]).var(correction=0) / return_UB.var(correction=0).clamp(min=1e-12)
         figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        return loss, {key: value.detach() for key, value in figures.items()}
+        return loss, {key: value.detach() for key, value in (figures | {"explained_variance": explained}).items()}

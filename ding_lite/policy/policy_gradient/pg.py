@@ -47,11 +47,6 @@ class PGPolicy(Policy):
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "policy_loss", "entropy", "return"]
 
-    def _logit(self, obs: Any) -> Any:
-        with self._autocast():
-            logit = self._model(obs)["logit"]
-        return logit if self._cfg.precision == "float32" else tree_map(Tensor.float, logit)
-
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
         """Return `obs, action` and `return_`, discounted returns-to-go, of the steps that count, `[M, ...]`."""
         nothing = torch.zeros_like(block["reward"])
@@ -66,16 +61,16 @@ class PGPolicy(Policy):
         Args:
             batch: `obs, action`, `return_` `[B]`, and `weight` `[B]` where ranks differ in B.
         """
-        logit = self._logit(batch["obs"])
+        logit = self._run(self._model, batch["obs"])["logit"]
         policy_loss, entropy = pg_error(pg_data(logit, batch["action"], batch["return_"], batch.get("weight")))
         figures = {"policy_loss": policy_loss.detach(), "entropy": entropy.detach(), "return": batch["return_"]}
         return policy_loss - self._cfg.learn.entropy_weight * entropy, figures
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        return {"action": sample(self._logit(self._to_device(obs)))}
+        return {"action": sample(self._run(self._model, obs)["logit"])}
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        logit = self._logit(self._to_device(obs))
+        logit = self._run(self._model, obs)["logit"]
         return {"logit": logit, "action": mode(logit) if self._cfg.deterministic_eval else sample(logit)}

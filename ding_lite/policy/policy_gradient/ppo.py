@@ -1,9 +1,10 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347), on-policy.
 
 Logged: `policy_loss`, `value_loss`, `entropy`; `approx_kl`, the mean of log p_old - log p_new; `clipfrac`, the share of
-clipped ratios; `kl`, if it is used; `grad_norm` before clipping; `learning_rate`. Beyond the paper: clipped values,
-values normalised by running statistics, advantages normalised by minibatch and recomputed at each epoch, the dual clip
-(Ye et al. 2020, arXiv:1912.09729, eq. 5). Every mean, deviation and decision is that of all ranks' samples together.
+clipped ratios; `kl`, if it is used; `explained_variance`, 1 - Var(R - V) / Var(R) of the collect's returns; `grad_norm`
+before clipping; `learning_rate`. Beyond the paper: clipped values, values normalised by running statistics, advantages
+normalised by minibatch and recomputed at each epoch, the dual clip (Ye et al. 2020, arXiv:1912.09729, eq. 5). Every
+mean, deviation and decision is that of all ranks' samples together.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.rl_utils.distribution import kl_divergence
 from ding_lite.rl_utils.ppo import ppo_data, ppo_error
-from ding_lite.torch_utils.minibatch import rank_sizes
+from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -52,6 +53,7 @@ class PPOPolicy(ActorCriticPolicy):
             kl_adaptive=False,  # (bool) after a collect double or halve kl_beta, where KL is 1.5 times off target_kl
         ),
         collect=dict(
+            n_sample=2048,  # (int) env steps per rank and collect, a multiple of collector_env_num
             gae_lambda=0.95,  # (float) lambda of generalised advantage estimation
         ),
     )
@@ -60,7 +62,11 @@ class PPOPolicy(ActorCriticPolicy):
         "learn.clip_scheduler": (dict, type(None)),
         "learn.dual_clip": (float, type(None)),
         "learn.target_kl": (float, type(None)),
+        "collect.n_sample": int,
     }
+    trainer_keys: ClassVar[tuple[str, ...]] = (
+        *("learn.lr_scheduler", "learn.clip_scheduler", "learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl"),
+    )
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -83,6 +89,11 @@ class PPOPolicy(ActorCriticPolicy):
         if learn.get("kl_adaptive") and learn.kl_beta <= 0:
             raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
 
+    def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
+        """Build the policy as `Policy` does; its loss is there without the learn mode too."""
+        self._collects, self._kl_beta, self._clip_ratio = 0, cfg.learn.kl_beta, cfg.learn.clip_ratio
+        super().__init__(cfg, *args, **kwargs)
+
     def _create_model(self) -> nn.Module:
         model = super()._create_model()
         if self._cfg.learn.ppo_param_init and hasattr(model, "init_parameters"):
@@ -90,23 +101,18 @@ class PPOPolicy(ActorCriticPolicy):
         return model
 
     def _init_learn(self) -> None:
-        learn = self._cfg.learn
         self._value_stats = RunningMeanStd().to(self._device)
-        self._collects, self._kl_beta, self._clip_ratio = 0, learn.kl_beta, learn.clip_ratio
         self._kl: list[Tensor] = []  # of the updates since the last collect, if anything asks for them
         super()._init_learn()
 
     def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl", "learning_rate"]
+        return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl"]
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._set_schedules()
         block = self._to_device(samples)
-        valid_TN = block.get("valid")
-        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")}, valid_TN)
+        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")})
         sizes = rank_sizes(len(next(tree_leaves(samples_M))))
-        if not all(sizes):
-            return  # a rank has nothing to step with, so none does
         for epoch in range(self._cfg.learn.epoch_per_collect):
             if epoch == 0 or self._cfg.recompute_adv:
                 samples_M |= self._targets(block, epoch)
@@ -117,12 +123,14 @@ class PPOPolicy(ActorCriticPolicy):
         return self._end_collect()
 
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
-        """Return `value`, as the model said it, `adv`, and `return_`, as the model should say it, `[M]`."""
+        """Return `value` and `return_`, both in the model's units, and `adv`, in those of rewards, `[M]`."""
         value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
         stats, norm = self._value_stats, self._cfg.learn.value_norm
-        unscale = stats.denormalize if norm else lambda value: value
-        adv_TN, return_TN = self._advantages(block, unscale(value_TN), unscale(next_value_TN))
-        targets_M = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN}, block.get("valid"))
+        plain_TN, next_TN = (stats.denormalize(x) if norm else x for x in (value_TN, next_value_TN))
+        adv_TN, return_TN = self._advantages(block, plain_TN, next_TN)
+        targets_M = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN})
+        if epoch == 0:
+            self._explained = explained_variance(plain_TN, return_TN)
         if norm and epoch == 0:
             stats.update(targets_M["return_"])
         return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
@@ -135,7 +143,7 @@ class PPOPolicy(ActorCriticPolicy):
                 `weight` `[B]` where ranks differ in B.
         """
         learn, weight = self._cfg.learn, batch.get("weight")
-        output = self._run_model(batch["obs"], "compute_actor_critic")
+        output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
         new = (output["logit"], batch["logit"], batch["action"], output["value"])
         data = ppo_data(*new, batch["value"], batch["adv"], batch["return_"], weight)
         errors, info = ppo_error(data, self._clip_ratio, learn.value_clip, learn.dual_clip)
@@ -145,14 +153,12 @@ class PPOPolicy(ActorCriticPolicy):
             kl_B = kl_divergence(batch["logit"], output["logit"])
             figures["kl"] = kl_B.mean() if weight is None else (kl_B * weight).mean()
             loss = loss + self._kl_beta * figures["kl"]
-        figures = {key: value.detach() for key, value in figures.items()}
-        return loss, figures | {"approx_kl": info.approx_kl, "clipfrac": info.clipfrac}
+        return loss, {key: value.detach() for key, value in (figures | info._asdict()).items()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
-        if "kl" in output:
-            self._kl.append(output["kl"])
-        return output | {"learning_rate": torch.tensor(self._optimizer.optimizer.param_groups[0]["lr"])}
+        self._kl += [output["kl"]] if "kl" in output else []
+        return output
 
     # Schedules and the KL's target.
 
@@ -175,10 +181,7 @@ class PPOPolicy(ActorCriticPolicy):
             return
         last_epoch = self._kl[-max(1, len(self._kl) // self._cfg.learn.epoch_per_collect) :]
         kl, target = self._joined_kl(last_epoch), self._cfg.learn.target_kl
-        if kl > 1.5 * target:
-            self._kl_beta *= 2
-        elif kl < target / 1.5:
-            self._kl_beta /= 2
+        self._kl_beta *= 2.0 if kl > 1.5 * target else 0.5 if kl < target / 1.5 else 1.0
 
     def _state_dict_learn(self) -> dict[str, Any]:
         own = {"value_stats": self._value_stats.state_dict(), "collects": self._collects, "kl_beta": self._kl_beta}
@@ -193,6 +196,4 @@ class PPOPolicy(ActorCriticPolicy):
 
 def _linear(schedule: dict[str, float] | None, lowest: str, count: int) -> float:
     """Return the share of a linear fall from 1 that is left after `count` of `epoch_num` collects."""
-    if schedule is None:
-        return 1.0
-    return 1.0 - (1.0 - schedule[lowest]) * min(count / schedule["epoch_num"], 1.0)
+    return 1.0 - (1.0 - schedule[lowest]) * min(count / schedule["epoch_num"], 1.0) if schedule else 1.0

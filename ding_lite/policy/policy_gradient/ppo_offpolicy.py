@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
-from ding_lite.torch_utils.minibatch import normalize_parts
+from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -27,6 +27,9 @@ class PPOOffPolicy(PPOPolicy):
             entropy_weight=0.01,  # (float) weight of the entropy bonus
             adv_norm=False,  # (bool) advantages of each minibatch, of all ranks together, to mean 0 and deviation 1
         ),
+        collect=dict(
+            n_sample=128,  # (int) env steps per rank and collect, a multiple of collector_env_num
+        ),
         other=dict(
             replay_buffer=dict(
                 type="uniform",  # (str) the type of buffer
@@ -40,19 +43,26 @@ class PPOOffPolicy(PPOPolicy):
     )
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Return the block with `adv`, `return_` and `value`, all in the units of rewards.
+
+        The model's own units change with every batch that it learns from, so that stored values would go stale.
+        """
         self._set_schedules()
         value_TN, next_value_TN = self._values(self._to_device(block))
         if self._cfg.learn.value_norm:
             denormalize = self._value_stats.denormalize
             value_TN, next_value_TN = denormalize(value_TN), denormalize(next_value_TN)
-        adv_TN, return_TN = self._advantages(block, value_TN.cpu(), next_value_TN.cpu())
-        return block | {"adv": adv_TN, "return_": return_TN}
+        value_TN, next_value_TN = value_TN.cpu(), next_value_TN.cpu()
+        adv_TN, return_TN = self._advantages(block, value_TN, next_value_TN)
+        self._explained = explained_variance(value_TN, return_TN)
+        return block | {"value": value_TN, "adv": adv_TN, "return_": return_TN}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         batch = dict(batch)
         if self._cfg.learn.value_norm:
             self._value_stats.update(batch["return_"])
-            batch["return_"] = self._value_stats.normalize(batch["return_"])
+            for key in ("value", "return_"):
+                batch[key] = self._value_stats.normalize(batch[key])
         if self._cfg.learn.adv_norm:
             (batch["adv"],) = normalize_parts([batch["adv"]])
         return super()._forward_learn(batch)

@@ -2,8 +2,9 @@
 
 Double Q-learning, n-step returns, duelling and noisy networks and prioritised replay are a switch each.
 
-Logged: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `grad_norm`, the norm of the averaged
-gradient before clipping. Unlike the paper: Adam for RMSProp, a squared loss for the clipped error, n steps for one.
+Logged: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `epsilon`, that of the last collect;
+`grad_norm`, the norm of the averaged gradient before clipping; `learning_rate`. Unlike the paper: Adam for RMSProp, a
+squared loss for the clipped error, n steps for one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
+from ding_lite.model.noisy import Noise, check_noisy, draw_noise, given_noise
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
@@ -39,9 +41,6 @@ class DQNPolicy(Policy):
             target_update_freq=None,  # (int, None) learner iterations between copies to the target; 100 if both unset
             target_theta=None,  # (float, None) or the share of the online network mixed in at every iteration
         ),
-        collect=dict(
-            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num; None: that
-        ),
         other=dict(
             eps=dict(
                 type="exp",  # (str) 'exp' or 'linear' fall of epsilon
@@ -60,15 +59,12 @@ class DQNPolicy(Policy):
         "learn.target_update_freq": (int, type(None)),
         "learn.target_theta": (float, type(None)),
     }
+    _epsilon = 0.0  # of the last collect
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         eps, model = cfg.policy.other.eps, cfg.policy.model
-        if cfg.policy.priority_IS_weight and not cfg.policy.priority:
-            raise ConfigError(
-                "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
-            )
         check_target(cfg.policy.learn)
         if eps.type not in ("exp", "linear"):
             raise ConfigError(f"policy.other.eps.type must be 'exp' or 'linear', got '{eps.type}'.")
@@ -91,7 +87,7 @@ class DQNPolicy(Policy):
         self._target_model = self._target.network
 
     def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "q_value"]
+        return [*super()._monitor_vars_learn(), "q_value", "epsilon"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss and detached tensors: to log their means, and `priority` `[B]`. Pure in model and batch.
@@ -100,27 +96,29 @@ class DQNPolicy(Policy):
             batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
                 `value_gamma` `[B]` discount of the bootstrap, `weight` `[B]` if weighed.
         """
-        obs, next_obs = self._to_device(batch["obs"]), self._to_device(batch["next_obs"])
-        with self._autocast():
-            q_BA = self._model(obs)["logit"]
-            with torch.no_grad():
-                target_q_BA = self._target_model(next_obs)["logit"]
-                chooser_BA = self._model(next_obs)["logit"] if self._cfg.double else target_q_BA
-        if q_BA.dtype == torch.bfloat16:  # targets and losses need more than 8 bits
-            q_BA, target_q_BA = q_BA.float(), target_q_BA.float()
-        next_action_B = chooser_BA.argmax(-1)
+        q_BA = self._q(self._model, batch, "obs", "online")
+        with torch.no_grad():
+            target_q_BA = self._q(self._target_model, batch, "next_obs", "target")
+            chooser_BA = self._q(self._model, batch, "next_obs", "chooser") if self._cfg.double else target_q_BA
+        step = (batch["action"], chooser_BA.argmax(-1), batch["reward"], batch["done"])
         weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
-        data = q_nstep_td_data(
-            q_BA, target_q_BA, batch["action"], next_action_B, batch["reward"], batch["done"], weight_B
-        )
-        gamma, nstep = self._cfg.discount_factor, self._cfg.nstep
-        loss, td_error_B = q_nstep_td_error(data, gamma, nstep, cum_reward=True, value_gamma=batch["value_gamma"])
-        return loss, {"priority": td_error_B.abs(), "q_value": q_BA.detach()}
+        data = q_nstep_td_data(q_BA, target_q_BA, *step, weight_B)
+        loss, error_B = q_nstep_td_error(data, self._cfg.discount_factor, self._cfg.nstep, True, batch["value_gamma"])
+        return loss, {"priority": error_B.abs(), "q_value": q_BA.detach()}
 
-    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _q(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
+        """Return Q(batch[key], .) `[B, A]`; noisy layers use the batch's noise for the forward pass of this name."""
+        with given_noise(network, batch.get("noise", {}).get(name)):
+            return self._run(network, batch[key])["logit"]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Noise]:
+        networks = {"online": self._model, "target": self._target_model, "chooser": self._model}
+        return {k: draw_noise(n, len(batch["action"])) for k, n in networks.items() if self._cfg.noisy_net}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
         self._target.update()
-        return output
+        return output | {"epsilon": torch.tensor(self._epsilon)}
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | self._target.state_dict()
@@ -132,20 +130,19 @@ class DQNPolicy(Policy):
     def _init_collect(self) -> None:
         eps = self._cfg.other.eps
         self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
+        if self._cfg.noisy_net:
+            check_noisy(self._model)
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        return {"eps": 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)}
+        self._epsilon = 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)
+        return {"eps": self._epsilon}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
-        with self._autocast():
-            logit_NA = self._model(self._to_device(obs))["logit"]
+        logit_NA = self._run(self._model, obs)["logit"]
         return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, eps)}
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        self._model.eval()
-        with self._autocast():
-            logit_NA = self._model(self._to_device(obs))["logit"]
-        self._model.train()
+        logit_NA = self._run(self._model, obs)["logit"]
         return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

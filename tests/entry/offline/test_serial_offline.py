@@ -304,6 +304,10 @@ BAD = "policy.collect.data_path=bad.npz"
         ("bc", {"action": np.full(ROWS, 2)}, [BAD], r"'action': expected actions of Discrete\(2\), got 2 to 2"),
         ("discrete_cql", {"reward": None}, [BAD], r"'bad\.npz' lacks 'reward'"),
         ("discrete_cql", {"reward": np.zeros(5)}, [BAD], r"'reward': expected 600 rows"),
+        (
+            *("discrete_cql", {"next_obs": None}, [BAD, "policy.learn.ignore_done=True"]),
+            r"policy\.learn\.ignore_done=True .*'bad\.npz' has no next_obs that tells",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_data_is_said_before_anything_is_started(

@@ -54,7 +54,7 @@ CHOSEN = {"obs": torch.eye(2), "action": torch.tensor([0, 0])}
 
 def test_the_loss_of_discrete_actions_by_hand() -> None:
     policy = make_bc("learn.learning_rate=0.01", model=Table(LOGIT, "logit"))
-    output = policy._forward_learn(CHOSEN)
+    output = policy.learn_mode.forward(CHOSEN)
     assert output["total_loss"].item() == pytest.approx((LN(4) + LN(2)) / 2, rel=1e-5)
     # where two logits are equal the first counts as the most likely
     assert output["accuracy"].tolist() == [0.0, 1.0]
@@ -68,7 +68,7 @@ def test_the_loss_of_discrete_actions_by_hand() -> None:
 
 def test_smoothed_labels_spread_a_tenth_over_all_actions() -> None:
     policy = make_bc("learn.ce_label_smooth=True", model=Table(LOGIT, "logit"))
-    loss, _ = policy._loss(CHOSEN)
+    loss, _ = policy.learn_mode.loss(CHOSEN)
     # the expert's action counts 0.9 + 0.1 / 2, the other one 0.1 / 2
     first, second = 0.95 * LN(4) + 0.05 * LN(4 / 3), LN(2)
     assert loss.item() == pytest.approx((first + second) / 2, rel=1e-5)
@@ -88,7 +88,7 @@ DONE = {"obs": torch.eye(2), "action": torch.tensor([[0.0, 0.0], [1.0, 2.0]])}
 )
 def test_the_loss_of_continuous_actions_by_hand(loss_type: str, loss: float, gradient: list[list[float]]) -> None:
     policy = make_bc(f"loss_type={loss_type}", model=Table(MU, "action"))
-    output = policy._forward_learn(DONE)
+    output = policy.learn_mode.forward(DONE)
     assert output["total_loss"].item() == pytest.approx(loss, rel=1e-5)
     assert output["action_error"].tolist() == [[0.5, 1.0], [1.0, 0.0]]
     torch.testing.assert_close(policy.model.rows.grad, torch.tensor(gradient))
@@ -97,7 +97,7 @@ def test_the_loss_of_continuous_actions_by_hand(loss_type: str, loss: float, gra
 def test_actions_of_another_shape_than_the_models_are_no_pairs_of_all_with_all() -> None:
     policy = make_bc(model=Table([[1.0], [2.0]], "action"))
     with pytest.raises(ValueError, match=r"shape \(2, 1\), as the model's, got \(2,\)"):
-        policy._loss({"obs": torch.eye(2), "action": torch.zeros(2)})
+        policy.learn_mode.loss({"obs": torch.eye(2), "action": torch.zeros(2)})
 
 
 def expert_data(obs: str, space: str, size: int = 256) -> dict[str, Tensor]:
@@ -209,14 +209,14 @@ def test_what_is_random_while_learning_is_not_while_playing() -> None:
 def test_numbers_of_float64_are_learned_from_in_the_models_type(space: str) -> None:
     policy, batch = make_bc("loss_type=mse_loss", space=space), expert_data("vector", space)
     wide = {key: value.double() if value.is_floating_point() else value for key, value in batch.items()}
-    losses = [policy._loss(one)[0] for one in (batch, wide)]
+    losses = [policy.learn_mode.loss(one)[0] for one in (batch, wide)]
     assert torch.equal(*losses)
 
 
 def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
     policy, batch = make_bc(), expert_data("vector", "discrete")
     before = {key: value.clone() for key, value in batch.items()}
-    assert torch.equal(policy._loss(batch)[0], policy._loss(batch)[0])
-    policy._forward_learn(batch)
+    assert torch.equal(policy.learn_mode.loss(batch)[0], policy.learn_mode.loss(batch)[0])
+    policy.learn_mode.forward(batch)
     assert batch.keys() == before.keys()
     assert same(list(batch.values()), list(before.values()))

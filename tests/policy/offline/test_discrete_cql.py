@@ -70,7 +70,7 @@ GAP = (LN(1 + EXP(-2)) + LN(1 + EXP(-4))) / 2
 @pytest.mark.parametrize("kappa", TD)
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_loss_by_hand(kappa: float, weight: float) -> None:
-    loss, output = table_policy(f"learn.kappa={kappa}", f"learn.min_q_weight={weight}")._loss(table_batch())
+    loss, output = table_policy(f"learn.kappa={kappa}", f"learn.min_q_weight={weight}").learn_mode.loss(table_batch())
     assert output["td_loss"].item() == pytest.approx(TD[kappa], rel=1e-5)
     assert output["min_q_loss"].item() == pytest.approx(GAP, rel=1e-5)
     assert loss.item() == pytest.approx(TD[kappa] + weight * GAP, rel=1e-5)
@@ -79,7 +79,7 @@ def test_loss_by_hand(kappa: float, weight: float) -> None:
 
 def test_the_gradient_raises_the_datas_actions_and_lowers_the_others() -> None:
     policy = table_policy("learn.min_q_weight=0.5")
-    output = policy._forward_learn(table_batch())
+    output = policy.learn_mode.forward(table_batch())
     # of the quantile loss 0.5 * 0.2 / 2 and 0.5 * 1 / 2; of the gap 0.5 / 2 (p of the other action) on both sides
     first, second = (0.25 / (1 + EXP(gap)) for gap in (2, 4))
     expected = torch.tensor([[first, 0.05 - first], [0.25 - second, second]])
@@ -91,12 +91,12 @@ def test_the_gradient_raises_the_datas_actions_and_lowers_the_others() -> None:
 
 def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
     batch = table_batch() | {"value_gamma": torch.tensor([0.5, 0.9])}  # 1 + 0.5 * 2 = 2 against 3: L(1) = 0.5
-    assert table_policy()._loss(batch)[1]["td_loss"].item() == pytest.approx((0.25 + 2.25) / 2, rel=1e-5)
+    assert table_policy().learn_mode.loss(batch)[1]["td_loss"].item() == pytest.approx((0.25 + 2.25) / 2, rel=1e-5)
 
 
 def test_with_ignore_done_terminal_states_are_bootstrapped_too() -> None:
     # in state 0 the online network prefers action 1, worth 5 to the target: -1 + 4.5 = 3.5 against 4: L(0.5) = 0.125
-    output = table_policy("learn.ignore_done=True")._loss(table_batch())[1]
+    output = table_policy("learn.ignore_done=True").learn_mode.loss(table_batch())[1]
     assert output["td_loss"].item() == pytest.approx((0.01 + 0.0625) / 2, rel=1e-5)
 
 
@@ -177,7 +177,7 @@ def test_the_target_network_follows_as_the_config_says() -> None:
     policy = make_cql("learn.target_update_freq=3")
     target = [p.clone() for p in policy._target_model.parameters()]
     for iteration in range(1, 7):
-        policy._forward_learn(make_batch(8, iteration))
+        policy.learn_mode.forward(make_batch(8, iteration))
         if iteration % 3 == 0:
             target = [p.clone() for p in policy.model.parameters()]
         assert same(list(policy._target_model.parameters()), target)
@@ -189,11 +189,11 @@ def test_the_target_network_follows_as_the_config_says() -> None:
 def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     policy, other = (make_cql("learn.target_update_freq=2") for _ in range(2))
     for step in range(3):
-        policy._forward_learn(make_batch(8, step))
+        policy.learn_mode.forward(make_batch(8, step))
     other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
     for step in range(3, 6):
         for one in (policy, other):
-            one._forward_learn(make_batch(8, step))
+            one.learn_mode.forward(make_batch(8, step))
         assert parameter_hash(policy.model) == parameter_hash(other.model)
         assert parameter_hash(policy._target_model) == parameter_hash(other._target_model)
 
@@ -217,7 +217,7 @@ def test_what_is_random_while_learning_is_not_while_playing() -> None:
 def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
     policy, batch = make_cql("learn.ignore_done=True"), make_batch(8)
     before = {key: value.clone() for key, value in batch.items()}
-    assert torch.equal(policy._loss(batch)[0], policy._loss(batch)[0])
-    policy._forward_learn(batch)
+    assert torch.equal(policy.learn_mode.loss(batch)[0], policy.learn_mode.loss(batch)[0])
+    policy.learn_mode.forward(batch)
     assert batch.keys() == before.keys()
     assert same(list(batch.values()), list(before.values()))

@@ -67,7 +67,7 @@ def test_loss_by_hand(weight: list[float] | None) -> None:
     batch = {"obs": torch.eye(2), "action": torch.tensor([0, 1]), "return_": torch.tensor([2.0, -1.0])}
     batch |= {"weight": torch.tensor(weight)} if weight else {}
     before = copy.deepcopy(batch)
-    loss, output = table_policy("learn.entropy_weight=0.1")._loss(batch)
+    loss, output = table_policy("learn.entropy_weight=0.1").learn_mode.loss(batch)
     policy_loss = -(first * 2 * LN(0.75) + second * -1 * LN(0.25)) / 2
     assert output["policy_loss"].item() == pytest.approx(policy_loss, rel=1e-5)
     assert loss.item() == pytest.approx(policy_loss - 0.1 * ENTROPY, rel=1e-5)
@@ -81,7 +81,7 @@ def test_the_gradient_is_clipped_to_norm_5_unless_told_otherwise() -> None:
     free = torch.tensor([[-25.0, 25.0], [-37.5, 37.5]])
     for overrides, scale in ([], 5 / free.norm()), (["learn.grad_clip_type=None"], 1):
         policy = table_policy("learn.entropy_weight=0.0", *overrides)
-        output = policy._forward_learn(batch)
+        output = policy.learn_mode.forward(batch)
         torch.testing.assert_close(policy.model.get_parameter("_parts.logit").grad, free * scale)
         assert output["grad_norm"].item() == pytest.approx(free.norm().item(), rel=1e-5)
         assert set(policy.learn_mode.monitor_vars()) <= set(output)
@@ -100,7 +100,7 @@ def test_steps_make_what_was_rewarded_likelier(space: str) -> None:
 
     before = log_probs()
     for _ in range(10):
-        policy._forward_learn(batch)
+        policy.learn_mode.forward(batch)
     assert (log_probs() - before)[good].mean() > 0.05
 
 

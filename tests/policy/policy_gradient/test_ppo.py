@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from ding_lite.model import VAC
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.rl_utils import log_prob
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
-from tests.policy.actors import SHAPES, Table, learn, make_actor, make_block
+from tests.policy.actors import OBS, SHAPES, A, Table, learn, make_actor, make_block
 from tests.policy.helpers import parameter_hash, same
 
 LN = math.log
@@ -50,7 +51,7 @@ VALUE_LOSS = {True: 0.5 * (1.69 + 4) / 2, False: 0.5 * (1 + 4) / 2}
 @pytest.mark.parametrize("clip", [True, False])
 def test_loss_by_hand(clip: bool) -> None:
     policy = table_policy(f"learn.value_clip={clip}", "learn.value_weight=0.5", "learn.entropy_weight=0.1")
-    loss, output = policy._loss(table_batch())
+    loss, output = policy.learn_mode.loss(table_batch())
     assert loss.item() == pytest.approx(POLICY_LOSS + 0.5 * VALUE_LOSS[clip] - 0.1 * ENTROPY, rel=1e-5)
     expected = {"policy_loss": POLICY_LOSS, "value_loss": VALUE_LOSS[clip], "entropy": ENTROPY}
     expected |= {"approx_kl": KL, "clipfrac": 1.0}
@@ -59,12 +60,12 @@ def test_loss_by_hand(clip: bool) -> None:
 
 
 def test_the_default_has_no_entropy_bonus() -> None:
-    loss, _ = table_policy()._loss(table_batch())
+    loss, _ = table_policy().learn_mode.loss(table_batch())
     assert loss.item() == pytest.approx(POLICY_LOSS + 0.5 * VALUE_LOSS[True], rel=1e-5)
 
 
 def test_clip_ratio_is_the_bound() -> None:
-    _, output = table_policy("learn.clip_ratio=0.6")._loss(table_batch())
+    _, output = table_policy("learn.clip_ratio=0.6").learn_mode.loss(table_batch())
     # nothing is clipped: 1.5 * 2 and 0.5 * -1
     assert output["policy_loss"].item() == pytest.approx(-(3 - 0.5) / 2, rel=1e-5)
     assert output["clipfrac"].item() == 0
@@ -73,8 +74,8 @@ def test_clip_ratio_is_the_bound() -> None:
 def test_kl_beta_penalises_the_divergence_of_the_new_policy_from_the_old() -> None:
     old = torch.tensor([[0.0, LN(3)], [0.0, 0.0]])  # 1/4, 3/4 in state 0: KL = 1/4 ln 1/3 + 3/4 ln 3 = ln(3) / 2
     expected = (0.5 * LN(3) + KL) / 2
-    free, without = table_policy()._loss(table_batch(logit=old))
-    loss, output = table_policy("learn.kl_beta=2.0")._loss(table_batch(logit=old))
+    free, without = table_policy().learn_mode.loss(table_batch(logit=old))
+    loss, output = table_policy("learn.kl_beta=2.0").learn_mode.loss(table_batch(logit=old))
     assert output["kl"].item() == pytest.approx(expected, rel=1e-5)
     assert loss.item() - free.item() == pytest.approx(2 * expected, rel=1e-5)
     assert "kl" not in without  # nobody asked
@@ -82,7 +83,9 @@ def test_kl_beta_penalises_the_divergence_of_the_new_policy_from_the_old() -> No
 
 def test_weights_enter_every_part() -> None:
     weight = torch.tensor([0.5, 1.5])
-    loss, output = table_policy("learn.kl_beta=2.0", "learn.entropy_weight=0.1")._loss(table_batch(weight=weight))
+    loss, output = table_policy("learn.kl_beta=2.0", "learn.entropy_weight=0.1").learn_mode.loss(
+        table_batch(weight=weight)
+    )
     policy_loss, value_loss = -(0.5 * 2.4 - 1.5 * 0.8) / 2, 0.5 * (0.5 * 1.69 + 1.5 * 4) / 2
     assert output["policy_loss"].item() == pytest.approx(policy_loss, abs=1e-6)
     assert output["value_loss"].item() == pytest.approx(value_loss, rel=1e-5)
@@ -90,14 +93,14 @@ def test_weights_enter_every_part() -> None:
     assert loss.item() == pytest.approx(policy_loss + 0.5 * value_loss - 0.1 * ENTROPY + 2 * KL, rel=1e-5)
     # the KL and entropy alike in both states; where they are not, the weight tells
     old = torch.tensor([[LN(3), 0.0], [0.0, 0.0]])  # KL 0 in state 0
-    _, output = table_policy("learn.kl_beta=2.0")._loss(table_batch(weight=weight, logit=old))
+    _, output = table_policy("learn.kl_beta=2.0").learn_mode.loss(table_batch(weight=weight, logit=old))
     assert output["kl"].item() == pytest.approx(1.5 * KL / 2, rel=1e-5)
 
 
 def test_dual_clip_bounds_what_a_bad_action_that_became_likely_costs() -> None:
     old = torch.tensor([[0.0, 0.0], [LN(19), 0.0]])  # 1/20 for action 1 in state 1: ratio 5
     for overrides, second in ([], -5.0), (["learn.dual_clip=3.0"], -3.0):
-        _, output = table_policy(*overrides)._loss(table_batch(logit=old))
+        _, output = table_policy(*overrides).learn_mode.loss(table_batch(logit=old))
         assert output["policy_loss"].item() == pytest.approx(-(2.4 + second) / 2, rel=1e-5)
 
 
@@ -108,7 +111,7 @@ def test_the_ratio_of_a_hybrid_action_is_that_of_both_parts() -> None:
     policy = make_actor("ppo", "learn.clip_ratio=100.0", model=model)
     old = {"action_type": torch.zeros(2, 2), "action_args": {"mu": torch.zeros(2, 1), "sigma": torch.ones(2, 1)}}
     action = {"action_type": torch.tensor([0, 0]), "action_args": torch.ones(2, 1)}
-    _, output = policy._loss(table_batch() | {"logit": old, "action": action})
+    _, output = policy.learn_mode.loss(table_batch() | {"logit": old, "action": action})
     assert output["policy_loss"].item() == pytest.approx(-1.5 * math.exp(0.375) * (2 - 1) / 2, rel=1e-5)
     assert output["approx_kl"].item() == pytest.approx(-LN(1.5) - 0.375, rel=1e-5)
     normal = 0.5 * LN(2 * math.pi * math.e)
@@ -126,7 +129,7 @@ def one_batch(policy: Any, seed: int = 0) -> dict[str, Any]:
 def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_actor("ppo", "learn.batch_size=32", *overrides)
-    output = policy._forward_learn(one_batch(policy))
+    output = policy.learn_mode.forward(one_batch(policy))
     return policy._optimizer.flat.parameter.grad.clone(), output
 
 
@@ -162,7 +165,7 @@ def test_steps_make_good_actions_likelier_and_bad_ones_less_so(kind: str, space:
 
     before = log_probs()
     for _ in range(10):
-        policy._forward_learn(batch)
+        policy.learn_mode.forward(batch)
     assert sign * (log_probs() - before)[judged].mean() > 0.05
 
 
@@ -173,7 +176,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> N
         torch.manual_seed(0)
         policy = make_actor("ppo", f"precision={precision}", "learn.ppo_param_init=False", space=space)
         batch = one_batch(make_actor("ppo", space=space))
-        output = policy._forward_learn(batch)
+        output = policy.learn_mode.forward(batch)
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
         collected = policy.collect_mode.forward(batch["obs"].numpy())
         assert collected["value"].dtype == torch.float32
@@ -215,12 +218,12 @@ def test_the_parameters_begin_as_ppo_wants_them_unless_told_not_to() -> None:
 def test_a_subclass_that_overrides_the_loss_alone_is_trained_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     class Critic(POLICY_REGISTRY.find("ppo")):  # type: ignore[misc]
         def _loss(self, batch: dict[str, Tensor]) -> Any:
-            value = self._run_model(batch["obs"], "compute_critic")["value"]
+            value = self._run(self._model, batch["obs"], mode="compute_critic")["value"]
             return (value - 3).abs().sum(), {}
 
     monkeypatch.setitem(POLICY_REGISTRY, "critic", Critic)
     policy = make_actor("critic", model=Table(NEW, [1.0, -1.0]))
-    policy._forward_learn(table_batch())
+    policy.learn_mode.forward(table_batch())
     assert policy.model.value.grad.tolist() == pytest.approx([-0.35355, -0.35355], rel=1e-3)  # clipped to norm 1/2
 
 
@@ -257,7 +260,7 @@ def test_the_scheduled_rate_is_what_the_optimizer_uses() -> None:
         policy._set_schedules()
         before = policy.model.value.detach().clone()
         policy._optimizer.optimizer.state.clear()
-        policy._forward_learn(table_batch(return_=torch.tensor([99.0, 99.0])))
+        policy.learn_mode.forward(table_batch(return_=torch.tensor([99.0, 99.0])))
         torch.testing.assert_close(policy.model.value.detach() - before, torch.full((2,), rate), rtol=1e-3, atol=0)
 
 
@@ -392,3 +395,28 @@ def test_contradictions_are_config_errors(overrides: list[str], message: str) ->
         make_actor("ppo", *overrides)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+# -- initial weights --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ppo", "ppo_offpolicy"])
+def test_a_model_that_is_given_keeps_its_weights(kind: str) -> None:
+    model = VAC(OBS, A, encoder_hidden_size_list=[16, 8])
+    before = parameter_hash(model)
+    assert parameter_hash(make_actor(kind, model=model).model) == before
+
+
+@pytest.mark.parametrize("init", [True, False])
+def test_its_own_model_starts_near_uniform_unless_the_config_says_otherwise(init: bool) -> None:
+    policy = make_actor("ppo", f"learn.ppo_param_init={init}")
+    spread = policy.eval_mode.forward(torch.randn(64, OBS))["logit"].std(-1).mean()
+    assert (spread < 0.02) == init
+
+
+def test_it_starts_from_the_same_weights_without_the_learn_mode() -> None:
+    cfg, hashes = make_actor("ppo")._cfg, set()
+    for fields in (("learn", "collect", "eval"), ("collect", "eval")):
+        torch.manual_seed(0)
+        hashes.add(parameter_hash(POLICY_REGISTRY.find("ppo")(cfg, None, fields).model))
+    assert len(hashes) == 1

@@ -53,7 +53,7 @@ def test_value_norm_learns_returns_in_the_units_of_all_learned_from() -> None:
     seen: list[float] = []
     for returns in ((3.0, 5.0, 10.0), (0.0, 0.0, 30.0)):
         seen += returns
-        output = policy._forward_learn(random_batch(returns=returns))
+        output = policy.learn_mode.forward(random_batch(returns=returns))
         target = (np.array(returns) - np.mean(seen)) / np.std(seen)
         assert output["value_loss"].item() == pytest.approx(0.5 * np.mean((target - [1, 2, 3]) ** 2), rel=1e-5)
     # and what it says in the next collect is in these units: V = s + 1 is (s + 1) std + mean
@@ -64,9 +64,24 @@ def test_value_norm_learns_returns_in_the_units_of_all_learned_from() -> None:
     assert samples["return_"][2].tolist() == pytest.approx((expected + value).tolist(), rel=1e-5)
 
 
+def test_values_are_stored_in_the_units_of_rewards_and_clipped_in_the_models_as_of_now() -> None:
+    policy = hand_policy("learn.value_norm=True", "learn.value_clip=True", "learn.learning_rate=0.0")
+    seen = [0.0, 0.0, 30.0]
+    policy.learn_mode.forward(random_batch(returns=(0.0, 0.0, 30.0)))
+    stored = [v * np.std(seen) + np.mean(seen) for v in range(1, 7)]  # V = 1 ... 6 in the model's units
+    assert samples_of(policy)["value"].flatten().tolist() == pytest.approx(stored, rel=1e-5)
+    returns = (900.0, -900.0, 5.0)  # the model's units change
+    output = policy.learn_mode.forward(random_batch(returns=returns) | {"value": torch.tensor(stored[:3])})
+    seen += returns
+    target, old = ((np.array(x) - np.mean(seen)) / np.std(seen) for x in (returns, stored[:3]))
+    new = np.array([1, 2, 3])
+    error = np.maximum((target - new) ** 2, (target - new.clip(old - 0.2, old + 0.2)) ** 2)
+    assert output["value_loss"].item() == pytest.approx(0.5 * error.mean(), rel=1e-4)
+
+
 def test_without_value_norm_returns_are_learned_as_they_are() -> None:
     policy = hand_policy("learn.value_norm=False", "learn.value_clip=False")
-    output = policy._forward_learn(random_batch())
+    output = policy.learn_mode.forward(random_batch())
     # V = 1, 2, 3 against 3, 5, 10
     assert output["value_loss"].item() == pytest.approx(0.5 * (4 + 9 + 49) / 3, rel=1e-5)
     assert policy._value_stats.count.item() == 0
@@ -79,7 +94,7 @@ def test_adv_norm_is_of_each_batch() -> None:
     outputs = []
     for norm in (True, False):
         policy = hand_policy(f"learn.adv_norm={norm}", "learn.clip_ratio=9.0")
-        outputs.append(policy._forward_learn(batch)["policy_loss"].item())
+        outputs.append(policy.learn_mode.forward(batch)["policy_loss"].item())
     ratio = 0.5 * (1 + np.e)  # 1/2 against 1 / (1 + e)
     adv = (np.array([1, 2, 6]) - 3) / np.std([1, 2, 6], ddof=1)
     assert outputs[0] == pytest.approx(-np.mean(adv * [ratio, ratio, 1]), rel=1e-4)
@@ -91,7 +106,7 @@ def test_schedules_fall_with_the_collects_and_not_with_the_iterations() -> None:
     rates = []
     for _ in range(4):
         samples_of(policy)
-        rates += [policy._forward_learn(random_batch())["learning_rate"].item() for _ in range(2)]
+        rates += [policy.learn_mode.forward(random_batch())["learning_rate"].item() for _ in range(2)]
     assert rates == pytest.approx([1e-9] * 2 + [0.75e-9] * 2 + [0.5e-9] * 4, rel=1e-4)
 
 
@@ -112,12 +127,12 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     policies = [hand_policy("learn.lr_scheduler={'epoch_num': 9, 'min_lr_lambda': 0.5}") for _ in range(2)]
     policy, other = policies
     samples_of(policy)
-    policy._forward_learn(random_batch())
+    policy.learn_mode.forward(random_batch())
     other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
     for seed in (1, 2):
         mine, its = (samples_of(one) for one in policies)
         assert same(list(mine.values()), list(its.values()))
-        mine, its = (one._forward_learn(random_batch(seed)) for one in policies)
+        mine, its = (one.learn_mode.forward(random_batch(seed)) for one in policies)
         assert same(list(mine.values()), list(its.values()))
     assert parameter_hash(policy.model) == parameter_hash(other.model)
 

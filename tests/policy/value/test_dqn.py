@@ -69,7 +69,7 @@ WEIGHED = ("priority=True", "priority_IS_weight=True")
 @pytest.mark.parametrize("double", [True, False])
 def test_loss_by_hand(double: bool) -> None:
     policy = table_policy(f"double={double}")
-    loss, output = policy._loss(table_batch())
+    loss, output = policy.learn_mode.loss(table_batch())
     first, second = TD[double]
     assert loss.item() == pytest.approx((first**2 + second**2) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([abs(first), abs(second)], rel=1e-5)
@@ -79,33 +79,33 @@ def test_loss_by_hand(double: bool) -> None:
 @pytest.mark.parametrize("double", [True, False])
 def test_importance_weights_enter_every_branch(double: bool) -> None:
     policy = table_policy(f"double={double}", *WEIGHED)
-    loss, output = policy._loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    loss, output = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     first, second = TD[double]
     assert loss.item() == pytest.approx((0.5 * first**2 + 2 * second**2) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([abs(first), abs(second)], rel=1e-5)  # unweighed
 
 
 def test_priorities_alone_do_not_weigh_the_loss() -> None:
-    weighed, _ = table_policy("priority=True")._loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    plain, _ = table_policy()._loss(table_batch())
+    weighed, _ = table_policy("priority=True").learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    plain, _ = table_policy().learn_mode.loss(table_batch())
     assert weighed.item() == plain.item()
 
 
 def test_weights_of_one_change_nothing() -> None:
-    plain, _ = table_policy()._loss(table_batch())
-    weighed, _ = table_policy(*WEIGHED)._loss(table_batch(weight=torch.ones(2)))
+    plain, _ = table_policy().learn_mode.loss(table_batch())
+    weighed, _ = table_policy(*WEIGHED).learn_mode.loss(table_batch(weight=torch.ones(2)))
     assert torch.equal(plain, weighed)
 
 
 def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
     batch = table_batch(value_gamma=torch.tensor([0.5, 0.9]))
-    _, output = table_policy()._loss(batch)
+    _, output = table_policy().learn_mode.loss(batch)
     assert output["priority"][0].item() == pytest.approx(2 - (1 + 0.5 * 1), rel=1e-5)
 
 
 def test_the_gradient_is_that_of_the_chosen_actions_alone() -> None:
     policy = table_policy()
-    output = policy._forward_learn(table_batch())
+    output = policy.learn_mode.forward(table_batch())
     # d/dq of the mean of (q - target)^2: 2 * 0.1 / 2 in state 0, action 1, and 2 * 3 / 2 in state 1, action 2
     torch.testing.assert_close(policy.model.q.grad, torch.tensor([[0, 0.1, 0], [0, 0, 3.0]]))
     assert output["grad_norm"].item() == pytest.approx(math.hypot(0.1, 3.0), rel=1e-5)
@@ -125,7 +125,7 @@ def test_target_update_freq_says_when_the_target_is_copied(freq: int) -> None:
     policy = make_policy(f"learn.target_update_freq={freq}")
     target = [p.clone() for p in policy._target_model.parameters()]
     for iteration in range(1, 7):
-        policy._forward_learn(make_batch(8, iteration))
+        policy.learn_mode.forward(make_batch(8, iteration))
         if iteration % freq == 0:
             target = [p.clone() for p in policy.model.parameters()]
         assert same(list(policy._target_model.parameters()), target)
@@ -137,7 +137,7 @@ def test_target_theta_mixes_that_share_in_at_every_iteration(theta: float) -> No
     policy = make_policy(f"learn.target_theta={theta}")
     for iteration in range(3):
         before = [p.clone() for p in policy._target_model.parameters()]
-        policy._forward_learn(make_batch(8, iteration))
+        policy.learn_mode.forward(make_batch(8, iteration))
         for old, new, online in zip(before, policy._target_model.parameters(), policy.model.parameters(), strict=True):
             torch.testing.assert_close(new, (1 - theta) * old + theta * online, atol=1e-7, rtol=1e-6)
 
@@ -150,7 +150,7 @@ def test_the_default_is_a_copy_every_hundred_iterations() -> None:
 def test_the_target_network_gets_no_gradient_and_no_new_tensors() -> None:
     policy = make_policy("learn.target_update_freq=1")
     addresses = [p.data_ptr() for p in policy._target_model.parameters()]
-    policy._forward_learn(make_batch(8))
+    policy.learn_mode.forward(make_batch(8))
     assert all(p.grad is None or not p.grad.any() for p in policy._target_model.parameters())
     assert not any(p.requires_grad for p in policy._target_model.parameters())
     assert addresses == [p.data_ptr() for p in policy._target_model.parameters()]
@@ -186,9 +186,45 @@ def test_a_noisy_net_explores_by_itself_and_is_judged_without_noise() -> None:
     assert torch.equal(*calm)
     assert not torch.equal(logits[0], policy.collect_mode.forward(obs)["logit"])  # evaluating did not switch it off
     sigma = [p.clone() for name, p in policy.model.named_parameters() if "sigma" in name]
-    policy._forward_learn(make_batch(16))
+    policy.learn_mode.forward(make_batch(16))
     assert sigma
     assert not same(sigma, [p for name, p in policy.model.named_parameters() if "sigma" in name])
+
+
+class Plain(nn.Module):
+    """A model of the user's, without noisy layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(OBS, ACTIONS)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        return {"logit": self.linear(obs)}
+
+
+def test_noisy_net_is_refused_with_a_model_that_has_no_noisy_layers() -> None:
+    with pytest.raises(ConfigError, match=r"policy\.noisy_net=True .* the model Plain has none"):
+        make_policy("noisy_net=True", model=Plain())
+    make_policy("noisy_net=True", model=DQN(OBS, ACTIONS, [16, 8], noise=True))
+
+
+def test_the_noise_of_a_step_comes_with_the_batch() -> None:
+    policy, batch = make_policy("noisy_net=True"), make_batch(8)
+    batch["noise"] = policy._draw_noise(batch)
+    losses = [policy.learn_mode.loss(batch)[0].item() for _ in range(2)]
+    assert losses[0] == losses[1]
+    batch["noise"] = policy._draw_noise(batch)
+    assert policy.learn_mode.loss(batch)[0].item() != losses[0]
+
+
+def test_epsilon_and_learning_rate_are_logged() -> None:
+    policy = make_policy("other.eps.type=linear", "other.eps.start=1.0", "other.eps.end=0.0", "other.eps.decay=100")
+    assert {"epsilon", "learning_rate"} <= set(policy.learn_mode.monitor_vars())
+    for step, epsilon in ((0, 1.0), (25, 0.75), (1000, 0.0)):
+        policy.collect_mode.get_collect_kwargs(step)
+        output = policy.learn_mode.forward(make_batch(8))
+        assert output["epsilon"].item() == pytest.approx(epsilon)
+        assert output["learning_rate"].item() == pytest.approx(policy._cfg.learn.learning_rate)
 
 
 # -- the step ---------------------------------------------------------------------------------------------------------
@@ -197,7 +233,7 @@ def test_a_noisy_net_explores_by_itself_and_is_judged_without_noise() -> None:
 def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_policy(*overrides)
-    output = policy._forward_learn(make_batch(32))
+    output = policy.learn_mode.forward(make_batch(32))
     return policy._optimizer.flat.parameter.grad.clone(), output
 
 
@@ -225,7 +261,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(image: bool) -> 
     for precision in ("float32", "bf16"):
         torch.manual_seed(0)
         policy = make_policy(f"precision={precision}", image=image)
-        output = policy._forward_learn(make_batch(16, image=image))
+        output = policy.learn_mode.forward(make_batch(16, image=image))
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
         assert output["priority"].dtype == torch.float32
         obs = make_batch(4, image=image)["obs"].numpy()
@@ -249,7 +285,7 @@ def test_the_batch_is_left_as_it_was(call: str) -> None:
 def test_the_loss_is_pure() -> None:
     policy, batch = make_policy(), make_batch(8)
     state = {key: value.clone() for key, value in policy.model.state_dict().items()}
-    losses = [policy._loss(batch)[0] for _ in range(2)]
+    losses = [policy.learn_mode.loss(batch)[0] for _ in range(2)]
     assert torch.equal(*losses)
     assert all(torch.equal(value, state[key]) for key, value in policy.model.state_dict().items())
 
@@ -267,7 +303,7 @@ class AbsoluteDQN(DQNPolicy):
 def test_a_subclass_that_overrides_the_loss_alone_is_trained_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POLICY_REGISTRY, "absolute_dqn", AbsoluteDQN)
     policy = make_policy(model=Table(ONLINE), kind="absolute_dqn")
-    output = policy._forward_learn(table_batch())
+    output = policy.learn_mode.forward(table_batch())
     torch.testing.assert_close(policy.model.q.grad, torch.tensor([[0, 0.5, 0], [0, 0, 0.5]]))  # sign / B
     assert output["total_loss"].item() == pytest.approx(1.0)
 
@@ -300,7 +336,7 @@ def train(name: str, rank: int = 0, world_size: int = 1) -> dict[str, Tensor]:
     policy = make_policy(*overrides, model=model, image=case.get("image", False))
     for step in range(STEPS):
         batch = make_batch(BATCH, step, **options)
-        output = policy._forward_learn({key: value[rank::world_size] for key, value in batch.items()})
+        output = policy.learn_mode.forward({key: value[rank::world_size] for key, value in batch.items()})
     state = {f"online.{key}": value for key, value in policy.model.state_dict().items()}
     state |= {f"target.{key}": value for key, value in policy._target_model.state_dict().items()}
     return {key: value.clone() for key, value in state.items()} | {"grad_norm": output["grad_norm"]}

@@ -1,13 +1,11 @@
-"""Encoders, which turn observations into features, and heads, which turn features into values.
+"""Encoders of observations: convolutions for images, and the choice between those and an `MLP`.
 
-Shapes: B samples, A discrete actions, H hidden features.
+Shapes: B samples, C channels, H x W pixels.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,64 +14,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.grad import conv2d_input
 
+from ding_lite.model.mlp import ACTIVATIONS, MLP
 from ding_lite.utils.registry import ConfigError
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "gelu": functional.gelu,
-    "elu": functional.elu,
-}
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
-
-
-class NoisyLinear(nn.Module):
-    """Linear layer with factorised Gaussian noise on its weights (Fortunato et al. 2018, arXiv:1706.10295, eq. 10-11).
-
-    Training mode draws noise for each sample of the batch, so that environments explore apart; evaluation mode uses the
-    means alone.
-    """
-
-    def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5) -> None:
-        super().__init__()
-        bound, sigma = 1 / math.sqrt(in_features), sigma0 / math.sqrt(in_features)
-        self.weight_mu = nn.Parameter(torch.empty(out_features, in_features).uniform_(-bound, bound))
-        self.weight_sigma = nn.Parameter(torch.full((out_features, in_features), sigma))
-        self.bias_mu = nn.Parameter(torch.empty(out_features).uniform_(-bound, bound))
-        self.bias_sigma = nn.Parameter(torch.full((out_features,), sigma))
-
-    def forward(self, x: Tensor) -> Tensor:
-        mean = functional.linear(x, self.weight_mu, self.bias_mu)
-        if not self.training:
-            return mean
-        size_out, size_in = self.weight_mu.shape
-        noise_in, noise_out = (_signed_sqrt(x.new_empty(len(x), size).normal_()) for size in (size_in, size_out))
-        # (sigma * outer(noise_out, noise_in)) x for each sample, without a weight matrix for each.
-        return mean + noise_out * functional.linear(x * noise_in, self.weight_sigma, self.bias_sigma)
-
-
-def _signed_sqrt(x: Tensor) -> Tensor:
-    return x.sign() * x.abs().sqrt()
-
-
-class MLP(nn.ModuleList):
-    """Linear layers of the given sizes, each followed by the activation; the last one not, if it is an `output`."""
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        activation: str = "relu",
-        output: bool = False,
-        linear: Callable[[int, int], nn.Module] = nn.Linear,
-    ) -> None:
-        super().__init__([linear(*pair) for pair in itertools.pairwise(sizes)])
-        self._activation = ACTIVATIONS[activation]
-        self._num_hidden = len(sizes) - 1 - output
-
-    def forward(self, x: Tensor) -> Tensor:
-        for index, layer in enumerate(self):
-            x = self._activation(layer(x)) if index < self._num_hidden else layer(x)
-        return x
 
 
 class _DenseByConvolution(torch.autograd.Function):
@@ -159,31 +103,3 @@ def create_encoder(obs_shape: int | Sequence[int], hidden_size_list: Sequence[in
     if len(shape) == 3:
         return ConvEncoder(shape, hidden_size_list, activation)
     raise ConfigError(f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}.")
-
-
-class DiscreteHead(MLP):
-    """Features `[B, hidden_size]` to action values `[B, A]`, through `layer_num` hidden layers."""
-
-    def __init__(
-        self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
-    ) -> None:
-        linear = NoisyLinear if noise else nn.Linear
-        super().__init__([hidden_size] * (layer_num + 1) + [output_size], activation, output=True, linear=linear)
-
-
-class DuelingHead(nn.Module):
-    """Action values from a state value and advantages.
-
-    Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9).
-    """
-
-    def __init__(
-        self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
-    ) -> None:
-        super().__init__()
-        self.A = DiscreteHead(hidden_size, output_size, layer_num, activation, noise)
-        self.V = DiscreteHead(hidden_size, 1, layer_num, activation, noise)
-
-    def forward(self, x: Tensor) -> Tensor:
-        advantage_BA = self.A(x)
-        return self.V(x) + advantage_BA - advantage_BA.mean(dim=-1, keepdim=True)

@@ -1,10 +1,12 @@
+"""Encoders of images, and which encoder fits an observation."""
+
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import DQN, ConvEncoder, DiscreteHead, DuelingHead, NoisyLinear, create_encoder
+from ding_lite.model import ConvEncoder, create_encoder
 from ding_lite.utils import ConfigError
 
 
@@ -56,51 +58,6 @@ def test_bfloat16_is_close_to_float32():
         features = encoder(x)
     assert features.dtype == torch.bfloat16
     torch.testing.assert_close(features.float(), expected, atol=0.02, rtol=0.02)  # 8 bits of mantissa
-
-
-def test_dueling_head_by_hand():
-    head = DuelingHead(1, 2, layer_num=0)
-    for parameter in head.parameters():
-        nn.init.zeros_(parameter)
-    head.A[-1].bias.data = torch.tensor([3.0, 1.0])
-    head.V[-1].bias.data = torch.tensor([10.0])
-    assert head(torch.zeros(1, 1)).tolist() == [[11.0, 9.0]]  # 10 + 3 - 2, 10 + 1 - 2
-
-
-def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation():
-    torch.manual_seed(0)
-    layer = NoisyLinear(5, 3)
-    x = torch.ones(1, 5)
-    assert not torch.equal(layer(x), layer(x))
-    mean = layer(x.expand(20_000, 5)).mean(0, keepdim=True)
-    layer.eval()
-    torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight_mu, layer.bias_mu))
-    torch.testing.assert_close(mean, layer(x), atol=0.05, rtol=0)
-
-
-def test_noise_is_factorised_and_drawn_for_each_sample(monkeypatch):
-    layer = NoisyLinear(2, 2)
-    noise_in, noise_out = torch.tensor([[1.0, -4.0], [9.0, 0.0]]), torch.tensor([[4.0, 1.0], [-1.0, 4.0]])
-    drawn = iter((noise_in, noise_out))
-    monkeypatch.setattr(torch.Tensor, "normal_", lambda self: self.copy_(next(drawn)))
-    x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
-    result = layer(x)
-    for row in range(2):  # eq. 10-11 with f(x) = sign(x) sqrt(|x|), a weight matrix for each sample
-        f_in, f_out = (noise[row].sign() * noise[row].abs().sqrt() for noise in (noise_in, noise_out))
-        weight = layer.weight_mu + layer.weight_sigma * torch.outer(f_out, f_in)
-        torch.testing.assert_close(result[row], weight @ x[row] + layer.bias_mu + layer.bias_sigma * f_out)
-
-
-@pytest.mark.parametrize("dueling", [True, False])
-@pytest.mark.parametrize("noise", [True, False])
-def test_dqn_returns_a_value_for_each_action(dueling, noise):
-    model = DQN(4, 3, [16, 8], dueling=dueling, noise=noise)
-    assert model(torch.zeros(5, 4))["logit"].shape == (5, 3)
-    assert any(isinstance(module, NoisyLinear) for module in model.modules()) == noise
-
-
-def test_layer_count_of_the_head():
-    assert sum(isinstance(layer, nn.Linear) for layer in DiscreteHead(4, 2, layer_num=2)) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""Noisy layers: what noise they add, when they draw it, and noise that is given."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from ding_lite.model import DQN, NoisyLinear
+from ding_lite.model.noisy import check_noisy, draw_noise, explore, given_noise
+from ding_lite.utils import ConfigError
+
+
+def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation():
+    torch.manual_seed(0)
+    layer = NoisyLinear(5, 3)
+    x = torch.ones(1, 5)
+    assert not torch.equal(layer(x), layer(x))
+    mean = layer(x.expand(20_000, 5)).mean(0, keepdim=True)
+    layer.eval()
+    torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight_mu, layer.bias_mu))
+    torch.testing.assert_close(mean, layer(x), atol=0.05, rtol=0)
+
+
+def test_noise_is_factorised_and_drawn_for_each_sample(monkeypatch):
+    layer = NoisyLinear(2, 2)
+    noise_in, noise_out = torch.tensor([[1.0, -4.0], [9.0, 0.0]]), torch.tensor([[4.0, 1.0], [-1.0, 4.0]])
+    drawn = iter((noise_in, noise_out))
+    monkeypatch.setattr(torch.Tensor, "normal_", lambda self: self.copy_(next(drawn)))
+    x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    result = layer(x)
+    for row in range(2):  # eq. 10-11 with f(x) = sign(x) sqrt(|x|), a weight matrix for each sample
+        f_in, f_out = (noise[row].sign() * noise[row].abs().sqrt() for noise in (noise_in, noise_out))
+        weight = layer.weight_mu + layer.weight_sigma * torch.outer(f_out, f_in)
+        torch.testing.assert_close(result[row], weight @ x[row] + layer.bias_mu + layer.bias_sigma * f_out)
+
+
+def test_explore_makes_the_noisy_layers_of_a_module_draw_in_evaluation_mode() -> None:
+    model, other = (DQN(4, 3, [16, 8], noise=True).eval() for _ in range(2))
+    x = torch.randn(5, 4)
+    mean, exploring = model(x)["logit"], explore(model)
+    for _ in range(2):  # it may be entered again
+        with exploring:
+            first, second = (model(x)["logit"] for _ in range(2))
+            assert not torch.equal(first, second)
+            assert torch.equal(other(x)["logit"], other(x)["logit"])  # another model's layers stay as they were
+        assert torch.equal(model(x)["logit"], mean)
+    assert not model.training
+
+
+def test_exploring_ends_after_an_error_too() -> None:
+    model = DQN(4, 3, [16, 8], noise=True).eval()
+    with pytest.raises(RuntimeError, match="inside"), explore(model):
+        raise RuntimeError("inside")
+    assert torch.equal(model(torch.ones(1, 4))["logit"], model(torch.ones(1, 4))["logit"])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_given_noise_is_what_the_layers_would_have_drawn(training: bool) -> None:
+    model, x = DQN(4, 3, [16, 8], noise=True), torch.randn(5, 4)
+    torch.manual_seed(1)
+    drawn = model(x)["logit"]
+    torch.manual_seed(1)
+    noise = draw_noise(model, 5)
+    model.train(training)
+    with given_noise(model, noise):
+        assert torch.equal(model(x)["logit"], drawn)
+        assert torch.equal(model(x)["logit"], drawn)
+    assert torch.equal(model(x)["logit"], model(x)["logit"]) != training
+
+
+def test_a_model_without_noisy_layers_cannot_explore_by_them() -> None:
+    check_noisy(DQN(4, 3, [16, 8], noise=True))
+    with pytest.raises(ConfigError, match=r"policy\.noisy_net=True .* the model DQN has none: use them"):
+        check_noisy(DQN(4, 3, [16, 8]))

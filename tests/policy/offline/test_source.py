@@ -1,0 +1,28 @@
+"""What a policy declares that learns from a data set."""
+
+from __future__ import annotations
+
+import pytest
+from easydict import EasyDict
+
+from ding_lite.policy import BCPolicy, CQLPolicy, DiscreteCQLPolicy, IQLPolicy, TD3BCPolicy
+from ding_lite.utils.registry import ConfigError
+
+SUCCESSORS = [CQLPolicy, DiscreteCQLPolicy, IQLPolicy, TD3BCPolicy]  # they learn from what follows a step
+
+
+def config(ignore_done: bool) -> EasyDict:
+    return EasyDict(learn=dict(ignore_done=ignore_done), collect=dict(data_path="data.npz"))
+
+
+@pytest.mark.parametrize("policy_cls", SUCCESSORS)
+def test_ignore_done_needs_to_know_what_follows_a_terminal_step(policy_cls: type[CQLPolicy]) -> None:
+    message = r"policy\.learn\.ignore_done=True .*'data\.npz' has no next_obs that tells"
+    with pytest.raises(ConfigError, match=message):
+        policy_cls.check_columns(config(True), {"obs", "action", "reward", "done", "traj_flag"})
+    policy_cls.check_columns(config(True), {"obs", "action", "reward", "done", "next_obs"})
+    policy_cls.check_columns(config(False), {"obs", "action", "reward", "done", "traj_flag"})
+
+
+def test_a_policy_that_does_not_look_ahead_needs_no_successors() -> None:
+    BCPolicy.check_columns(config(True), {"obs", "action"})
