@@ -109,7 +109,7 @@ def _observation_side(space: gymnasium.Space) -> tuple[gymnasium.Space, Callable
     """Return the space that a policy sees, what converts an observation, and a note for the user."""
     if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
         vector = Box(0, 1, (flatdim(space),), np.float32)
-        return vector, lambda obs: flatten(space, obs).astype(np.float32), ""
+        return vector, lambda obs: np.asarray(flatten(space, obs), np.float32), ""
     if isinstance(space, Box):
         return _box_side(space)
     if isinstance(space, Dict):

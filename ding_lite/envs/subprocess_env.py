@@ -106,8 +106,8 @@ class SubprocessVectorEnv(VectorEnv):
         next_N = options.pop("episode", self._episode_N + 1 if seed is None else np.zeros(self.num_envs, np.int64))
         self._episode_N = np.where(mask_N, next_N, self._episode_N)
         index_K = np.flatnonzero(mask_N).tolist()
-        for i in index_K if seed is not None else ():
-            self._seeds[i] = seed[i]
+        if seed is not None:
+            self._seeds = [seed[i] if mask else self._seeds[i] for i, mask in enumerate(mask_N)]
         infos: dict[str, Any] = {}
         for i, info in self._start(index_K, options).items():
             infos = self._add_info(infos, info, i)

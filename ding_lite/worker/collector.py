@@ -57,7 +57,7 @@ class SampleCollector:
 
     def reset(self, seeds: list[int] | None = None) -> None:
         """Start new episodes everywhere."""
-        self._obs, _ = self._env.reset(seed=seeds)
+        self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # it takes lists
         self._episode_step_N = np.zeros(self._num_envs, np.int32)
         self._policy.reset()
 

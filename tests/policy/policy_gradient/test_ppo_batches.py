@@ -126,58 +126,6 @@ def test_statistics_are_merged_once_a_collect_whatever_the_epochs() -> None:
         assert policy._value_stats.count.item() == 6 * collects
 
 
-# -- steps that are not valid -----------------------------------------------------------------------------------------
-
-KINDS = ("ppo", "a2c")
-
-
-def failed_block() -> dict[str, Any]:
-    """The hand block, where environment 0's first episode, states 0 and 2, ended because the environment failed."""
-    return hand_block() | {"valid": torch.tensor([[False, True], [False, True], [True, True]])}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_steps_that_are_not_valid_are_dropped_and_their_neighbours_are_as_before(kind: str) -> None:
-    overrides = RAW if kind == "ppo" else RAW[:1]
-    policy = make_actor(kind, *HALVES, *overrides, "learn.batch_size=2", model=hand_model())
-    epochs = policy._cfg.learn.get("epoch_per_collect", 1)
-    batches = list(policy.learn_mode.get_batches(failed_block()))
-    assert [len(batch["adv"]) for batch in batches] == [2, 2] * epochs
-    for epoch in range(epochs):
-        parts = batches[2 * epoch : 2 * epoch + 2]
-        assert sorted(torch.cat([batch["obs"].argmax(-1) for batch in parts]).tolist()) == [1, 3, 4, 5]
-        assert by_state(parts, "adv") == pytest.approx([ADV[state] for state in (1, 3, 4, 5)])
-        assert by_state(parts, "return_") == pytest.approx([RETURN[state] for state in (1, 3, 4, 5)])
-
-
-def test_normalisation_is_over_valid_steps_alone() -> None:
-    policy = hand_policy("learn.adv_norm=True", "learn.value_norm=True", "learn.batch_size=4")
-    (batch,) = policy.learn_mode.get_batches(failed_block())
-    adv, returns = (np.array([values[state] for state in (1, 3, 4, 5)]) for values in (ADV, RETURN))
-    stats = policy._value_stats
-    assert (stats.mean.item(), stats.var.item(), stats.count.item()) == pytest.approx(
-        (returns.mean(), returns.var(), 4)
-    )
-    assert by_state([batch], "adv") == pytest.approx(((adv - adv.mean()) / adv.std(ddof=1)).tolist(), rel=1e-4)
-    assert by_state([batch], "return_") == pytest.approx(((returns - returns.mean()) / returns.std()).tolist())
-
-
-@pytest.mark.parametrize("space", SHAPES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_collect_without_a_valid_step_teaches_nothing_and_the_next_one_does(kind: str, space: str) -> None:
-    options = ("learn.kl_beta=0.1", "learn.kl_adaptive=True", "learn.target_kl=0.1") if kind == "ppo" else ()
-    policy = make_actor(kind, *options, "learn.adv_norm=True", space=space)
-    block = random_block(policy)
-    before = policy.learn_mode.state_dict()
-    before = tree_map(torch.clone, {key: before[key] for key in ("model", "value_stats") if key in before})
-    assert learn(policy, block | {"valid": torch.zeros_like(block["done"])}) == []
-    after = policy.learn_mode.state_dict()
-    tree_map(lambda then, now: torch.testing.assert_close(now, then, rtol=0, atol=0), before, after)
-    outputs = learn(policy, block | {"valid": torch.ones_like(block["done"])})
-    assert outputs
-    assert all(output["total_loss"].isfinite() for output in outputs)
-
-
 # -- epochs -----------------------------------------------------------------------------------------------------------
 
 
