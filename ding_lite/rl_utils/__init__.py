@@ -2,6 +2,7 @@
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_error_continuous, a2c_loss
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
+from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.isw import compute_importance_weights
@@ -71,6 +72,7 @@ __all__ = [
     "entropy",
     "epsilon_greedy",
     "expectile_error",
+    "first_episodes",
     "gae",
     "gae_data",
     "get_epsilon_greedy_fn",
