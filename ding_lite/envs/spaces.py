@@ -107,19 +107,24 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 
 def _observation_side(space: gymnasium.Space) -> tuple[gymnasium.Space, Callable[[Any], Any], str]:
     """Return the space that a policy sees, what converts an observation, and a note for the user."""
-    if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
-        vector = Box(0, 1, (flatdim(space),), np.float32)
-        return vector, lambda obs: np.asarray(flatten(space, obs), np.float32), ""
+    _check_supported(space)
     if isinstance(space, Box):
         return _box_side(space)
     if isinstance(space, Dict):
-        for part in space.values():
-            _observation_side(part)  # refuses what is not supported
         return space, lambda obs: obs, ""
-    raise ConfigError(
-        f"The environment's observations are {space}: expected Box, Discrete, MultiDiscrete, MultiBinary, or a Dict of "
-        "these. Wrap the environment, for instance in gymnasium.wrappers.FlattenObservation."
-    )
+    vector = Box(0, 1, (flatdim(space),), np.float32)
+    return vector, lambda obs: np.asarray(flatten(space, obs), np.float32), ""
+
+
+def _check_supported(space: gymnasium.Space) -> None:
+    if isinstance(space, Dict):
+        for part in space.values():
+            _check_supported(part)
+    elif not isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary):
+        raise ConfigError(
+            f"The environment's observations are {space}: expected Box, Discrete, MultiDiscrete, MultiBinary, or a "
+            "Dict of these. Wrap the environment, for instance in gymnasium.wrappers.FlattenObservation."
+        )
 
 
 def _box_side(space: Box) -> tuple[Box, Callable[[Any], Any], str]:
