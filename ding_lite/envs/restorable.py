@@ -113,7 +113,7 @@ class RestorableVectorEnv(VectorWrapper):
             seeds = [episode_seed(*pair) for pair in zip(seeds, self._episode_N.tolist(), strict=True)]
         if not mask_N.all():
             options["reset_mask"] = mask_N
-        self._obs, info = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]  # it takes lists
+        self._obs, info = self.env.reset(seed=seeds, options=options or None)
         return self._obs, info
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -167,7 +167,7 @@ class RestorableVectorEnv(VectorWrapper):
         self._seed_N, self._episode_N = np.array(state["seed"]), state["episode"] + ~known_N
         restored_N = known_N & self._replay(state["actions"], np.where(known_N, length_N, 0))
         restored_N &= _same_rows(self._obs, state["obs"])
-        self._episode_N, self._length_N = state["episode"] + ~known_N, np.where(restored_N, length_N, 0)
+        self._length_N = np.where(restored_N, length_N, 0)
         if (known_N & ~restored_N).any():
             self._start_next(known_N & ~restored_N)
         return self._obs, self._length_N.copy(), restored_N
