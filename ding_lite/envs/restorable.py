@@ -113,7 +113,7 @@ class RestorableVectorEnv(VectorWrapper):
             seeds = [episode_seed(*pair) for pair in zip(seeds, self._episode_N.tolist(), strict=True)]
         if not mask_N.all():
             options["reset_mask"] = mask_N
-        self._obs, info = self.env.reset(seed=seeds, options=options or None)
+        self._obs, info = self.env.reset(seed=seeds, options=options or None)  # type: ignore[arg-type]  # takes lists
         return self._obs, info
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
