@@ -79,6 +79,7 @@ PUBLIC = {
         "entropy",
         "epsilon_greedy",
         "expectile_error",
+        "first_episodes",
         "gae",
         "gae_data",
         "get_epsilon_greedy_fn",

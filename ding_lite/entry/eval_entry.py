@@ -12,6 +12,7 @@ from ding_lite.entry.experiment import load_policy
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.progress import console
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.seed import set_seed
 from ding_lite.worker import Evaluator
@@ -60,6 +61,9 @@ def evaluate_checkpoint(
             eval_freq=1,
             stop_value=None,
             seeds_at=lambda count: derive_seeds(cfg.seed, "evaluate", count, n=env.num_envs),
+            on_progress=lambda episodes, steps: console(
+                f"evaluating: {episodes} of {cfg.env.n_evaluator_episode} episodes, env step {steps}"
+            ),
         )
         _, info = evaluator.eval(state["learner"]["train_iter"])
     finally:

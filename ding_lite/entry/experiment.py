@@ -128,6 +128,7 @@ class Experiment(AbstractContextManager):
             cfg.env.stop_value,
             lambda count: derive_seeds(cfg.seed, "evaluate", count, n=n_env),
             lambda: self._guard.requested,
+            lambda *done: self._record.evaluating(*done),
         )
 
     def create_replay_buffer(self) -> UniformReplayBuffer:

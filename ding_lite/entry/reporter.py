@@ -53,7 +53,7 @@ class RunReporter(AbstractContextManager):
         """Say what runs where, in global and per-rank figures, and start the progress display at these counts."""
         self._progress = self._stack.enter_context(self._create_progress(envstep, train_iter))
         cfg, say = self._cfg, self._logger.info
-        for note in cfg.get("notes", []):
+        for note in [*cfg.get("notes", []), *spec.notes]:
             say(f"note: {note}")
         if cfg.policy.cuda and not torch.cuda.is_available():
             say("policy.cuda=True, but no GPU is available: training on the CPU.")
@@ -131,12 +131,15 @@ class RunReporter(AbstractContextManager):
         values = {}
         if sums["duration"]:
             values["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
-        if sums["abnormal"]:
-            values["collect/abnormal_episodes"] = sums["abnormal"]
         if sums["episode"]:
             values["collect/return_mean"] = sums["return"] / sums["episode"]
             values["collect/length_mean"] = sums["length"] / sums["episode"]
         return values
+
+    def evaluating(self, episodes: int, steps: int) -> None:
+        """Say that an evaluation goes on: how many episodes have ended, and the env steps of each environment."""
+        number = self._cfg.env.n_evaluator_episode
+        self._logger.info(f"evaluating: {episodes} of {number} episodes, env step {steps}")
 
     def evaluation(self, info: dict[str, Any], envstep: int, train_iter: int) -> None:
         """Log and say what an evaluation found."""

@@ -19,6 +19,7 @@ from ding_lite.rl_utils.compat import (
     vtrace_error_discrete_action,
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
+from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
@@ -63,6 +64,7 @@ __all__ = [
     "entropy",
     "epsilon_greedy",
     "expectile_error",
+    "first_episodes",
     "gae",
     "gae_data",
     "get_epsilon_greedy_fn",

@@ -60,7 +60,7 @@ def collect(folder: str) -> None:
             asked = number == 2 and rank == 1
             block, figures = collector.collect()
             figures.pop("duration")
-            rows.append(figures | {"rows": len(block["valid"]), "interrupted": collector.interrupted})
+            rows.append(figures | {"rows": len(block["reward"]), "interrupted": collector.interrupted})
         result = {"rows": rows, "calls": calls, "state": collector.state_dict()}
     Path(folder, f"rank{rank}.json").write_text(json.dumps(result))
 
@@ -73,7 +73,7 @@ def test_each_collect_is_one_collective_whatever_the_lengths(tmp_path: Path) -> 
     # Two episodes in each of two environments of each rank.
     steps = 2 * 2 * (2 + 300)
     expected = {"env_step": steps, "episode": 8, "return": REWARD * steps, "length": steps}
-    expected |= {"interrupt": 0, "abnormal": 0}
+    expected |= {"interrupt": 0}
     for rank, length in zip(ranks, LENGTHS, strict=True):
         assert rank["rows"][0] == expected | {"rows": 2 * length, "interrupted": False}
         assert rank["rows"][1] == rank["rows"][0]

@@ -8,9 +8,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.vector import VectorEnv
 
-from ding_lite.envs import EnvSpec, EpisodeMonitor, check_env, create_vector_env
+from ding_lite.envs import EnvSpec, check_env, create_vector_env
 from tests.envs.test_vector_env import MANAGERS, env_config
 
 BOX = Box(np.array([-3, 0], np.float32), np.array([1, 10], np.float32))
@@ -44,14 +45,14 @@ class Builder:
         return EchoEnv(self.space)
 
 
-def make(space: gymnasium.Space, num_envs: int = 2, manager: str = "base", **options: Any) -> EpisodeMonitor:
+def make(space: gymnasium.Space, num_envs: int = 2, manager: str = "base", **options: Any) -> VectorEnv:
     cfg = env_config(manager={"type": manager}, **options)
     env = create_vector_env(cfg, num_envs, 7, True, builders=[Builder(space)] * num_envs)
     env.reset()
     return env
 
 
-def received(env: EpisodeMonitor, action: Any) -> list[list[float]]:
+def received(env: VectorEnv, action: Any) -> list[list[float]]:
     """What floats the environments got."""
     return np.stack(env.step(action)[4]["args"]).tolist()
 
@@ -140,12 +141,12 @@ def test_random_actions_cover_the_range_and_are_reproducible() -> None:
 
 
 @pytest.mark.parametrize(
-    "space", [Discrete(4), Box(0, 255, (2,), np.uint8), Dict({"left": Box(0, 9, (2,)), "right": Discrete(2)})]
+    "space", [Discrete(4), MultiDiscrete([2, 3]), Dict({"left": Box(0, 9, (2,)), "right": Discrete(2)})]
 )
 def test_other_spaces_are_left_alone(space: gymnasium.Space) -> None:
     env = make(space)
-    assert env.single_action_space is env.env.single_action_space
-    assert env.action_space is env.env.action_space
+    assert env.single_action_space is env.unwrapped.single_action_space
+    assert env.action_space is env.unwrapped.action_space
 
 
 def test_pendulum_gets_its_torque() -> None:

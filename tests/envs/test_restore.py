@@ -12,10 +12,10 @@ from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ding_lite.envs import episode_monitor
-from ding_lite.envs.episode_monitor import ActionJournal
+from ding_lite.envs import restorable
+from ding_lite.envs.restorable import ActionJournal, RestorableVectorEnv
 from ding_lite.envs.seeded_env import SeededEnv, episode_seed
-from ding_lite.envs.vector_env import ENV_DEFAULTS, EpisodeMonitor, create_vector_env
+from ding_lite.envs.vector_env import ENV_DEFAULTS, create_vector_env
 from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from dizoo.atari.envs import atari_env
@@ -118,7 +118,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BlindEnv, "length", 10)
 
 
-def make(seed: int = 0, num_envs: int = 2, manager: str = "base", **env: Any) -> EpisodeMonitor:
+def make(seed: int = 0, num_envs: int = 2, manager: str = "base", **env: Any) -> RestorableVectorEnv:
     cfg = copy.deepcopy(ENV_DEFAULTS) | env
     if cfg["type"] == "atari":
         cfg = copy.deepcopy(ENV_DEFAULTS) | copy.deepcopy(AtariEnv.config) | env
@@ -127,21 +127,23 @@ def make(seed: int = 0, num_envs: int = 2, manager: str = "base", **env: Any) ->
 
         cfg |= module.LunarLanderEnv.config | env
     cfg["manager"] = ENV_DEFAULTS["manager"] | {"type": manager, "num_threads": 2}
-    return create_vector_env(EasyDict(cfg), num_envs, seed, training=True)
+    restorable_env = create_vector_env(EasyDict(cfg), num_envs, seed, training=True)
+    assert isinstance(restorable_env, RestorableVectorEnv)
+    return restorable_env
 
 
-def actions_of(env: EpisodeMonitor, num_steps: int) -> list[Any]:
+def actions_of(env: RestorableVectorEnv, num_steps: int) -> list[Any]:
     env.action_space.seed(5)
     return [copy.deepcopy(env.action_space.sample()) for _ in range(num_steps)]
 
 
-def play(env: EpisodeMonitor, actions: list[Any]) -> list[list[np.ndarray]]:
+def play(env: RestorableVectorEnv, actions: list[Any]) -> list[list[np.ndarray]]:
     """Return all that each step gave, as copies."""
     rows = []
     for action in actions:
         *parts, info = env.step(action)
         extra = [info[key] for key in ("episode_return", "episode_length")]
-        extra += [info[key] for key in ("life_lost", "final_obs", "abnormal") if key in info]
+        extra += [info[key] for key in ("life_lost", "final_obs") if key in info]
         rows.append([np.array(leaf) for part in [*parts, *extra] for leaf in tree_leaves(part)])
     return rows
 
@@ -154,7 +156,8 @@ def assert_same(left: list[list[np.ndarray]], right: list[list[np.ndarray]]) -> 
 def assert_same_state(left: dict[str, Any], right: dict[str, Any]) -> None:
     assert left.keys() == right.keys()
     assert [len(next(tree_leaves(actions))) for actions in left["actions"]] == left["length"].tolist()
-    pairs = [(left[key], right[key]) for key in left if key != "actions"]
+    assert left["draws"] == right["draws"]
+    pairs = [(left[key], right[key]) for key in left if key not in ("actions", "draws")]
     actions = zip(left["actions"], right["actions"], left["length"], strict=True)
     pairs += [(one, other) for one, other, length in actions if length]
     for one, other in pairs:
@@ -189,7 +192,7 @@ def test_a_restored_environment_plays_on_as_if_it_had_never_stopped(
     env.close()
 
     fresh = make(99, 3, manager, **CASES[name][0])
-    obs, restored = fresh.load_state_dict(state)
+    obs, _, restored = fresh.load_state_dict(state)
     assert restored.all()
     assert_same([list(tree_leaves(obs))], [list(tree_leaves(state["obs"]))])
     assert_same_state(fresh.state_dict(), kept)
@@ -205,7 +208,7 @@ def test_a_state_taken_before_the_first_step_is_restored() -> None:
     env, fresh = make(3, env_id="CartPole-v1"), make(4, env_id="CartPole-v1")
     actions = actions_of(env, 60)
     env.reset()
-    obs, restored = fresh.load_state_dict(env.state_dict())
+    obs, _, restored = fresh.load_state_dict(env.state_dict())
     assert restored.all()
     assert_same([[obs]], [[env.state_dict()["obs"]]])
     assert_same(play(fresh, actions), play(env, actions))
@@ -219,7 +222,7 @@ def test_resets_of_all_keep_the_count_of_episodes(manager: str) -> None:
     play(env, actions)
     env.reset()
     play(env, actions[:5])
-    assert fresh.load_state_dict(env.state_dict())[1].all()
+    assert fresh.load_state_dict(env.state_dict())[2].all()
     env.reset()
     fresh.reset()
     assert_same(play(fresh, actions), play(env, actions))
@@ -234,7 +237,7 @@ def test_an_episode_does_not_depend_on_those_before_it() -> None:
     steps = [env.step(np.zeros(1, np.int64)) for _ in range(140)]
     starts += [(obs, info) for obs, *_, info in steps[1::2]]
     for episode in (64, 33, 1, 0):
-        obs, info = env.env.reset(seed=[8], options={"episode": np.array([episode])})  # type: ignore[arg-type]
+        obs, info = env.unwrapped.reset(seed=[8], options={"episode": np.array([episode])})  # type: ignore[arg-type]
         np.testing.assert_array_equal(obs, starts[episode][0])
         assert info["episode_frame_number"] == starts[episode][1]["episode_frame_number"]  # the no-ops at the start
 
@@ -250,7 +253,7 @@ def test_an_environment_that_is_not_deterministic_starts_its_next_episode_and_th
     while not (state := env.state_dict())["length"].all():
         play(env, actions[:1])
     fresh = make(4, 2, type="restless")
-    obs, restored = fresh.load_state_dict(state)
+    obs, _, restored = fresh.load_state_dict(state)
     assert restored.tolist() == [True, False]
     assert obs["deep"]["count"].tolist() == [state["length"][0], 0]
     seed = episode_seed(int(state["seed"][1]), int(state["episode"][1]) + 1)
@@ -264,29 +267,21 @@ def test_an_episode_that_ends_while_it_is_replayed_is_not_taken_for_the_same() -
     for num_steps, same in ((7, True), (8, False)):
         env.reset()
         play(env, [np.zeros(1, np.int64)] * num_steps)
-        obs, restored = fresh.load_state_dict(env.state_dict())
-        assert (obs.tolist(), restored.tolist()) == ([0], [same])
+        obs, _, restored = fresh.load_state_dict(env.state_dict())
+        assert (obs.tolist(), restored.tolist()) == ([[1.0]], [same])
         assert fresh.step(np.zeros(1, np.int64))[4]["episode_length"].tolist() == [num_steps + 1 if same else 1]
 
 
-def test_an_engine_says_which_games_took_all_their_actions() -> None:
-    env = make(3, 3, "native", **dict(PONG, max_episode_steps=4)).env
-    actions = [np.zeros(length, np.int64) for length in (5, 3, 0)]
-    _, info = env.reset(seed=[1, 2, 3], options={"episode": np.array([0, 1, 2]), "actions": actions})  # type: ignore[arg-type]
-    assert info["replayed"].tolist() == [False, True, True]
-    assert env.step(np.zeros(3, np.int64))[3].tolist() == [False, True, False]
-
-
 def test_an_episode_that_is_longer_than_the_journal_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_monitor, "JOURNAL_LIMIT", 300)
+    monkeypatch.setattr(restorable, "JOURNAL_LIMIT", 300)
     env = make(3, 1, env_id="Pendulum-v1", max_episode_steps=1000)
     actions = actions_of(env, 301)
     env.reset()
     play(env, actions[:300])
-    assert make(4, 1, env_id="Pendulum-v1", max_episode_steps=1000).load_state_dict(env.state_dict())[1].all()
+    assert make(4, 1, env_id="Pendulum-v1", max_episode_steps=1000).load_state_dict(env.state_dict())[2].all()
     play(env, actions[300:])
     fresh = make(4, 1, env_id="Pendulum-v1", max_episode_steps=1000)
-    assert not fresh.load_state_dict(env.state_dict())[1].any()
+    assert not fresh.load_state_dict(env.state_dict())[2].any()
     env.reset()  # its next episode is what the fresh one plays now
     assert_same(play(fresh, actions), play(env, actions))
 
@@ -297,7 +292,7 @@ def test_an_engine_that_cannot_replay_starts_over() -> None:
     first = env.reset()[0]["place"].copy()
     play(env, actions)
     fresh = make(4, 2, "native", type="engine")
-    obs, restored = fresh.load_state_dict(env.state_dict())
+    obs, _, restored = fresh.load_state_dict(env.state_dict())
     assert restored.tolist() == [False, False]
     assert obs["deep"]["count"].tolist() == [0, 0]
     assert (obs["place"] != first).all()
@@ -307,7 +302,7 @@ def test_an_engine_that_cannot_replay_starts_over() -> None:
 def test_a_state_of_another_number_of_environments_is_refused() -> None:
     env = make(3, 2, env_id="CartPole-v1")
     env.reset()
-    with pytest.raises(ValueError, match="of 2 environments, but there are 3"):
+    with pytest.raises(ValueError, match=r"holds 2 collecting environments .* env\.collector_env_num=3: set it to"):
         make(3, 3, env_id="CartPole-v1").load_state_dict(env.state_dict())
 
 
@@ -324,7 +319,6 @@ def test_after_a_failure_the_next_episode_begins_and_the_state_stays_exact() -> 
     before = env.state_dict()
     fail = dict(still, action_type=np.array([0, WalkEnv.FAIL]))
     obs, reward, terminated, truncated, info = env.step(fail)
-    assert info["abnormal"].tolist() == [False, True]
     assert truncated[1] > terminated[1]
     assert reward[1] == 0
     assert not info["life_lost"][1]
@@ -339,10 +333,9 @@ def test_after_a_failure_the_next_episode_begins_and_the_state_stays_exact() -> 
 
     actions = [action for action in actions_of(env, 200) if (action["action_type"] != WalkEnv.FAIL).all()]
     info = env.step(dict(still, action_type=np.array([0, 2])))[4]
-    assert "abnormal" not in info
     assert info["life_lost"][1], "lives are counted from those of the new episode"
     fresh = make(4, 2, **settings)
-    assert fresh.load_state_dict(env.state_dict())[1].all()
+    assert fresh.load_state_dict(env.state_dict())[2].all()
     assert_same(play(fresh, actions), play(env, actions))
     env.close()
     fresh.close()
@@ -393,7 +386,7 @@ def test_the_journal_does_not_grow_beyond_the_running_episodes() -> None:
     journal = ActionJournal(2**20)
     for t in range(20_000):
         journal.append(np.zeros(8, np.int64), np.full(8, t % 200))
-    assert journal._rows.shape == (256, 8)
+    assert journal.capacity == 256
     for t in range(20_000):
         journal.append(np.zeros(8, np.int64), np.full(8, t % 300))
-    assert journal._rows.shape == (512, 8)
+    assert journal.capacity == 512

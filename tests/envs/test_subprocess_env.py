@@ -23,7 +23,6 @@ from ding_lite.envs.subprocess_env import EnvError, SubprocessVectorEnv
 from tests.distributed.launcher import ROOT
 
 DIE, HANG, RAISE, HOLD, STOP, END, EXIT = range(1, 8)
-FIRST = np.array([True, False, False])
 
 
 class MoodyEnv(gymnasium.Env):
@@ -48,8 +47,6 @@ class MoodyEnv(gymnasium.Env):
         if os.path.isabs(self.sick) and os.path.exists(self.sick):
             os.remove(self.sick)
             os.kill(os.getpid(), signal.SIGKILL)
-        for seconds in (options or {}).get("slowly", []):
-            time.sleep(seconds)
         return self._observe(), {"seed": -1 if seed is None else seed, "options": str(options)}
 
     def step(self, action: int):
@@ -154,21 +151,16 @@ def test_a_failed_worker_costs_its_own_episode_and_nothing_else(
         caplog.messages[0],
     )
     final_obs = info["final_obs"]
-    assert info["abnormal"].tolist() == [True, False, False]
     assert (reward.tolist(), terminated.tolist(), truncated.tolist()) == ([0, 1, 1], [0, 0, 1], [1, 0, 0])
-    assert (obs["steps"][1:, 0].tolist(), pids_of(obs)[1:]) == ([2, 0], pids[1:])
     assert gone(pids[0], 1)
-
-    obs, info = env.reset(seed=[7, 8, 9], options={"reset_mask": FIRST})
-    assert info["seed"].tolist() == [7, 0, 0]
-    assert info["_seed"].tolist() == [True, False, False]
+    # SAME_STEP: the new worker has begun its next episode already
     assert (obs["steps"][:, 0].tolist(), pids_of(obs)[1:]) == ([0, 2, 0], pids[1:])
     assert pids_of(obs)[0] not in pids
     # what was seen before the failure, and the true end of an episode that ended well in the same step; both ours
     assert [final and final["steps"].tolist() for final in final_obs] == [[1, 1], None, [2, 2]]
     assert final_obs[0]["pid"] == pids[0]
-    obs, reward, *_, info = env.step(np.zeros(3, np.int64))
-    assert (obs["steps"][:, 0].tolist(), reward.tolist(), "abnormal" in info) == ([1, 3, 1], [1, 1, 1], False)
+    obs, reward, *_ = env.step(np.zeros(3, np.int64))
+    assert (obs["steps"][:, 0].tolist(), reward.tolist()) == ([1, 3, 1], [1, 1, 1])
     env.close()
 
 
@@ -176,9 +168,8 @@ def test_two_workers_fail_at_once_and_one_died_between_steps() -> None:
     env, pids = workers()
     os.kill(pids[2], signal.SIGKILL)
     assert gone(pids[2])
-    obs, *_, truncated, info = env.step(np.array([RAISE, 0, 0]))
-    assert info["abnormal"].tolist() == truncated.tolist() == [True, False, True]
-    obs, _ = env.reset(seed=0, options={"reset_mask": info["abnormal"]})
+    obs, _, _, truncated, _ = env.step(np.array([RAISE, 0, 0]))
+    assert truncated.tolist() == [True, False, True]
     assert obs["steps"][:, 0].tolist() == [0, 1, 0]
     assert pids_of(obs)[1] == pids[1]
     assert len({*pids, *pids_of(obs)}) == 5
@@ -188,14 +179,11 @@ def test_two_workers_fail_at_once_and_one_died_between_steps() -> None:
 def test_too_many_failures_in_a_row_are_an_error_that_names_environment_and_cause() -> None:
     env, _ = workers(max_retry=2)
     for _ in range(2):
-        env.step(np.array([DIE, 0, 0]))
-        obs, _ = env.reset(options={"reset_mask": FIRST})
+        obs = env.step(np.array([DIE, 0, 0]))[0]
     env.step(np.array([END, 0, 0]))  # an episode that ends well: the next failure is the first one again
     for _ in range(2):
-        env.step(np.array([DIE, 0, 0]))
-        obs, _ = env.reset(options={"reset_mask": FIRST})
-    env.step(np.array([0, RAISE, END]))  # each environment has its own count
-    obs, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+        obs = env.step(np.array([DIE, 0, 0]))[0]
+    obs = env.step(np.array([0, RAISE, END]))[0]  # each environment has its own count
     with pytest.raises(EnvError, match=r"^Environment 0 raised ArithmeticError: the pole is on fire \(failure 3 in a"):
         env.step(np.array([RAISE, 0, 0]))
     assert all(gone(pid, 1) for pid in pids_of(obs))
@@ -231,28 +219,19 @@ def test_environments_of_different_spaces_are_refused() -> None:
         SubprocessVectorEnv(makes, step_timeout=20)
 
 
-def test_reset_gives_each_environment_its_own_actions_and_leaves_the_options_alone() -> None:
+def test_a_reset_starts_the_masked_environments_and_numbers_their_episodes() -> None:
     env, _ = workers(num_envs=2)
-    options = {"reset_mask": np.array([True, False]), "episode": np.array([4, 5]), "actions": [np.arange(3), None]}
-    _, info = env.reset(seed=[1, 2], options=options)
-    assert list(info["options"]) == [str({"episode": np.array([4, 5]), "actions": [np.arange(3), None]}), None]
-    assert set(options) == {"reset_mask", "episode", "actions"}
-    _, info = env.reset(seed=3, options={"actions": [{"type": np.arange(2)}, np.arange(4)]})
-    assert list(info["options"]) == [
-        str({"actions": [{"type": np.arange(2)}, None]}),
-        str({"actions": [None, np.arange(4)]}),
-    ]
-    assert info["seed"].tolist() == [3, 4]
-    assert env.reset()[1]["options"].tolist() == ["None", "None"]
-    env.close()
-
-
-def test_a_reset_has_as_much_time_as_the_actions_that_it_replays_would_have(caplog: pytest.LogCaptureFixture) -> None:
-    env, pids = workers(num_envs=2, timeout=1.0)
-    env.step(np.zeros(2, np.int64))
-    obs, _ = env.reset(options={"slowly": [0.4] * 4, "actions": [np.zeros(4), np.zeros(4)]})
-    assert pids_of(obs) == pids
-    assert not caplog.messages
+    _, info = env.reset(seed=[1, 2], options={"reset_mask": np.array([True, False]), "own": 3})
+    assert info["seed"].tolist() == [1, 0]
+    assert list(info["options"]) == [str({"own": 3, "episode": np.array([0, 0])}), None]
+    env.step(np.array([END, 0]))
+    _, _, _, truncated, info = env.step(np.array([0, DIE]))
+    # environment 0 is in the episode after its first; environment 1, never seeded since, starts the one after its own
+    assert (truncated.tolist(), info["options"][1]) == ([False, True], str({"episode": np.array([1, 1])}))
+    assert list(env.reset()[1]["options"]) == [str({"episode": np.array([2, 2])})] * 2
+    assert (
+        list(env.reset(options={"episode": np.array([7, 8])})[1]["options"]) == [str({"episode": np.array([7, 8])})] * 2
+    )
     env.close()
 
 
@@ -288,9 +267,8 @@ def test_the_process_that_starts_workers_may_be_killed_too() -> None:
     env, pids = workers()
     env._nursery._process.kill()
     assert all(gone(pid, 2) for pid in pids)
-    info = env.step(np.zeros(3, np.int64))[-1]
-    assert info["abnormal"].all()
-    obs, _ = env.reset()
+    obs, _, _, truncated, _ = env.step(np.zeros(3, np.int64))
+    assert truncated.all()
     assert not {*pids} & {*pids_of(obs)}
     env.close()
     assert all(gone(pid, 0.5) for pid in pids_of(obs))
@@ -308,10 +286,9 @@ class SimulatorEnv(MoodyEnv):
 def test_programs_that_an_environment_started_end_with_its_worker() -> None:
     env = SubprocessVectorEnv([SimulatorEnv] * 2, step_timeout=20)
     first = pids_of(env.reset()[0])
-    env.step(np.array([DIE, 0]))
+    second = pids_of(env.step(np.array([DIE, 0]))[0])
     assert gone(first[0], 2)
     assert not gone(first[1], 0)
-    second = pids_of(env.reset(options={"reset_mask": np.array([True, False])})[0])
     env.close()
     assert all(gone(pid, 2) for pid in second)
 

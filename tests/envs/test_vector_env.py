@@ -15,7 +15,7 @@ from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ding_lite.envs.vector_env import ENV_DEFAULTS, EpisodeMonitor, check_env, create_vector_env, derive_seeds
+from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env, derive_seeds
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 
 MANAGERS = ("base", "subprocess")
@@ -315,7 +315,6 @@ def test_check_env_reports_the_spaces_that_the_vector_has(manager: str) -> None:
     env = create_vector_env(cfg, 2, 0, True)
     assert (spec.observation_space, spec.action_space) == (env.single_observation_space, env.single_action_space)
     assert spec.frame_stack == env.frame_stack == 0
-    assert isinstance(env, EpisodeMonitor)
     env.close()
     assert cfg == before
     stacked = check_env(env_config("count", frame_stack=4))
@@ -345,7 +344,7 @@ def test_mistakes_are_config_errors_before_anything_starts(overrides: dict, mess
 
 def test_kwargs_reach_the_environment() -> None:
     env = make("gymnasium", 1, env_id="FrozenLake-v1", kwargs={"map_name": "8x8"})
-    assert env.single_observation_space == Discrete(64)
+    assert env.single_observation_space.shape == (64,)
 
 
 def test_threads_of_a_native_engine_are_shared_between_the_processes_of_a_machine(

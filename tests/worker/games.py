@@ -9,8 +9,9 @@ import gymnasium
 import numpy as np
 from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.vector import VectorEnv
 
-from ding_lite.envs.vector_env import ENV_DEFAULTS, EpisodeMonitor, create_vector_env
+from ding_lite.envs.vector_env import ENV_DEFAULTS, create_vector_env
 
 REWARD = 3.0
 
@@ -83,7 +84,7 @@ class NestedGame(CountingGame):
         return {"seed": np.array([seed]), "inner": {"step": np.array([step], np.uint8)}}, info
 
 
-def game_env(*games: CountingGame, training: bool = True, **options: Any) -> EpisodeMonitor:
+def game_env(*games: CountingGame, training: bool = True, **options: Any) -> VectorEnv:
     """Return the vector environment of these games, with options of `cfg.env`."""
     cfg = EasyDict(copy.deepcopy(ENV_DEFAULTS) | options)
     return create_vector_env(cfg, len(games), 0, training, builders=[lambda _, game=game: game for game in games])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from easydict import EasyDict
+from gymnasium.spaces import Box, Dict, MultiBinary
 
 from ding_lite.config import compile_config
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env
@@ -19,7 +20,7 @@ from ding_lite.policy import DQNPolicy
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
 from ding_lite.utils.dist import watchdog
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
-from tests.worker.failing import DyingGame, FailingGame
+from tests.worker.failing import DyingGame
 from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, game_env
 
 
@@ -194,6 +195,26 @@ def test_random_steps_do_not_ask_the_policys_taste() -> None:
     assert (collector.collect()[0]["action"] == 0).all()
 
 
+class MaskedGame(CountingGame):
+    """The game, which allows two of three actions: not the one that is the number of the step, modulo 3."""
+
+    observation_space = Dict({"seen": Box(-np.inf, np.inf, (2,), np.float64), "action_mask": MultiBinary(3)})
+
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        seen, info = super()._observe()
+        return {"seen": seen, "action_mask": (np.arange(3) != self.step_count % 3).astype(np.int8)}, info
+
+
+def test_random_steps_take_only_actions_that_the_mask_allows() -> None:
+    collector, seen = collector_of(MaskedGame(50), MaskedGame(70), n_sample=2)
+    seen.mode.forward = lambda obs, **kwargs: {}
+    block, _ = collector.collect(2 * 300, random=True)
+    action_TN, mask_TNA = block["action"], block["obs"]["action_mask"]
+    assert mask_TNA.dtype == torch.int8
+    assert mask_TNA.gather(2, action_TN[..., None]).all()
+    assert np.bincount(action_TN.flatten()).min() > 150  # 200 expected, standard deviation 12
+
+
 def test_an_interruption_is_agreed_on_after_a_whole_collect() -> None:
     asked: list[bool] = []
     env = game_env(CountingGame(9))
@@ -260,39 +281,11 @@ def test_a_collect_may_be_shorter_or_longer_than_the_one_before() -> None:
     assert steps == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9, 10], [11, 12], [13, 14, 15, 16]]
 
 
-# -- episodes that end abnormally -------------------------------------------------------------------------------------
-
-
-def test_the_steps_of_an_episode_that_ended_abnormally_are_not_valid_and_it_does_not_count() -> None:
-    games = [FailingGame(5, {1: 3}), CountingGame(4)]
-    collector, seen = collector_of(*games, n_sample=2 * 12)
-    block, figures = collector.collect()
-    assert (block["valid"].dtype, tuple(block["valid"].shape)) == (torch.bool, (12, 2))
-    assert block["valid"].T.tolist() == [[True] * 5 + [False] * 4 + [True] * 3, [True] * 12]
-    assert block["episode_step"][:, 0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1, 2]
-    assert (block["traj_flag"][8, 0], block["done"][8, 0]) == (True, False)
-    assert 8 * 2 + 0 in block["final_index"].tolist()
-    # one episode of 5 steps and three of 4; all steps were played
-    assert (figures["episode"], figures["abnormal"], figures["env_step"]) == (4, 1, 24)
-    assert (figures["return"], figures["length"]) == (REWARD * (5 + 3 * 4), 5 + 3 * 4)
-    assert [ids.tolist() for ids in seen.resets[1:]] == [[1], [0], [1], [0], [1]]  # rows 3, 4, 7, 8, 11
-    block, figures = collector.collect()
-    assert "valid" not in block
-    assert figures["abnormal"] == 0
-
-
-def test_of_an_episode_that_began_in_an_earlier_block_the_steps_in_this_one_are_not_valid() -> None:
-    collector, _ = collector_of(FailingGame(50, {0: 5}), FailingGame(50, {0: 5}), CountingGame(3), n_sample=3 * 4)
-    first, figures = collector.collect(3 * 3)
-    assert "valid" not in first
-    assert figures["abnormal"] == 0
-    second, figures = collector.collect()
-    assert second["valid"].T.tolist() == [[False, False, False, True]] * 2 + [[True] * 4]
-    assert (figures["abnormal"], figures["episode"]) == (2, 1)
+# -- environments that fail -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_worker_that_dies_costs_its_episode_and_the_state_can_still_be_restored() -> None:
+def test_a_worker_that_dies_truncates_its_episode_and_the_state_can_still_be_restored() -> None:
     def create(first_seed: int) -> SampleCollector:
         subprocess = ENV_DEFAULTS["manager"] | {"type": "subprocess"}
         games = [DyingGame(4, 100), CountingGame(4)]
@@ -300,9 +293,12 @@ def test_a_worker_that_dies_costs_its_episode_and_the_state_can_still_be_restore
 
     collector, other = create(100), create(300)
     block, figures = collector.collect()
-    assert block["valid"].T.tolist() == [[False] * 3 + [True] * 6, [True] * 9]
+    # the first game dies in its third step, and shows the observation before it once more
     assert block["obs"][:, :, 1].T.tolist() == [[0, 1, 2, 0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 0, 1, 2, 3, 0]]
-    assert (figures["episode"], figures["abnormal"], figures["length"]) == (3, 1, 12)
+    assert block["obs"][:, 0, 0].tolist() == [100] * 3 + [101] * 4 + [102] * 2
+    assert (block["traj_flag"][2, 0], block["done"][2, 0], block["reward"][2, 0]) == (True, False, 0)
+    assert block["final_obs"][block["final_index"] == 2 * 2].tolist() == [[100, 2]]
+    assert (figures["episode"], figures["length"]) == (4, 3 + 4 + 4 + 4)
     assert other.load_local_state_dict(collector.local_state_dict()) == []
     assert same_blocks(*(one.collect(random=True)[0] for one in (collector, other)))
     for one in (collector, other):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.worker import EpisodeCollector
-from tests.worker.failing import FailingGame
 from tests.worker.games import REWARD, CountingGame, NestedGame, game_env
 
 
@@ -41,12 +41,16 @@ def resets(game: CountingGame) -> list[int]:
     return [entry[1] for entry in game.log if entry[0] == "reset"]
 
 
-def test_each_environment_plays_its_share_and_the_rest_is_not_valid() -> None:
+def counted(block: dict[str, Any]) -> torch.Tensor:
+    """Return which steps count, `[T, N]`."""
+    return first_episodes(block["final_index"], *block["reward"].shape)
+
+
+def test_each_environment_plays_its_share_and_the_rest_does_not_count() -> None:
     # Two episodes each: 4 steps of the first environment, 10 of the second, which decides T.
     collector = collector_of(CountingGame(2), CountingGame(5, "truncated"), n_episode=4)
     block, figures = collector.collect()
-    assert (block["valid"].dtype, tuple(block["valid"].shape)) == (torch.bool, (10, 2))
-    assert block["valid"].T.tolist() == [[True] * 4 + [False] * 6, [True] * 10]
+    assert counted(block).T.tolist() == [[True] * 4 + [False] * 6, [True] * 10]
     assert block["episode_step"].T.tolist() == [[0, 1] * 5, [0, 1, 2, 3, 4] * 2]
     assert block["obs"][:, 1, 0].tolist() == [200] * 5 + [201] * 5
     assert block["action"][:, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
@@ -90,7 +94,7 @@ def test_episodes_may_be_longer_than_any_before() -> None:
         block, figures = collector.collect()
         assert block["obs"][:, 0, 1].tolist() == list(range(length))
         assert block["action"][1:, 0].tolist() == [(first + 1) % 3 for first in block["action"][:-1, 0].tolist()]
-        assert block["valid"].sum(0).tolist() == [length, 2]
+        assert counted(block).sum(0).tolist() == [length, 2]
         assert figures["env_step"] == 2 * length
         assert figures["length"] == length + 2
 
@@ -98,7 +102,7 @@ def test_episodes_may_be_longer_than_any_before() -> None:
 def test_the_number_of_episodes_can_be_given() -> None:
     collector = collector_of(CountingGame(2), CountingGame(3), n_episode=2)
     block, figures = collector.collect(6, random=True)
-    assert block["valid"].sum(0).tolist() == [6, 9]
+    assert counted(block).sum(0).tolist() == [6, 9]
     assert figures["episode"] == 6
     assert block["action"][:, 0].tolist() != block["action"][:, 1].tolist()  # drawn for each environment
 
@@ -107,29 +111,10 @@ def test_returns_are_true_where_rewards_are_clipped_and_a_lost_life_ends_no_epis
     game = CountingGame(6, lives_at=(2,))
     collector = collector_of(game, n_episode=1, clip_rewards=True, episodic_life=True)
     block, figures = collector.collect()
-    assert block["valid"][:, 0].tolist() == [True] * 6
+    assert counted(block)[:, 0].tolist() == [True] * 6
     assert block["traj_flag"][:, 0].tolist() == [False, True, False, False, False, True]
     assert block["reward"].unique().tolist() == [1.0]
     assert figures["return"] == pytest.approx(6 * REWARD)
-
-
-@pytest.mark.parametrize("later", [False, True])
-def test_an_episode_that_ends_abnormally_is_replaced(later: bool) -> None:
-    # `later`: the environment fails after it has played its share, which changes nothing but the count
-    collector = collector_of(FailingGame(3, {1: 1} if later else {0: 1}), CountingGame(5), n_episode=2)
-    block, figures = collector.collect()
-    first = [True] * 3 + [False] * 2 if later else [False] * 2 + [True] * 3
-    assert block["valid"].T.tolist() == [first, [True] * 5]
-    assert block["episode_step"][:, 0].tolist() == ([0, 1, 2, 0, 1] if later else [0, 1, 0, 1, 2])
-    assert (figures["episode"], figures["length"], figures["return"]) == (2, 3 + 5, REWARD * (3 + 5))
-    assert (figures["abnormal"], figures["env_step"]) == (1, 10)
-
-
-def test_episodes_may_end_abnormally_again_and_again() -> None:
-    collector = collector_of(FailingGame(2, {0: 0, 1: 1, 3: 0}), n_episode=2)
-    block, figures = collector.collect()
-    assert block["valid"][:, 0].tolist() == [False] + [False] * 2 + [True] * 2 + [False] + [True] * 2
-    assert (figures["episode"], figures["abnormal"]) == (2, 3)
 
 
 def test_a_restored_collector_plays_what_the_saved_one_would_have() -> None:
@@ -143,7 +128,7 @@ def test_a_restored_collector_plays_what_the_saved_one_would_have() -> None:
     assert other.load_local_state_dict(collector.local_state_dict()) == []
     for _ in range(2):
         blocks = [one.collect()[0] for one in (collector, other)]
-        for key in ("obs", "valid", "final_obs", "final_index", "last_obs"):
+        for key in ("obs", "reward", "final_obs", "final_index", "last_obs"):
             assert torch.equal(blocks[0][key], blocks[1][key])
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.envs import ENV_DEFAULTS, derive_seeds
+from ding_lite.envs import ENV_DEFAULTS, EnvError, derive_seeds
 from ding_lite.utils.dist import watchdog
 from ding_lite.worker import Evaluator
-from tests.worker.failing import DyingGame, FailingGame
+from ding_lite.worker import evaluator as evaluator_module
+from tests.worker.failing import DyingGame
 from tests.worker.games import REWARD, CountingGame, game_env
 
 
@@ -24,10 +25,10 @@ def zeros() -> SimpleNamespace:
 
 
 def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
-    interrupt = options.pop("interrupt", lambda: False)
+    interrupt, on_progress = options.pop("interrupt", lambda: False), options.pop("on_progress", None)
     env = game_env(*games, training=False, **options)
     seeds_at = lambda count: derive_seeds(0, "evaluate", count, n=len(games))  # noqa: E731
-    return Evaluator(env, zeros(), n_episode, 10, stop_value, seeds_at, interrupt)
+    return Evaluator(env, zeros(), n_episode, 10, stop_value, seeds_at, interrupt, on_progress)
 
 
 def test_each_environment_plays_its_share_however_long_its_episodes_are() -> None:
@@ -98,26 +99,52 @@ def test_the_best_so_far_is_marked() -> None:
     assert evaluator.best_return == 6 * REWARD
 
 
-def test_an_interrupted_evaluation_is_no_verdict() -> None:
+def test_an_interrupted_evaluation_is_no_verdict_and_is_played_again() -> None:
     steps = iter(range(100))
-    evaluator = evaluator_of(CountingGame(10), n_episode=2, stop_value=-99, interrupt=lambda: next(steps) >= 15)
+    game = CountingGame(10)
+    evaluator = evaluator_of(game, n_episode=2, stop_value=-99, interrupt=lambda: next(steps) == 15)
+    before = evaluator.state_dict()
     assert evaluator.eval(7) == (False, {})
-    assert evaluator.best_return == -np.inf
+    assert evaluator.state_dict() == before == {"eval_count": 0, "last_iter": -1, "best_return": -np.inf}
+    assert evaluator.should_eval(7)
+    resets = [entry[1] for entry in game.log if entry[0] == "reset"]
+    assert evaluator.eval(7)[0]
+    again = [entry[1] for entry in game.log if entry[0] == "reset"][len(resets) :]
+    assert again[:2] == resets[:2], "the same evaluation, with the same seeds"
+    assert evaluator.state_dict() == {"eval_count": 1, "last_iter": 7, "best_return": 10 * REWARD}
 
 
-def test_an_episode_that_ends_abnormally_does_not_count_and_another_is_played() -> None:
-    evaluator = evaluator_of(FailingGame(4, {0: 2, 2: 0}), CountingGame(7), n_episode=4)
-    _, info = evaluator.eval(0)
-    assert sorted(info["returns"]) == [4 * REWARD] * 2 + [7 * REWARD] * 2
-    assert info["length_mean"] == (4 + 7) / 2
+class BrokenGame(CountingGame):
+    """The game, whose rewards are not numbers."""
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        obs, _, *rest = super().step(action)
+        return obs, float("nan"), *rest
+
+
+def test_a_return_that_is_not_finite_is_an_error_of_one_line() -> None:
+    evaluator = evaluator_of(BrokenGame(3), CountingGame(3), n_episode=4)
+    with pytest.raises(EnvError, match=r"^Evaluation at iteration 5: 2 of 4 episodes have the return nan\. The env.*$"):
+        evaluator.eval(5)
+
+
+def test_a_long_evaluation_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[int, int]] = []
+    monkeypatch.setattr(evaluator_module, "PROGRESS_PERIOD", 0.0)
+    evaluator_of(CountingGame(2), CountingGame(3), n_episode=4, on_progress=lambda *done: said.append(done)).eval(0)
+    assert said == [(0, 0), (0, 1), (1, 2), (2, 3), (3, 4), (3, 5)]
+    monkeypatch.setattr(evaluator_module, "PROGRESS_PERIOD", 60.0)
+    evaluator_of(CountingGame(2), n_episode=1, on_progress=lambda *done: said.append(done)).eval(0)
+    assert len(said) == 6
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_worker_that_dies_does_not_change_the_verdict() -> None:
+def test_a_worker_that_dies_truncates_its_episode_and_the_evaluation_goes_on() -> None:
     manager = ENV_DEFAULTS["manager"] | {"type": "subprocess"}
     games = [DyingGame(4, derive_seeds(0, "evaluate", 0, n=1)[0]), CountingGame(7)]
     evaluator = evaluator_of(*games, n_episode=2, manager=manager)
-    assert sorted(evaluator.eval(0)[1]["returns"]) == [4 * REWARD, 7 * REWARD]
+    # two steps were rewarded; the third one failed
+    assert sorted(evaluator.eval(0)[1]["returns"]) == [2 * REWARD, 7 * REWARD]
     evaluator._env.close()
 
 

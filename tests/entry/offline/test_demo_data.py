@@ -152,20 +152,22 @@ def test_what_cannot_be_recorded():
         record("taken")
 
 
-def test_steps_of_episodes_that_went_wrong_are_left_out():
-    # Two environments, four steps: the first one's episode ends in row 1, another is cut by the end of the recording;
-    # the second one's first three steps are of an episode that failed.
+def test_of_whole_episodes_only_those_that_count_are_recorded():
+    # Two environments, four steps: the first one's episode ends in row 1, the second one's in row 2. What both play
+    # afterwards is cut by the end of the recording.
     number_TN = torch.arange(8.0).view(4, 2)
-    valid_TN = torch.tensor([[1, 0], [1, 0], [1, 0], [1, 1]], dtype=torch.bool)
     cut_TN = torch.tensor([[0, 0], [1, 0], [0, 1], [0, 0]], dtype=torch.bool)
     block = {"obs": number_TN, "action": number_TN, "reward": number_TN, "done": cut_TN, "traj_flag": cut_TN}
-    block |= {"valid": valid_TN, "last_obs": torch.tensor([8.0, 9.0])}
+    block |= {"last_obs": torch.tensor([8.0, 9.0])}
     block |= {"final_obs": torch.tensor([20.0, 50.0]), "final_index": torch.tensor([2, 5])}
     columns = _to_columns(block, None)
-    assert columns["obs"].tolist() == [0, 2, 4, 6, 7]
-    assert columns["next_obs"].tolist() == [2, 20, 6, 8, 9]
-    assert columns["traj_flag"].tolist() == [False, True, False, True, True]
-    assert columns["done"].tolist() == [False, True, False, False, False]
+    assert columns["obs"].tolist() == [0, 2, 1, 3, 5]
+    assert columns["next_obs"].tolist() == [2, 20, 3, 5, 50]
+    assert columns["traj_flag"].tolist() == columns["done"].tolist() == [False, True, False, False, True]
+    every = _to_columns(block, 100)
+    assert every["obs"].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert every["next_obs"].tolist() == [2, 20, 6, 8, 3, 5, 50, 9]
+    assert every["traj_flag"].tolist() == [False, True, False, True, False, False, True, True]
     assert _to_columns(block, 3)["traj_flag"].tolist() == [False, True, True]
     assert block["obs"].tolist() == number_TN.tolist()
 

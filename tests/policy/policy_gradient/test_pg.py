@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ding_lite.policy import PGPolicy
 from ding_lite.rl_utils import log_prob
+from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.utils.registry import ConfigError
 from tests.policy.actors import SHAPES, Table, learn, make_actor, make_block
 from tests.policy.helpers import parameter_hash, same
@@ -39,7 +40,7 @@ def episodes(end: str) -> dict[str, Tensor]:
         "reward": torch.tensor([[1.0, 4.0], [2.0, 5.0], [3.0, 100.0]]),
         "done": flag if end == "terminated" else torch.zeros_like(flag),
         "traj_flag": flag,
-        "valid": torch.tensor([[True, True], [True, True], [True, False]]),
+        "final_index": torch.tensor([1 * 2 + 1, 2 * 2 + 0]),
     }
 
 
@@ -55,10 +56,12 @@ def test_returns_by_hand_are_those_of_the_steps_that_count(end: str) -> None:
 
 def test_an_episode_ends_where_its_trajectory_is_cut_inside_the_block() -> None:
     block = episodes("terminated")
-    block["valid"][:] = True
     block["traj_flag"][2] = block["done"][2] = True
+    block["final_index"] = torch.tensor([1 * 2 + 1, 2 * 2 + 0, 2 * 2 + 1])
+    block["traj_flag"][0, 0] = block["done"][0, 0] = True  # a lost life: no end of an episode
     samples = table_policy("discount_factor=0.5").collect_mode.get_train_sample(block)
-    assert samples["return_"].tolist() == pytest.approx([2.75, 6.5, 3.5, 5.0, 3.0, 100.0])  # 100 is the next one's
+    # 100 is the next episode's, of which environment 0 has none
+    assert samples["return_"].tolist() == pytest.approx([1.0, 6.5, 3.5, 5.0, 3.0])
 
 
 @pytest.mark.parametrize("weight", [None, [0.5, 1.5]])
@@ -105,12 +108,12 @@ def test_steps_make_what_was_rewarded_likelier(space: str) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [4, 7, 1000])
-def test_every_valid_step_is_learned_from_once(batch_size: int) -> None:
+def test_every_step_that_counts_is_learned_from_once(batch_size: int) -> None:
     policy = make_actor("pg", f"learn.batch_size={batch_size}")
     block = make_block(policy)
     samples = policy.collect_mode.get_train_sample(block)
-    count = int(block["valid"].sum())
-    assert 0 < count < block["valid"].numel()
+    count = int(first_episodes(block["final_index"], *block["reward"].shape).sum())
+    assert 0 < count < block["reward"].numel()
     batches = list(policy.learn_mode.get_batches(samples))
     sizes = [len(batch["return_"]) for batch in batches]
     assert len(sizes) == max(1, round(count / batch_size))

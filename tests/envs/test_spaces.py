@@ -1,0 +1,189 @@
+"""What a policy sees and does where an environment's spaces are others than a network's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+
+from ding_lite.envs import check_env, create_vector_env
+from ding_lite.envs.spaces import PolicyObservations, policy_side, random_actions, sample_masked
+from ding_lite.utils.registry import ConfigError
+from tests.envs.test_vector_env import MANAGERS, env_config
+
+
+class Shows(gymnasium.Env):
+    """Shows one observation for ever."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, space: gymnasium.Space, obs: Any) -> None:
+        self.observation_space, self.obs = space, obs
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
+        return self.obs, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.obs, 1.0, False, False, {}
+
+
+class Buffered(gymnasium.Env):
+    """Writes all its observations, the steps of its episode, into the same array; episodes have two steps."""
+
+    observation_space, action_space = Box(0, 9, (1,), np.float32), Discrete(2)
+
+    def __init__(self) -> None:
+        self.memory = np.zeros(1, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
+        self.memory[0] = 0
+        return self.memory, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.memory += 1
+        return self.memory, 1.0, bool(self.memory[0] == 2), False, {}
+
+
+# -- actions ----------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_of_actions_begin_at_0_for_the_policy() -> None:
+    space, to_env = policy_side(Discrete(3, start=5), True)
+    assert space == Discrete(3)
+    assert to_env(np.array([0, 1, 2])).tolist() == [5, 6, 7]
+    space, to_env = policy_side(MultiDiscrete([2, 3], start=[1, -1]), True)
+    assert space == MultiDiscrete([2, 3])
+    assert to_env(np.array([[0, 0], [1, 2]])).tolist() == [[1, -1], [2, 1]]
+    args = Box(-2, 2, (1,), np.float32)
+    _, to_env = policy_side(Dict({"action_type": Discrete(3, start=1), "action_args": args}), True)
+    action = to_env({"action_type": np.array([0, 2]), "action_args": np.ones((2, 1), np.float32)})
+    assert (action["action_type"].tolist(), action["action_args"].tolist()) == ([1, 3], [[2], [2]])
+
+
+def test_boxes_of_integers_get_rounded_actions_of_their_own_range() -> None:
+    box = Box(np.array([0, -10]), np.array([255, 10]), dtype=np.int64)
+    space, to_env = policy_side(box, True)
+    assert space == Box(-1, 1, (2,), np.float32)
+    # 127.5 rounds to the even 128; 0.26 * 10 = 2.6
+    action = to_env(np.array([[0, 0.26], [-1, 1], [9, -9]], np.float32))
+    assert (action.tolist(), action.dtype) == ([[128, 3], [0, 10], [255, -10]], np.int64)
+    space, to_env = policy_side(box, False)
+    assert space == Box(np.array([0, -10]), np.array([255, 10]), dtype=np.float32)
+    assert to_env(np.array([[3.4, 9.6]], np.float32)).tolist() == [[3, 10]]
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_an_environment_whose_actions_begin_elsewhere_gets_its_own(manager: str) -> None:
+    class Picky(Shows):
+        action_space = Discrete(2, start=7)
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            return self.obs, float(action), False, False, {}
+
+    build = lambda _: Picky(Box(0, 1, (1,), np.float32), np.zeros(1, np.float32))  # noqa: E731
+    env = create_vector_env(env_config(manager={"type": manager}), 2, 0, True, builders=[build, build])
+    env.reset()
+    assert env.step(np.array([0, 1]))[1].tolist() == [7, 8]
+    env.close()
+
+
+def test_masked_draws_are_even_and_never_forbidden() -> None:
+    mask = np.array([[[1, 0, 1, 1], [0, 1, 0, 0]], [[1, 1, 1, 1], [0, 0, 1, 1]]], np.int8)  # [N, M, A]
+    rng = np.random.default_rng(0)
+    drawn = np.stack([sample_masked(mask, rng) for _ in range(6000)])
+    assert drawn.shape == (6000, 2, 2)
+    for n, m in np.ndindex(2, 2):
+        share = np.bincount(drawn[:, n, m], minlength=4) / 6000
+        # the standard deviation of a share of 1/2 is 0.0065
+        np.testing.assert_allclose(share, mask[n, m] / mask[n, m].sum(), atol=0.03)
+    with pytest.raises(ValueError, match="at least one allowed action"):
+        sample_masked(np.zeros((2, 3)), rng)
+
+
+def test_random_actions_obey_a_mask_and_are_the_spaces_own_without_one() -> None:
+    space, twin = MultiDiscrete([4, 4], seed=1), MultiDiscrete([4, 4], seed=1)
+    assert random_actions(space, np.zeros((2, 3))).tolist() == twin.sample().tolist()
+    obs = {"seen": np.zeros((2, 3)), "action_mask": np.array([[0, 0, 0, 1], [1, 0, 0, 0]])}
+    assert random_actions(space, obs).tolist() == [3, 0]
+
+
+# -- observations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("space", "obs", "side", "seen"),
+    [
+        (Discrete(3, start=4), 6, Box(0, 1, (3,), np.float32), [0, 0, 1]),
+        (MultiDiscrete([2, 3]), np.array([1, 0]), Box(0, 1, (5,), np.float32), [0, 1, 1, 0, 0]),
+        (MultiBinary(3), np.array([1, 0, 1], np.int8), Box(0, 1, (3,), np.float32), [1, 0, 1]),
+        (Box(0, 255, (2,), np.uint8), np.array([7, 9], np.uint8), Box(0, 255, (2,), np.float32), [7, 9]),
+        (Box(-3, 3, (2,), np.int64), np.array([-3, 2]), Box(-3, 3, (2,), np.float32), [-3, 2]),
+    ],
+)
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_counted_things_are_vectors_of_floats(
+    space: gymnasium.Space, obs: Any, side: Box, seen: list[int], manager: str
+) -> None:
+    build = lambda _: Shows(space, obs)  # noqa: E731
+    cfg = env_config(manager={"type": manager})
+    env = create_vector_env(cfg, 1, 0, True, builders=[build])
+    shown = env.reset()[0]
+    assert (shown.dtype, shown.tolist()) == (np.float32, [seen])
+    assert env.single_observation_space == side == check_env(cfg, [build]).observation_space
+    env.close()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Box(0, 1, (3,), np.float64),
+        Box(0, 255, (4, 84, 84), np.uint8),
+        Box(0, 255, (84, 84), np.uint8),
+        Dict({"seen": Box(0, 255, (2,), np.uint8), "action_mask": MultiBinary(5)}),
+    ],
+)
+def test_floats_images_and_dicts_with_a_mask_pass_unchanged(space: gymnasium.Space) -> None:
+    env = Shows(space, space.sample())
+    assert PolicyObservations.wrap(env) is env
+    spec = check_env(env_config(), [lambda _: env])
+    assert (spec.observation_space, spec.notes) == (space, ())
+
+
+def test_channels_of_an_image_come_first_and_the_user_is_told() -> None:
+    space = Box(0, 255, (40, 50, 3), np.uint8)
+    image = space.sample()
+    build = lambda _: Shows(space, image)  # noqa: E731
+    spec = check_env(env_config(), [build])
+    assert spec.observation_space == Box(0, 255, (3, 40, 50), np.uint8)
+    (note,) = spec.notes
+    assert note.startswith("observations [40, 50, 3] are images in the order height, width, channels")
+    env = create_vector_env(env_config(), 1, 0, True, builders=[build])
+    np.testing.assert_array_equal(env.reset()[0][0], image.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    "space", [Tuple([Discrete(2), Discrete(3)]), Text(5), Dict({"left": Discrete(2), "right": Text(3)})]
+)
+def test_other_observations_are_refused_by_name(space: gymnasium.Space) -> None:
+    with pytest.raises(ConfigError, match=r"^The environment's observations are (Tuple|Text)\(.*: expected Box, Dis"):
+        check_env(env_config(), [lambda _: Shows(space, space.sample())])
+
+
+# -- observations in one memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frame_stack", [0, 3])
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_final_observations_and_stacks_outlive_an_environments_own_memory(manager: str, frame_stack: int) -> None:
+    cfg = env_config(manager={"type": manager}, frame_stack=frame_stack)
+    env = create_vector_env(cfg, 1, 0, True, builders=[lambda _: Buffered()])
+    env.reset()
+    env.step(np.array([0]))
+    obs, _, terminated, _, info = env.step(np.array([0]))
+    assert terminated.all()
+    assert obs.ravel().tolist() == ([0] if not frame_stack else [0, 0, 0])
+    assert info["final_obs"].ravel().tolist() == ([2] if not frame_stack else [0, 1, 2])
+    env.close()
