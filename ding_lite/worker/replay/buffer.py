@@ -134,13 +134,13 @@ class ReplayBuffer:
         group = number if joined else 1
         for _ in range(number // group):
             drawn = self.sampler.draw(self.ring, starts, batch_size * group)
-            parts = tree_map(lambda leaf: self._split(leaf, group), self.view.gather(self.ring, drawn) | drawn)
-            for i in range(group):
-                yield tree_map(lambda part: part[i], parts)  # noqa: B023 (called at once)
-
-    def _split(self, leaf: Tensor, group: int) -> tuple[Tensor, ...]:
-        """Move the samples of `group` batches to the batches' device, and cut them apart."""
-        return leaf.to(self._batch_device, non_blocking=True).view(group, -1, *leaf.shape[1:]).unbind()
+            samples = self.view.gather(self.ring, drawn) | drawn
+            samples = tree_map(lambda leaf: leaf.to(self._batch_device, non_blocking=True), samples)
+            if group == 1:
+                yield samples
+            else:
+                parts = tree_map(lambda leaf: leaf.view(group, -1, *leaf.shape[1:]).unbind(), samples)
+                yield from (tree_map(lambda part: part[i], parts) for i in range(group))  # noqa: B023 (called at once)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Take new priorities `[B]` of the samples of a batch, named by its `index` `[B]`."""

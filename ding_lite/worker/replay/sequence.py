@@ -63,8 +63,8 @@ class SequenceView:
         place_TB = (drawn["index"] + self._step_T1 * ring.num_envs) % ring.num_places
         place_M = place_TB.flatten()  # M = T B
         rows = ring.rows(place_M, without=("obs", "prev_state"))
-        rows |= {"obs": ring.observations(place_M), "episode_start": ring.episode_step[place_M] == 0}
-        batch = tree_map(lambda leaf: leaf.unflatten(0, place_TB.shape), rows)
+        rows |= {"obs": ring.observations(place_M), "episode_start": ring.episode_step.index_select(0, place_M) == 0}
+        batch = tree_map(lambda leaf: leaf.view(*place_TB.shape, *leaf.shape[1:]), rows)
         if "prev_state" in ring.columns:
             state = ring.columns["prev_state"]
             batch["prev_state"] = tree_map(lambda column: column.index_select(0, drawn["index"]), state)
