@@ -98,7 +98,7 @@ class PrioritizedSampler:
     def pushed(self, ring: Ring, number: int, span: int) -> None:
         env_N, starts = np.arange(ring.num_envs), ring.starts(span)
         # Rows that were overwritten, and rows whose samples lost an observation by that, leave.
-        leaving = np.arange(ring.size - number, ring.size + ring.stack - 1 + ring.keeps_last)
+        leaving = np.arange(ring.size - number, ring.size + starts.start)
         self._tree[ring.places(leaving[:, None], env_N).ravel()] = 0.0
         # Rows whose samples are complete now enter.
         entering = np.arange(starts.stop - min(number, len(starts)), starts.stop)
