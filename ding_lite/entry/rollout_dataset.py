@@ -12,7 +12,6 @@ import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +32,9 @@ from ding_lite.worker import EpisodeCollector, SampleCollector
 from ding_lite.worker.replay.stream import EpisodeStream, TransitionStream
 
 UNITS = ("transition", "batch", "episode")
-FIGURES = ("env_step", "episode", "return", "length", "abnormal")
+FIGURES = ("env_step", "episode", "return", "length")
+# Keys of policy.learn that act in a training loop of ours, and what turns them off.
+IN_THE_LOOP = {"lr_scheduler": None, "clip_scheduler": None, "kl_early_stop": False, "kl_adaptive": False}
 BY_VALUE = 2**16  # bytes: greater tensors are passed to another process in shared memory
 MAX_WORKERS = 1024  # loader workers of a rank
 EPISODE_ROWS = 32  # env steps in each environment between two looks for new parameters, if no n_sample says it
@@ -131,7 +132,7 @@ class RolloutDataset(IterableDataset):
     def figures(self) -> dict[str, float]:
         """Return sums over what this rank's workers have collected so far.
 
-        `env_step`; `episode`s that ended, their `return` and `length`; `abnormal` ends, which are no episodes.
+        `env_step`; `episode`s that ended, their `return` and `length`.
         """
         return dict(zip(FIGURES, self._counts.sum(0).tolist(), strict=True))
 
@@ -271,11 +272,10 @@ def _rows(tree: Any) -> Sequence[Any]:
     return tree.unbind()
 
 
-def _collect_mode(policy: Policy, unit: str) -> SimpleNamespace:
+def _collect_mode(policy: Policy, unit: str) -> Any:
+    """Return the policy's collect mode; for whole episodes, one that leaves rollout blocks as they were played."""
     mode = policy.collect_mode
-    if unit == "episode":
-        mode.get_train_sample = lambda block: block  # as it was played
-    return mode
+    return type(mode)(**vars(mode) | {"get_train_sample": lambda block: block}) if unit == "episode" else mode
 
 
 def _check(policy: EasyDict, unit: str) -> None:
@@ -291,3 +291,9 @@ def _check(policy: EasyDict, unit: str) -> None:
             "policy.learn.value_norm=True normalises by statistics of all that was collected, but each loader worker "
             "sees only its own: set it to False."
         )
+    for key, off in IN_THE_LOOP.items():
+        if policy.learn.get(key):
+            raise ConfigError(
+                f"policy.learn.{key}={policy.learn[key]} would have no effect, because RolloutDataset does not learn: "
+                f"set it to {off}, and do in your training loop what it says."
+            )

@@ -29,7 +29,10 @@ CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
 SIZES = ["env.collector_env_num=2", "policy.collect.n_sample=16", "policy.learn.batch_size=8"]
 SMALL = {  # by policy: how a test changes its config
     "a2c": SIZES,
-    "ppo": [*SIZES, "policy.learn.value_norm=False", "policy.learn.epoch_per_collect=2"],
+    "ppo": [
+        *(*SIZES, "policy.learn.value_norm=False", "policy.learn.epoch_per_collect=2"),
+        "policy.learn.lr_scheduler=None",  # CartPole's config sets one
+    ],
     "pg": ["env.collector_env_num=2", "policy.collect.n_episode=2", "policy.learn.batch_size=8"],
     "dqn": SIZES,
     "impala": ["env.collector_env_num=2"],
@@ -66,6 +69,7 @@ def children(pid: int) -> list[int]:
 
 # -- items ------------------------------------------------------------------------------------------------------------
 
+NO_EFFECT = r"policy.learn.\w+=.* would have no effect, .* set it to (None|False), and do in your training loop"
 LEARNED = {
     "a2c": {"obs", "action", "adv", "return_", "version"},
     "ppo": {"obs", "action", "logit", "value", "adv", "return_", "version"},
@@ -120,6 +124,15 @@ def test_episodes_are_whole(name: str) -> None:
         ("a2c", "transitions", [], "expected unit to be one of .* got 'transitions'. Did you mean 'transition'?"),
         ("impala", "transition", [], "'impala' learns from sequences of steps: use unit='episode'"),
         ("ppo", "batch", ["policy.learn.value_norm=True"], "sees only its own: set it to False"),
+        ("ppo", "batch", ["policy.learn.lr_scheduler={'epoch_num':9,'min_lr_lambda':0.1}"], NO_EFFECT),
+        ("ppo", "batch", ["policy.learn.clip_scheduler={'epoch_num':9,'min_clip_lambda':0.1}"], NO_EFFECT),
+        ("ppo", "batch", ["policy.learn.kl_early_stop=True", "policy.learn.target_kl=0.01"], NO_EFFECT),
+        (
+            "ppo",
+            "batch",
+            ["policy.learn.kl_adaptive=True", "policy.learn.target_kl=1.0", "policy.learn.kl_beta=1.0"],
+            NO_EFFECT,
+        ),
     ],
 )
 def test_what_there_is_no_stream_of_is_an_error(name: str, unit: str, overrides: list[str], message: str) -> None:
