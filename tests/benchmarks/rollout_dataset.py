@@ -27,7 +27,7 @@ from ding_lite.worker import SampleCollector
 from tests.distributed.launcher import ROOT, finish, launch, start
 
 CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
-ONE_PASS = ["policy.learn.value_norm=False", "policy.learn.epoch_per_collect=1"]
+ONE_PASS = ["policy.learn.value_norm=False", "policy.learn.epoch_per_collect=1", "policy.learn.lr_scheduler=None"]
 MODULE = "tests.benchmarks.rollout_dataset"
 
 
