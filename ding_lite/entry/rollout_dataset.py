@@ -274,8 +274,9 @@ def _rows(tree: Any) -> Sequence[Any]:
 
 
 def _collect_mode(policy: Policy, unit: str) -> CollectMode:
+    """Return the policy's collect mode; for whole episodes, one that leaves rollout blocks as they were played."""
     mode = policy.collect_mode
-    return replace(mode, get_train_sample=lambda block: block) if unit == "episode" else mode  # as it was played
+    return replace(mode, get_train_sample=lambda block: block) if unit == "episode" else mode
 
 
 def _check(policy: EasyDict, unit: str) -> None:

@@ -44,7 +44,7 @@ from ding_lite.rl_utils.q_continuous import (
 )
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.rl_utils.td import nstep_return, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.td import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "advantage_weight",
     "compute_importance_weights",
     "conservative_gap",
+    "discounts",
     "entropy",
     "epsilon_greedy",
     "expectile_error",
@@ -73,6 +74,7 @@ __all__ = [
     "log_prob_entropy",
     "mode",
     "nstep_return",
+    "nstep_sums",
     "pg_data",
     "pg_error",
     "pg_error_continuous",

@@ -138,9 +138,8 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
     buffer.push(samples)
     ahead = max(unroll_len - 1, cfg.policy.get("nstep", 1))
     places = torch.arange((NUM_STEPS - ahead) * num_envs)
-    batch = tree_map(
-        lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, buffer._gather({"index": places})
-    )
+    batch = buffer.view.gather(buffer.ring, {"index": places}) | {"index": places}
+    batch = tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)
     if cfg.policy.get("priority_IS_weight"):
         obs = batch["obs"]
         batch["weight"] = obs.sum(-1).sigmoid()

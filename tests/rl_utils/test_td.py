@@ -5,7 +5,7 @@ import torch
 from torch import tensor
 from torch.nn import functional
 
-from ding_lite.rl_utils import nstep_return, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
 
 Q = tensor([[1.0, 2.0], [3.0, 4.0]])
 NEXT_Q = tensor([[10.0, 20.0], [30.0, 40.0]])
@@ -22,6 +22,24 @@ def data(**changes) -> q_nstep_td_data:
 def test_n_step_return_by_hand():
     # 1 + 0.5 * 2 + 0.25 * 4 = 3; 0 + 0.5 * 0 + 0.25 * 8 = 2
     assert nstep_return(tensor([[1.0, 0.0], [2.0, 0.0], [4.0, 8.0]]), 0.5).tolist() == [3.0, 2.0]
+
+
+def test_sums_of_rewards_end_at_the_first_cut() -> None:
+    # Gamma 0.5. No cut: 1 + 0.5 * 2 + 0.25 * 4 = 3. Cut after the second: 2. After the first, and again: 1.
+    reward_TB = tensor([[1.0], [2.0], [4.0]]).expand(3, 3)
+    cut_TB = tensor([[False, False, True], [False, True, False], [True, False, True]])
+    total_B, steps_B = nstep_sums(reward_TB, cut_TB, discounts(0.5, 3))
+    assert total_B.tolist() == [3.0, 2.0, 1.0]
+    assert steps_B.tolist() == [3, 2, 1]
+
+
+def test_sums_of_rewards_take_any_shape_of_samples() -> None:
+    reward_T23 = torch.arange(24.0).view(4, 2, 3)
+    cut_T23 = torch.arange(24).view(4, 2, 3) % 7 == 6
+    total_23, steps_23 = nstep_sums(reward_T23, cut_T23, discounts(0.5, 4))
+    flat_6, flat_steps_6 = nstep_sums(reward_T23.flatten(1), cut_T23.flatten(1), discounts(0.5, 4))
+    assert torch.equal(total_23.flatten(), flat_6)
+    assert torch.equal(steps_23.flatten(), flat_steps_6)
 
 
 def test_double_q_target_by_hand():

@@ -67,6 +67,21 @@ def test_sums_over_steps_end_where_the_trajectory_is_cut(known):
     assert batch["done"].tolist() == [True] * 3 + [False] * (len(reward) - 3)
 
 
+@pytest.mark.parametrize("nstep", [1, 2])
+def test_with_ignore_done_a_terminal_step_is_bootstrapped_from_its_true_successor_alone(nstep: int) -> None:
+    # With done ignored, row 2 needs the value of what follows it, which only `next_obs` holds. Without that it starts
+    # no transition, nor does row 6, and row 1 sums no further than itself: its successor is row 2.
+    batch = everything(OfflineDataset(ROWS, nstep, gamma=0.5, ignore_done=True))
+    assert batch["obs"].flatten().tolist() == [0, 10, 30, 40, 50]
+    assert not batch["done"].any()
+    following = {1: [10, 20, 40, 50, 60], 2: [20, 20, 50, 60, 60]}[nstep]
+    assert batch["next_obs"].flatten().tolist() == following
+    reward = {1: [1, 2, 8, 16, 32], 2: [1 + 1, 2, 8 + 8, 16 + 16, 32]}[nstep]
+    assert batch["reward"].tolist() == reward
+    known = everything(OfflineDataset({**ROWS, "next_obs": NEXT_OBS}, gamma=0.5, ignore_done=True))
+    assert known["next_obs"].flatten().tolist() == [10, 20, 25, 40, 50, 60, 65]
+
+
 def test_without_flags_observations_say_where_a_trajectory_is_cut():
     columns = {key: ROWS[key][3:] for key in ("obs", "action", "reward", "done")}
     columns["next_obs"] = np.array([40, 45, 60, 70.0])[:, None]  # 45 is not what row 2 begins with

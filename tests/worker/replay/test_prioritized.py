@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from ding_lite.worker import PrioritizedReplayBuffer, SumTree
+from tests.worker.replay.history import GAMMA, History, check_sequences
 
 
-def block(rewards: list[float]) -> dict:
+def block(rewards: list[float]) -> dict[str, torch.Tensor]:
     """One environment, no episode ends; the observation is the step's number."""
     n_step = len(rewards)
     return {
@@ -20,7 +21,12 @@ def block(rewards: list[float]) -> dict:
     }
 
 
-def test_sum_tree_finds_leaves_by_running_sum():
+def priorities(buffer: PrioritizedReplayBuffer) -> np.ndarray:
+    """Return the priorities of all places in use; with alpha 1 they are as they were given."""
+    return buffer.state_dict()["sampler"]["priority"].numpy()
+
+
+def test_sum_tree_finds_leaves_by_running_sum() -> None:
     tree = SumTree(5)
     tree[np.array([0, 1, 3, 4])] = np.array([1.0, 2.0, 3.0, 4.0])  # running sums 1, 3, 3, 6, 10
     assert tree.total == 10.0
@@ -28,13 +34,13 @@ def test_sum_tree_finds_leaves_by_running_sum():
     assert tree.find(np.array([0.0, 0.99, 1.0, 2.99, 3.0, 5.99, 6.0, 9.99])).tolist() == [0, 0, 1, 1, 3, 3, 4, 4]
 
 
-def test_sum_tree_never_returns_an_empty_leaf_at_the_very_end():
+def test_sum_tree_never_returns_an_empty_leaf_at_the_very_end() -> None:
     tree = SumTree(8)
     tree[np.array([2])] = 0.1
     assert tree.find(np.array([0.0, 0.1, 0.2])).tolist() == [2, 2, 2]
 
 
-def test_sum_tree_equals_a_plain_sum_after_many_writes():
+def test_sum_tree_equals_a_plain_sum_after_many_writes() -> None:
     rng, plain = np.random.default_rng(0), np.zeros(37)
     tree = SumTree(37)
     for _ in range(50):
@@ -45,7 +51,7 @@ def test_sum_tree_equals_a_plain_sum_after_many_writes():
     assert tree.minimum == pytest.approx(plain[plain > 0].min())
 
 
-def test_importance_weights_by_hand():
+def test_importance_weights_by_hand() -> None:
     # alpha 1: probabilities 1/6, 2/6, 3/6 of three places. weight = (3 P)^-beta / max = (P / P_min)^-beta.
     # beta 0.5: 1, 2^-0.5, 3^-0.5.
     buffer = PrioritizedReplayBuffer(10, 1, alpha=1.0, beta=0.5, nstep=1, seed=0)
@@ -58,7 +64,7 @@ def test_importance_weights_by_hand():
         np.testing.assert_allclose(batch["weight"][batch["index"] == place], weight, rtol=1e-5)
 
 
-def test_beta_rises_to_one():
+def test_beta_rises_to_one() -> None:
     buffer = PrioritizedReplayBuffer(10, 1, alpha=1.0, beta=0.0, anneal_step=2, seed=0)
     buffer.push(block([0.0, 1.0, 2.0]))
     buffer.update(torch.tensor([0, 1]), torch.tensor([1.0, 4.0]))
@@ -66,20 +72,62 @@ def test_beta_rises_to_one():
     np.testing.assert_allclose(lightest, [1.0, 0.5, 0.25, 0.25], rtol=1e-5)  # 4^-beta for beta 0, 0.5, 1, 1
 
 
-def test_new_steps_enter_with_the_greatest_priority_seen():
+def test_new_steps_enter_with_the_greatest_priority_seen() -> None:
     buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0, seed=0)
     buffer.push(block([0.0, 1.0, 2.0]))
     buffer.update(torch.tensor([0]), torch.tensor([7.0]))
     buffer.push(block([3.0]))
-    np.testing.assert_allclose(buffer._tree[np.array([0, 1, 2, 3])], [7.0, 1.0, 7.0, 0.0], rtol=1e-5)
+    np.testing.assert_allclose(priorities(buffer), [7.0, 1.0, 7.0, 0.0], rtol=1e-5)
 
 
-def test_priorities_that_are_not_finite_leave_the_old_ones():
+def test_priorities_that_are_not_finite_leave_the_old_ones() -> None:
     buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0)
     buffer.push(block([0.0, 1.0, 2.0, 3.0]))
     buffer.update(torch.tensor([0, 1, 2]), torch.tensor([2.0, 3.0, 4.0]))
     buffer.update(torch.tensor([0, 1, 2]), torch.tensor([float("nan"), 5.0, float("inf")]))
-    np.testing.assert_allclose(buffer._tree[np.arange(4)], [2.0, 5.0, 4.0, 0.0], rtol=1e-5)
+    np.testing.assert_allclose(priorities(buffer), [2.0, 5.0, 4.0, 0.0], rtol=1e-5)
     buffer.update(torch.tensor([0, 1]), torch.tensor([float("nan")] * 2))
     buffer.push(block([4.0]))  # the step before enters with the greatest finite priority
-    np.testing.assert_allclose(buffer._tree[np.arange(5)], [2.0, 5.0, 4.0, 5.0, 0.0], rtol=1e-5)
+    np.testing.assert_allclose(priorities(buffer), [2.0, 5.0, 4.0, 5.0, 0.0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("stack", [1, 4])
+def test_sequences_are_drawn_by_priority_through_ends_and_wrap_around(stack: int) -> None:
+    history = History(num_envs=3, stack=stack)
+    options = {"frame_stack": stack if stack > 1 else 0, "gamma": GAMMA, "seed": 1}
+    buffer = PrioritizedReplayBuffer(15, 3, alpha=1.0, unroll_len=4, burnin_step=1, nstep=2, **options)
+    for n_step in (7, 1, 6, 9, 13, 20, 4, 3, 17):
+        buffer.push(history.play(n_step))
+        if not buffer.count():
+            continue
+        positive = np.flatnonzero(priorities(buffer))
+        assert len(positive) == buffer.count()  # exactly the sequences that can be drawn have a priority
+        seen = check_sequences(buffer, history, nstep=2)
+        batch = buffer.sample(64)
+        assert set(batch["index"].tolist()) <= set(positive.tolist())
+        assert batch["weight"].shape == (64,)
+        # One sequence gets nearly all priority: it is drawn nearly always, until new ones enter with as much.
+        chosen = int(positive[len(positive) // 2])
+        buffer.update(torch.from_numpy(positive), torch.where(torch.from_numpy(positive) == chosen, 5.0, 1e-6))
+        assert (buffer.sample(64)["index"] == chosen).float().mean() > 0.9
+        buffer.update(torch.from_numpy(positive), torch.ones(len(positive)))
+        assert len(seen) > len(positive) / 4
+
+
+def test_a_sequences_priority_leaves_with_its_first_row() -> None:
+    buffer = PrioritizedReplayBuffer(3, 1, alpha=1.0, unroll_len=2, seed=0)  # 6 rows and the one after
+    start = block([float(i) for i in range(6)])
+    buffer.push(start | {"last_obs": torch.zeros(1, 1)})
+    assert buffer.count() == 5
+    buffer.update(torch.tensor([0]), torch.tensor([9.0]))
+    assert priorities(buffer)[0] == pytest.approx(9.0)
+    buffer.push(block([6.0]) | {"last_obs": torch.zeros(1, 1)})  # what follows is kept in the place of the first row
+    assert priorities(buffer).tolist() == [0.0, 1.0, 1.0, 1.0, 1.0, pytest.approx(9.0), 0.0]
+    assert set(buffer.sample(100)["index"].tolist()) <= {1, 2, 3, 4, 5}
+
+
+def test_new_priorities_do_not_bring_in_places_where_no_sample_starts() -> None:
+    buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0, seed=0)
+    buffer.push(block([0.0, 1.0, 2.0, 3.0]))
+    buffer.update(torch.arange(4), torch.full((4,), 9.0))
+    assert priorities(buffer)[3] == 0.0  # the newest row's successor is to come

@@ -5,13 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from ding_lite.worker import SampleCollector, SequenceReplayBuffer
 from tests.worker.games import CountingGame, NestedGame, game_env
-from tests.worker.replay.test_ring import History
+from tests.worker.replay.history import GAMMA, History, check_sequences
 
 
 def collector_of(*games: CountingGame) -> SampleCollector:
@@ -102,47 +101,54 @@ def test_nested_observations_keep_their_structure() -> None:
     assert batch["last_obs"]["inner"]["step"].tolist() == [[2]]
 
 
-def check_all(buffer: SequenceReplayBuffer, history: History, unroll_len: int, num_rows: int) -> set[int]:
-    """Compare samples with the record; return the times of their first steps."""
-    number, squeeze = 200, history.stack == 1
-    batch, seen, finals = buffer.sample(number), set(), {}
-    for b in range(number):
-        row, n = divmod(int(batch["index"][b]), history.num_envs)
-        time = max(range(row, len(history.steps), num_rows))  # the newest step that was written to this row
-        seen.add(time)
-        for u in range(unroll_len):
-            step = history.steps[time + u][n]
-            np.testing.assert_array_equal(batch["obs"][u, b], step["obs"][0] if squeeze else step["obs"])
-            for key in ("action", "reward", "done", "traj_flag"):
-                assert batch[key][u, b].item() == step[key]
-            if step["traj_flag"] and not step["done"] and u < unroll_len - 1:
-                finals[u * number + b] = step["following"]
-        if not step["done"]:  # a terminal state's successor has no value
-            following = step["following"]
-            np.testing.assert_array_equal(batch["last_obs"][b], following[0] if squeeze else following)
-    assert ("final_index" in batch) == bool(finals)
-    if not finals:
-        return seen
-    assert batch["final_index"].tolist() == sorted(finals)
-    expected = np.stack([finals[place] for place in sorted(finals)])
-    np.testing.assert_array_equal(batch["final_obs"], expected[:, 0] if squeeze else expected)
-    return seen
-
-
 @pytest.mark.parametrize("stack", [1, 4])
-@pytest.mark.parametrize("unroll_len", [2, 5, 7])
-def test_samples_equal_a_naive_record_through_starts_ends_and_wrap_around(unroll_len: int, stack: int) -> None:
+@pytest.mark.parametrize(
+    ("unroll_len", "burnin_step", "nstep"), [(2, 0, 1), (5, 0, 1), (7, 0, 1), (4, 3, 1), (3, 2, 3)]
+)
+def test_samples_equal_a_naive_record_through_starts_ends_and_wrap_around(
+    unroll_len: int, burnin_step: int, nstep: int, stack: int
+) -> None:
     history = History(num_envs=3, stack=stack)
-    size, kept = 9, 3 * unroll_len  # sequences of all environments; rows
-    buffer = SequenceReplayBuffer(size, 3, unroll_len=unroll_len, frame_stack=stack if stack > 1 else 0, seed=1)
+    span = burnin_step + unroll_len + nstep - 1
+    size, kept = 9, 3 * unroll_len + span - unroll_len  # sequences of all environments; rows
+    options = {"frame_stack": stack if stack > 1 else 0, "gamma": GAMMA, "seed": 1}
+    buffer = SequenceReplayBuffer(size, 3, unroll_len, burnin_step=burnin_step, nstep=nstep, **options)
     for n_step in (7, 1, 6, 3, 5, 6, 1, 1, 4, 3, 6, 2):  # ends before, at and after the ring's end
         buffer.push(history.play(n_step))
-        seen = check_all(buffer, history, unroll_len, kept + stack)
+        seen = {time for time, _ in check_sequences(buffer, history, nstep)}
         total = len(history.steps)
         # Stacks of the first steps need no earlier frames: until rows are overwritten, all that there are can be used.
         oldest = 0 if total < kept + stack else total - kept
-        assert seen == set(range(oldest, total - unroll_len + 1))
+        assert seen == set(range(oldest, total - span + 1))
         assert buffer.count() == 3 * len(seen)
+
+
+def test_n_step_targets_of_a_sequence_by_hand() -> None:
+    # Episodes of 4 steps, each worth 3, gamma 0.5, two steps: rows 0 to 3 of the first, 4 and 5 of the second.
+    # Sums: 3 + 1.5, but 3 alone at the end. The values that follow are those of the successors of rows 1, 2, 3, 3, 5.
+    collector, buffer = collector_of(CountingGame(4, "truncated")), SequenceReplayBuffer(1, 1, 5, nstep=2, gamma=0.5)
+    buffer.push(collector.collect(6)[0])
+    batch = buffer.sample(1)
+    assert batch["obs"][:, 0, 1].tolist() == [0, 1, 2, 3, 0, 1]  # T = 5 + 2 - 1 rows
+    assert batch["reward"][:, 0].tolist() == [4.5, 4.5, 4.5, 3.0, 4.5]  # L = 5
+    assert batch["value_gamma"][:, 0].tolist() == [0.25, 0.25, 0.25, 0.5, 0.25]
+    assert batch["last_step"][:, 0].tolist() == [1, 2, 3, 3, 5]
+    assert batch["episode_start"][:, 0].tolist() == [True, False, False, False, True, False]
+    # The successors: obs[1:] and last_obs, but final_obs where the trajectory was truncated inside.
+    following = torch.cat([batch["obs"][1:], batch["last_obs"][None]])
+    following.view(-1, 2)[batch["final_index"]] = batch["final_obs"]
+    after = following.gather(0, batch["last_step"][..., None].expand(-1, -1, 2))
+    assert after[:, 0].tolist() == [[100, 2], [100, 3], [100, 4], [100, 4], [101, 2]]
+
+
+def test_the_recurrent_state_is_the_one_before_the_first_row() -> None:
+    buffer, history = SequenceReplayBuffer(12, 3, 4, burnin_step=2), History(3, 1)
+    number = torch.arange(16 * 3.0).view(16, 3)
+    buffer.push(history.play(16) | {"prev_state": {"h": number[..., None], "c": {"inner": number}}})
+    batch = buffer.sample(20)
+    assert batch["prev_state"]["h"].shape == (20, 1)
+    assert batch["prev_state"]["h"][:, 0].tolist() == batch["index"].tolist()  # the number is the place
+    assert torch.equal(batch["prev_state"]["c"]["inner"], batch["prev_state"]["h"][:, 0])
 
 
 def test_batches_come_one_by_one_and_differ() -> None:
@@ -165,8 +171,3 @@ def test_nothing_can_be_sampled_before_there_are_enough_steps() -> None:
 def test_a_sequence_may_be_one_step() -> None:
     batch = filled(CountingGame(1, "truncated"), 1, (1,))
     assert (batch["obs"].tolist(), batch["last_obs"].tolist()) == ([[[100, 0]]], [[100, 1]])
-
-
-def test_a_buffer_for_less_than_a_sequence_of_each_environment_says_so() -> None:
-    with pytest.raises(ValueError, match="3 sequences cannot be kept of 4 environments"):
-        SequenceReplayBuffer(3, 4, unroll_len=8)

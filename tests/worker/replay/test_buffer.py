@@ -1,0 +1,217 @@
+"""Buffers of any parts give the samples that a list of whole transitions would have given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.worker import (
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+    Ring,
+    SequenceReplayBuffer,
+    SequenceView,
+    TransitionView,
+    UniformReplayBuffer,
+    UniformSampler,
+    create_ring_and_view,
+)
+from tests.worker.replay.history import GAMMA, History, check_sequences, check_transitions
+
+PUSHES = (5, 7, 1, 6, 9, 13, 20, 4, 3, 17)  # ends before, at and after the end of a ring of 20 rows
+
+
+@pytest.mark.parametrize("stack", [1, 4])
+@pytest.mark.parametrize("nstep", [1, 3])
+@pytest.mark.parametrize("kind", [UniformReplayBuffer, PrioritizedReplayBuffer])
+def test_transitions_equal_a_naive_record_through_starts_ends_and_wrap_around(
+    kind: Any, nstep: int, stack: int
+) -> None:
+    num_envs, num_rows = 3, 20
+    history, frame_stack = History(num_envs, stack), stack if stack > 1 else 0
+    buffer = kind(num_rows * num_envs, num_envs, nstep=nstep, gamma=GAMMA, frame_stack=frame_stack, seed=1)
+    for n_step in PUSHES:
+        buffer.push(history.play(n_step))
+        seen = check_transitions(buffer, history, nstep)
+        total = len(history.steps)
+        oldest = max(0, total - num_rows) + (stack - 1 if total >= num_rows else 0)
+        assert {time for time, _ in seen} <= set(range(oldest, total - nstep))
+        assert buffer.count() == (total - nstep - oldest) * num_envs
+
+
+@pytest.mark.parametrize("keeps_last", [False, True])
+@pytest.mark.parametrize("kind", ["transition", "sequence"])
+def test_any_view_goes_with_any_ring(kind: str, keeps_last: bool) -> None:
+    history, ring = History(3, 1), Ring(20, 3, keeps_last=keeps_last)
+    view = TransitionView(3, GAMMA) if kind == "transition" else SequenceView(3, gamma=GAMMA)
+    buffer = ReplayBuffer(ring, UniformSampler(), view)
+    for n_step in PUSHES:
+        buffer.push(history.play(n_step))
+        seen = check_transitions(buffer, history, 3) if kind == "transition" else check_sequences(buffer, history)
+        total = len(history.steps)
+        oldest = max(0, total - 20) + (total >= 20 and keeps_last)
+        assert {time for time, _ in seen} == set(range(oldest, total - 3 + keeps_last))
+        assert buffer.count() == (total - 3 + keeps_last - oldest) * 3
+
+
+def test_every_step_that_can_be_sampled_is_sampled_evenly() -> None:
+    buffer = UniformReplayBuffer(20, 2, nstep=1, gamma=GAMMA, seed=0)
+    buffer.push(History(num_envs=2, stack=1).play(10))
+    counts = np.bincount(buffer.sample(18_000)["index"].numpy(), minlength=20)
+    assert (counts[:18] > 850).all()  # 1,000 expected of each of 9 x 2 places, standard deviation 31
+    assert (counts[18:] == 0).all()  # the newest row's successor is to come
+
+
+def test_batches_that_are_gathered_together_are_those_of_one_large_batch() -> None:
+    whole, cut = (UniformReplayBuffer(40, 2, seed=3) for _ in range(2))
+    block = History(2, 1).play(15)
+    for buffer in (whole, cut):
+        buffer.push(block)
+    batches = list(cut.batches(4, number=5))
+    assert all(batch["obs"].shape == (4, 2, 2) for batch in batches)
+    for key, value in whole.sample(20).items():
+        assert torch.equal(torch.cat([batch[key] for batch in batches]), value), key
+
+
+def test_priorities_that_are_updated_between_two_batches_count_in_the_second() -> None:
+    buffer = PrioritizedReplayBuffer(40, 1, alpha=1.0, seed=0)
+    buffer.push(History(1, 1).play(11))
+    batches = buffer.batches(50, 2)
+    next(batches)
+    buffer.update(torch.arange(10), torch.tensor([0.0] * 4 + [1e6] + [0.0] * 5))
+    assert next(batches)["index"].unique().tolist() == [4]
+
+
+@pytest.mark.parametrize("kind", [UniformReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer])
+@pytest.mark.parametrize("stack", [1, 4])
+def test_samples_go_up_to_where_a_resumed_run_gave_an_episode_up(kind: Any, stack: int) -> None:
+    span = {"unroll_len": 5} if kind is SequenceReplayBuffer else {"nstep": 3}
+    history, options = History(3, stack, seed=1), {"frame_stack": stack if stack > 1 else 0, "gamma": GAMMA, "seed": 1}
+    buffer = kind(12 if kind is SequenceReplayBuffer else 60, 3, **span, **options)
+    count = -1
+    for _ in range(6):
+        buffer.push(history.play(7))
+        buffer.truncate(torch.tensor([1]), history.cut(1))
+        buffer.push(history.play(3))
+        check = check_sequences if kind is SequenceReplayBuffer else lambda *args: check_transitions(*args, 3)
+        assert any(n == 1 for _, n in check(buffer, history))
+        assert buffer.count() >= count  # no sample is lost by it
+        count = buffer.count()
+
+
+def test_a_buffer_too_small_to_sample_from_says_so() -> None:
+    with pytest.raises(ValueError, match="8 environments has 2 rows, too few rows to sample from: expected at least 4"):
+        UniformReplayBuffer(16, 8, nstep=3)
+    with pytest.raises(ValueError, match=r"4 environments has 7 rows, too few rows .* at least 9"):
+        SequenceReplayBuffer(3, 4, unroll_len=8)
+
+
+def test_an_empty_buffer_says_that_there_is_nothing_to_sample() -> None:
+    buffer = UniformReplayBuffer(20, 1)
+    assert buffer.count() == 0
+    with pytest.raises(ValueError, match="nothing that can be sampled"):
+        buffer.sample(1)
+    buffer.push(History(1, 1).play(1))
+    with pytest.raises(ValueError, match="nothing that can be sampled"):
+        buffer.sample(1)
+
+
+@pytest.mark.parametrize("buffer_type", ["uniform", "prioritized", "sequence"])
+def test_the_policys_keys_choose_the_view_of_every_registered_buffer(buffer_type: str) -> None:
+    keys = {"unroll_len": 4, "burnin_step": 2, "nstep": 3}
+    buffer = BUFFER_REGISTRY.find(buffer_type)(replay_buffer_size=12, num_envs=3, gamma=GAMMA, **keys)
+    history = History(3, 1)
+    for n_step in (9, 9, 9):
+        buffer.push(history.play(n_step))
+        seen = check_sequences(buffer, history, nstep=3)
+    # 12 sequences of 4 steps in 3 environments are 16 rows, 2 + 2 for burn-in and n-step sums, and the row after
+    assert seen <= {(time, n) for time in range(27 - 20, 27 - 8 + 1) for n in range(3)}
+    assert buffer.count() == (27 - 8 + 1 - 7) * 3
+
+
+# -- parts of one's own, written outside the package -------------------------------------------------------------------
+
+
+class NewestSampler:
+    """Draws from the newest rows alone, and gives each sample its age as a weight."""
+
+    adaptive = False
+
+    def __init__(self, rows: int, seed: int) -> None:
+        self.rows, self.rng, self.heard = rows, np.random.default_rng(seed), [0, 0]
+
+    def pushed(self, ring: Ring, number: int, span: int) -> None:
+        self.heard = [number, span]
+
+    def draw(self, ring: Ring, starts: range, number: int) -> dict[str, torch.Tensor]:
+        row_B = self.rng.choice(starts[-self.rows :], number)
+        place_B = ring.places(row_B, self.rng.integers(ring.num_envs, size=number))
+        return {"index": torch.from_numpy(place_B), "weight": torch.from_numpy(starts.stop - row_B)}
+
+    def update(self, index: torch.Tensor, priority: torch.Tensor) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rng": self.rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rng.bit_generator.state = state["rng"]
+
+
+class RewardToGoView:
+    """A sample is an observation and the reward of the whole window that it begins."""
+
+    joined, span = True, 4
+
+    def gather(self, ring: Ring, drawn: dict[str, torch.Tensor]) -> dict[str, Any]:
+        place_BK = (drawn["index"][:, None] + torch.arange(self.span) * ring.num_envs) % ring.num_places
+        return {"obs": ring.observations(drawn["index"]), "to_go": ring.columns["reward"][place_BK].sum(1)}
+
+
+class NewestReplayBuffer(ReplayBuffer):
+    """Replay of the newest rows, as a user registers it."""
+
+    config = dict(rows=2)
+
+    def __init__(self, replay_buffer_size: int, num_envs: int, rows: int = 2, seed: int = 0, **options: Any) -> None:
+        batch_device = options.pop("batch_device", None)
+        ring, view = create_ring_and_view(replay_buffer_size, num_envs, **options)
+        super().__init__(ring, NewestSampler(rows, seed), view, batch_device)
+
+
+def test_a_sampler_of_ones_own_goes_with_the_views_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BUFFER_REGISTRY, "newest", NewestReplayBuffer)
+    options = dict(replay_buffer_size=60, num_envs=3, gamma=GAMMA, frame_stack=0, batch_device="cpu")
+    transitions = BUFFER_REGISTRY.find("newest")(nstep=3, **options)
+    sequences = BUFFER_REGISTRY.find("newest")(unroll_len=3, **options)
+    history = History(3, 1)
+    for n_step in (9, 17):
+        block = history.play(n_step)
+        for buffer in (transitions, sequences):
+            buffer.push(block)
+        total = len(history.steps)
+        assert {time for time, _ in check_transitions(transitions, history, 3)} == {total - 5, total - 4}
+        assert {time for time, _ in check_sequences(sequences, history)} == {total - 4, total - 3}
+        assert transitions.sampler.heard == [n_step, 3]
+    assert set(transitions.sample(50)["weight"].tolist()) == {1, 2}
+    state = transitions.state_dict()
+    expected = transitions.sample(50)["index"]
+    transitions.load_state_dict(state)
+    assert torch.equal(transitions.sample(50)["index"], expected)
+
+
+def test_a_view_of_ones_own_goes_with_the_samplers_there_are() -> None:
+    history = History(2, 1)
+    ring = Ring(10, 2)
+    buffer = ReplayBuffer(ring, UniformSampler(0), RewardToGoView())
+    buffer.push(history.play(8))
+    batch = buffer.sample(30)
+    assert set(batch) == {"obs", "to_go", "index"}
+    for b in range(30):
+        row, n = divmod(int(batch["index"][b]), 2)
+        expected = sum(float(history.steps[row + k][n]["reward"]) for k in range(4))
+        assert batch["to_go"][b].item() == pytest.approx(expected, abs=1e-5)
