@@ -210,7 +210,7 @@ class Policy:
 
     def _monitor_vars_learn(self) -> list[str]:
         """Return the names of the figures that are worth a curve; what a step does not return is left out."""
-        return list(dict.fromkeys(["total_loss", "grad_norm", *self._optimizers.figures(), "skipped_updates"]))
+        return ["total_loss", "grad_norm", *self._optimizers.figures()]
 
     def _state_dict_learn(self) -> dict[str, Any]:
         """Return what learning has changed, the same on all ranks."""

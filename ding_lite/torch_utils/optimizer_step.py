@@ -137,10 +137,10 @@ class OptimizerStep:
         if self._learn.grad_clip_type == "clip_value":
             self.flat.gradient.clamp_(-bound, bound)
         elif self._learn.grad_clip_type == "clip_norm":
-            for part in parts:
-                own = norm if len(parts) == 1 else torch.linalg.vector_norm(part.grad)
+            for gradient in (part.grad for part in parts if part.grad is not None):
+                own = norm if len(parts) == 1 else torch.linalg.vector_norm(gradient)
                 scale = (bound / (own + 1e-6)).clamp(max=1.0)
-                part.grad.mul_(scale.nan_to_num(1.0))  # a nan everywhere would hide which gradients are not finite
+                gradient.mul_(scale.nan_to_num(1.0))  # a nan everywhere would hide which gradients are not finite
 
     def _set_rates(self) -> None:
         for name, schedule in self._schedules.items():

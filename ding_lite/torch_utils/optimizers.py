@@ -45,7 +45,7 @@ class Optimizers(dict[str, OptimizerStep]):
 
     def figures(self) -> dict[str, Tensor]:
         """Return the present learning rates, and `skipped_updates` if there were any."""
-        rates = {}
+        rates: dict[str, Tensor] = {}
         for name, optimizer in self.items():
             prefix = "" if name == ALONE else f"{name}_"
             rates |= {f"{prefix}{key}": rate for key, rate in optimizer.learning_rates().items()}

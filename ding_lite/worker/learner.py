@@ -38,7 +38,8 @@ class Learner:
     ) -> None:
         self._policy, self._log_freq, self._on_log = policy, log_freq, on_log
         self._check_freq = check_freq if get_world_size() > 1 else 0
-        self._names, self._means = policy.monitor_vars(), RunningMeans()
+        self._names = list(dict.fromkeys([*policy.monitor_vars(), "skipped_updates"]))  # which may come later
+        self._means = RunningMeans()
         self.train_iter = 0
 
     def train(self, batches: Iterable[dict[str, Any]], update: Callable[[Tensor, Tensor], None] | None = None) -> None:
