@@ -198,6 +198,8 @@ class Policy:
             get_train_sample=self._get_train_sample,
             get_collect_kwargs=self._get_collect_kwargs,
             reset=self._reset_collect,
+            state_dict=self._state_dict_collect,
+            load_state_dict=self._load_state_dict_collect,
         )
 
     @property
@@ -326,6 +328,13 @@ class Policy:
 
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
         """Forget what is remembered of these environments' episodes; None is all of them."""
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        """Return what this rank remembers of its running episodes; part of its own state in a checkpoint."""
+        return {}
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        """Take what `_state_dict_collect` gave."""
 
     # Eval mode.
 

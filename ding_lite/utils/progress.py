@@ -50,6 +50,7 @@ class Progress(AbstractContextManager):
         self._total, self._log = total, log
         self._enabled, self._bar = enabled, None
         self._last_line = (time.monotonic(), start)  # when, steps
+        self._last_note = time.monotonic()
         if enabled and sys.stderr is not None and sys.stderr.isatty():
             self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe(None), **self._options)
 
@@ -61,6 +62,15 @@ class Progress(AbstractContextManager):
             self._bar.update(step - self._bar.n)
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
             self._log(f"{self._line(step, return_mean)} | {self._beside} {beside}")
+
+    def note(self, text: str) -> None:
+        """Show what goes on instead of the usual steps, until the next `update`."""
+        if self._bar is not None:
+            self._bar.desc = text
+            self._bar.refresh()
+        elif self._enabled and time.monotonic() - max(self._last_note, self._last_line[0]) >= LINE_PERIOD:
+            self._last_note = time.monotonic()
+            self._log(text)
 
     def _line(self, step: int, return_mean: float | None) -> str:
         now, (then, before) = time.monotonic(), self._last_line
