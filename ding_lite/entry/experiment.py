@@ -71,6 +71,7 @@ class Experiment(AbstractContextManager):
             cfg.env.stop_value,
             lambda count: derive_seeds(cfg.seed, "evaluate", count, n=cfg.env.evaluator_env_num),
             lambda: guard.requested,
+            self._reporter.evaluating,
         )
 
     def create_replay_buffer(self) -> UniformReplayBuffer:

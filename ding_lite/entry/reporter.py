@@ -125,9 +125,9 @@ class RunReporter(AbstractContextManager):
             values["collect/length_mean"] = sums["length"] / sums["episode"]
         return values
 
-    def evaluating(self, done: int, total: int) -> None:
-        """Show that an evaluation goes on: `done` of `total` episodes have ended."""
-        self._progress.note(f"evaluating: {done} of {total} episodes")
+    def evaluating(self, episodes: int, steps: int) -> None:
+        """Show that an evaluation goes on: `episodes` have ended, each environment has played `steps`."""
+        self._progress.note(f"evaluating: {episodes} episodes, step {steps:,}")
 
     def evaluation(self, info: dict[str, Any], counts: Mapping[str, int]) -> None:
         """Log and say what an evaluation found."""
@@ -178,7 +178,7 @@ def describe_space(space: spaces.Space) -> str:
     if not isinstance(space, spaces.Box):
         return str(space)
     low, high = np.min(space.low), np.max(space.high)
-    return f"{'x'.join(map(str, space.shape))} {space.dtype}, {low:.4g} to {high:.4g}"
+    return f"{space.shape} {space.dtype}, {low:.4g} to {high:.4g}"
 
 
 def describe_collecting(cfg: EasyDict, per: str, count: int) -> dict[str, str]:

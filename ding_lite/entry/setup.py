@@ -17,7 +17,7 @@ from torch import nn
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
 from ding_lite.config.config import pipeline_of
-from ding_lite.envs import EnvSpec, EpisodeMonitor, check_env, create_vector_env, derive_seeds
+from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.ranks import get_local_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -58,9 +58,7 @@ class RunSetup:
         set_seed(derive_seeds(self.cfg.seed, *seed_path, n=1)[0])
         return POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
 
-    def create_collect_env(
-        self, stack: ExitStack, num_envs: int | None = None, training: bool = True
-    ) -> EpisodeMonitor:
+    def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
         """Return the environments that `stack` closes, where samples come from.
 
         Args:
@@ -72,11 +70,11 @@ class RunSetup:
         builders = self.builders[0] and self.builders[0][:num_envs]
         return self._create_env(stack, num_envs, training, builders)
 
-    def create_eval_env(self, stack: ExitStack) -> EpisodeMonitor:
+    def create_eval_env(self, stack: ExitStack) -> Any:
         """Return the `env.evaluator_env_num` environments that evaluate; `stack` closes them."""
         return self._create_env(stack, self.cfg.env.evaluator_env_num, False, self.builders[1])
 
-    def _create_env(self, stack: ExitStack, num_envs: int, training: bool, builders: Any) -> EpisodeMonitor:
+    def _create_env(self, stack: ExitStack, num_envs: int, training: bool, builders: Any) -> Any:
         cfg = self.cfg
         env = create_vector_env(cfg.env, num_envs, cfg.seed, training, get_local_world_size(), builders=builders)
         stack.callback(env.close)

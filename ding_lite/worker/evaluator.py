@@ -31,9 +31,10 @@ class Evaluator:
         stop_value: float | None,
         seeds_at: Callable[[int], list[int]],
         interrupt: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Take a policy's `eval_mode`; `env` is None on ranks other than 0; `seeds_at(k)` seeds evaluation number k."""
-        self._env, self._policy, self._interrupt = env, policy, interrupt
+        self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
 

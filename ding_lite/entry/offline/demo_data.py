@@ -165,10 +165,8 @@ def _play(
         num_envs = next(number for number in range(min(num_envs, share), 0, -1) if share % number == 0)
     with ExitStack() as stack:
         env = setup.create_collect_env(stack, num_envs, training=False)
-        cls, seeds = (
-            EpisodeCollector if whole else SampleCollector,
-            derive_seeds(setup.cfg.seed, rank, "record", n=num_envs),
-        )
+        seeds = derive_seeds(setup.cfg.seed, rank, "record", n=num_envs)
+        cls = EpisodeCollector if whole else SampleCollector
         collector = cls(env, mode, share if whole else num_envs, seeds)
         parts: list[dict[str, Any]] = []
         totals, missing = {"episode": 0.0, "return": 0.0}, share
