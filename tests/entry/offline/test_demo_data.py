@@ -141,7 +141,7 @@ def test_the_policy_may_be_given_in_several_ways(trained):
 def test_what_cannot_be_recorded():
     with pytest.raises(ConfigError, match=r"'other/ckpt/ckpt_best.pth.tar' does not exist. Give state_dict_path"):
         record(overrides=["exp_name=other"])
-    with pytest.raises(CheckpointError, match="does not fit the config's model"):
+    with pytest.raises(CheckpointError, match="does not fit the config's policy and model"):
         record(state_dict={"weight": torch.zeros(3)})
     with pytest.raises(ConfigError, match="collect_count=0: expected at least 1"):
         record(count=0)
