@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ding_lite
-import ding_lite.entry.setup as setup
+import ding_lite.entry.setup as entry_setup
 from ding_lite.config import compile_config, save_config
 from ding_lite.entry.cli import main
 from ding_lite.utils import save_checkpoint
@@ -100,7 +100,7 @@ def write(folder: Path, config: Path, item: str) -> Path:
 def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """No environment is started and no directory is made."""
     started: list[Any] = []
-    monkeypatch.setattr(setup, "create_vector_env", lambda *args, **options: started.append(args))
+    monkeypatch.setattr(entry_setup, "create_vector_env", lambda *args, **options: started.append(args))
     before = set(tmp_path.iterdir())
     yield
     assert not started

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
-import ding_lite.entry.setup as setup_module
+import ding_lite.entry.setup as entry_setup
 from ding_lite.entry import evaluate_checkpoint, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.cli import main
 from ding_lite.entry.experiment import Experiment
@@ -251,7 +251,7 @@ def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path, own
 def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """No environment is started and no directory is made."""
     started: list[Any] = []
-    monkeypatch.setattr(setup_module, "create_vector_env", lambda *args, **options: started.append(args))
+    monkeypatch.setattr(entry_setup, "create_vector_env", lambda *args, **options: started.append(args))
     yield
     assert not started
     assert not list(tmp_path.iterdir())

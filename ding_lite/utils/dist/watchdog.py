@@ -375,6 +375,31 @@ class Watchdog:
         self._say(f"ends because {cause}. Expected longer? Set DING_LITE_TIMEOUT")
         return cause
 
+    def first_mistake(self, mistake: str) -> str:
+        """Return the mistake that ends rank 0, so that one that all ranks make is printed once.
+
+        Args:
+            mistake: what ends this rank.
+
+        Returns:
+            Rank 0's; empty if it has told none within `LAST_WORD`.
+        """
+        store, key, told = self._store, f"{self._key}/mistake", list[str]()
+
+        def ask() -> None:
+            deadline = time.monotonic() + LAST_WORD
+            with suppress(RuntimeError):  # the store may be gone
+                if self._rank == 0:
+                    store.set(key, mistake)
+                while not store.check([key]) and time.monotonic() < deadline:
+                    time.sleep(LOOKS / 10)
+                if store.check([key]):
+                    told.append(store.get(key).decode())
+
+        if store is not None:
+            _bounded(ask, LAST_WORD + NOTICE)
+        return "".join(told)
+
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
         """End the thread, and tell the others how this rank leaves, and why if that is a failure.
 
