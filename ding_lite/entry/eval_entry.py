@@ -11,6 +11,7 @@ from ding_lite.entry.setup import prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.progress import Progress
 from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import Evaluator
 
@@ -48,6 +49,7 @@ def evaluate_checkpoint(
     load_model(policy, state, path)
     with ExitStack() as stack:
         env = setup.create_eval_env(stack)
+        progress = stack.enter_context(Progress(None, True))
         evaluator = Evaluator(
             env,
             policy.eval_mode,
@@ -55,6 +57,9 @@ def evaluate_checkpoint(
             eval_freq=1,
             stop_value=None,
             seeds_at=lambda count: derive_seeds(cfg.seed, "evaluate", count, n=env.num_envs),
+            on_progress=lambda done, steps: progress.note(
+                f"evaluating: {done} of {cfg.env.n_evaluator_episode} episodes, step {steps:,}"
+            ),
         )
         _, info = evaluator.eval(state["learner"]["train_iter"])
     print(

@@ -56,8 +56,7 @@ class Experiment(AbstractContextManager):
             options = (hook.log_show_after_iter, self._on_log, hook.check_ranks_after_iter)
             self.learner = Learner(self.policy.learn_mode, *options)
             keeper.resume(self.learner, self.collector, self.evaluator, self.counts)
-            space = setup.spec.observation_space
-            self._reporter.begin(self.policy, source.lines, space, self.counts()[axis], source.total)
+            self._reporter.begin(self.policy, source.lines, setup.spec, self.counts()[axis], source.total)
             self._stack = stack.pop_all()
 
     def _create_evaluator(self, stack: ExitStack) -> Evaluator:

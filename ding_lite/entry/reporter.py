@@ -14,6 +14,7 @@ import torch
 from easydict import EasyDict
 from gymnasium import spaces
 
+from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.ranks import get_backend, get_rank, get_world_size
 from ding_lite.utils.logger import ExperimentLogger
@@ -44,13 +45,13 @@ class RunReporter(AbstractContextManager):
     def __exit__(self, *error: Any) -> None:
         self._stack.close()
 
-    def begin(self, policy: Policy, source: Mapping[str, str], space: spaces.Space, step: int, total: int) -> None:
+    def begin(self, policy: Policy, source: Mapping[str, str], spec: EnvSpec, step: int, total: int) -> None:
         """Say what runs where, and start the progress display.
 
         Args:
             policy: the policy.
             source: lines of the summary that say where samples come from.
-            space: of observations.
+            spec: the environment's spaces.
             step: env steps (learner iterations where nothing is played) done before, by a run that this one resumes.
             total: at which of them the run ends.
         """
@@ -67,7 +68,7 @@ class RunReporter(AbstractContextManager):
             "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
             "ranks": f"{get_world_size()} ({get_backend()})",
             **source,
-            "observation": describe_space(space),
+            "observation": describe_space(spec.observation_space),
             "parameters": f"{parameters:,}",
             "results": self._exp_dir,
         }
@@ -127,7 +128,8 @@ class RunReporter(AbstractContextManager):
 
     def evaluating(self, episodes: int, steps: int) -> None:
         """Show that an evaluation goes on: `episodes` have ended, each environment has played `steps`."""
-        self._progress.note(f"evaluating: {episodes} episodes, step {steps:,}")
+        number = self._cfg.env.n_evaluator_episode
+        self._progress.note(f"evaluating: {episodes} of {number} episodes, step {steps:,}")
 
     def evaluation(self, info: dict[str, Any], counts: Mapping[str, int]) -> None:
         """Log and say what an evaluation found."""
