@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 from tqdm import tqdm
 
@@ -46,7 +47,7 @@ class Progress(AbstractContextManager):
         verb, unit, self._beside = words
         # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the return
         layout = f"{verb} {{n_fmt}}{done} | {{rate_noinv_fmt}} | {{desc}}{left}"
-        self._options = {"bar_format": layout, "unit": f" {unit}", "unit_scale": True, "initial": start}
+        self._options: dict[str, Any] = {"bar_format": layout, "unit": f" {unit}", "unit_scale": True, "initial": start}
         self._total, self._log = total, log
         self._enabled, self._bar = enabled, None
         self._last_line = (time.monotonic(), start)  # when, steps
@@ -75,7 +76,7 @@ class Progress(AbstractContextManager):
     def _line(self, step: int, return_mean: float | None) -> str:
         now, (then, before) = time.monotonic(), self._last_line
         self._last_line = (now, step)
-        total = self._total and max(self._total, step)
+        total: Any = self._total and max(self._total, step)  # None is fine too, whatever tqdm's types say
         rate = (step - before) / max(now - then, 1e-9)
         return tqdm.format_meter(step, total, now - then, rate=rate, prefix=_describe(return_mean), **self._options)
 

@@ -26,6 +26,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -384,9 +385,11 @@ class Watchdog:
         Returns:
             Rank 0's; empty if it has told none within `LAST_WORD`.
         """
-        store, key, told = self._store, f"{self._key}/mistake", list[str]()
+        if self._store is None:
+            return ""
+        key, told = f"{self._key}/mistake", list[str]()
 
-        def ask() -> None:
+        def ask(store: dist.Store) -> None:
             deadline = time.monotonic() + LAST_WORD
             with suppress(RuntimeError):  # the store may be gone
                 if self._rank == 0:
@@ -396,8 +399,7 @@ class Watchdog:
                 if store.check([key]):
                     told.append(store.get(key).decode())
 
-        if store is not None:
-            _bounded(ask, LAST_WORD + NOTICE)
+        _bounded(partial(ask, self._store), LAST_WORD + NOTICE)
         return "".join(told)
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
