@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,18 +25,21 @@ ALLOWED = {
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 
 
-def imported(path: Path) -> set[str]:
-    """Return the dotted names of all modules that a file imports."""
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what a file imports: a module, and the name that is taken from it, empty for the module itself."""
     package = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(package[: len(package) + 1 - node.level]) if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
-            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
-    return names
+            yield from ((module, alias.name) for alias in node.names)
+
+
+def imported(path: Path) -> set[str]:
+    """Return the dotted names of all that a file imports: modules, and what is taken from them."""
+    return {name for module, taken in imports(path) for name in (module, f"{module}.{taken}".rstrip("."))}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -68,3 +72,46 @@ def test_the_walk_sees_relative_imports_and_those_inside_functions(tmp_path, mon
 def test_what_environment_workers_import_does_not_load_torch(module):
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def modules_of_the_package() -> dict[str, Path]:
+    """Return the files of all modules under their dotted names."""
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+    return {name.removesuffix(".__init__"): path for name, path in names.items()}
+
+
+def find_ring(graph: dict[str, set[str]]) -> list[str]:
+    """Return a path through the graph that comes back to where it began; empty if there is none."""
+    done: set[str] = set()
+
+    def visit(node: str, path: list[str]) -> list[str]:
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return []
+        done.add(node)
+        rings = (visit(after, [*path, node]) for after in sorted(graph[node]))
+        return next(filter(None, rings), [])
+
+    return next(filter(None, (visit(node, []) for node in sorted(graph))), [])
+
+
+def test_no_ring_of_imports_exists():
+    """Imports inside functions and for types alone count too: a ring of them is as hard to follow."""
+    files = modules_of_the_package()
+    graph: dict[str, set[str]] = {}
+    for name, path in files.items():
+        pairs = ((module, f"{module}.{taken}") for module, taken in imports(path))
+        graph[name] = {whole if whole in files else module for module, whole in pairs} & set(files)
+    assert not find_ring(graph)
+
+
+@pytest.mark.parametrize(
+    ("graph", "ring"),
+    [
+        ({"a": {"b", "c"}, "b": {"c"}, "c": set()}, []),
+        ({"a": {"b"}, "b": {"c"}, "c": {"b"}}, ["b", "c", "b"]),
+    ],
+)
+def test_a_ring_is_found(graph, ring):
+    assert find_ring(graph) == ring

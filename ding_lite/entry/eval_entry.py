@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
-import torch
-
-from ding_lite.config import check_shapes, compile_config
-from ding_lite.entry.experiment import load_policy
-from ding_lite.envs import check_env, create_vector_env, derive_seeds
+from ding_lite.entry.keeper import load_model
+from ding_lite.entry.setup import prepare_run
+from ding_lite.envs import derive_seeds
 from ding_lite.utils.checkpoint.file import load_checkpoint
-from ding_lite.utils.dist.ranks import get_rank
-from ding_lite.utils.progress import console
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.seed import set_seed
+from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.progress import Progress
+from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import Evaluator
 
 
@@ -43,17 +41,15 @@ def evaluate_checkpoint(
     """
     if n_episode is not None:
         overrides = [*overrides, f"env.n_evaluator_episode={n_episode}", f"env.evaluator_env_num={_share(n_episode)}"]
-    cfg = compile_config(input_cfg, seed, overrides=overrides)
-    check_shapes(cfg, check_env(cfg.env))
-    if get_rank() != 0:
+    if get_world_size() > 1:
         raise ConfigError("Evaluating a checkpoint takes one process: run it without a launcher.")
-    torch.set_num_threads(cfg.policy.num_threads or torch.get_num_threads())
-    set_seed(derive_seeds(cfg.seed, "policy", n=1)[0])
-    policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
-    state = load_checkpoint(path)
-    load_policy(policy, state, path)
-    env = create_vector_env(cfg.env, cfg.env.evaluator_env_num, cfg.seed, False)
-    try:
+    setup = prepare_run(input_cfg, seed, overrides=overrides)
+    cfg, state = setup.cfg, load_checkpoint(path)
+    policy = setup.create_policy("policy", fields=("eval",))
+    load_model(policy, state, path)
+    with ExitStack() as stack:
+        env = setup.create_eval_env(stack)
+        progress = stack.enter_context(Progress(None, True))
         evaluator = Evaluator(
             env,
             policy.eval_mode,
@@ -61,13 +57,11 @@ def evaluate_checkpoint(
             eval_freq=1,
             stop_value=None,
             seeds_at=lambda count: derive_seeds(cfg.seed, "evaluate", count, n=env.num_envs),
-            on_progress=lambda episodes, steps: console(
-                f"evaluating: {episodes} of {cfg.env.n_evaluator_episode} episodes, env step {steps}"
+            on_progress=lambda done, steps: progress.note(
+                f"evaluating: {done} of {cfg.env.n_evaluator_episode} episodes, step {steps:,}"
             ),
         )
         _, info = evaluator.eval(state["learner"]["train_iter"])
-    finally:
-        env.close()
     print(
         f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
         f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"

@@ -1,60 +1,65 @@
-"""What a run says and leaves behind: the start-up summary, figures, checkpoints, the result."""
+"""What a run says: the start-up summary, progress, figures, how it ended."""
 
 from __future__ import annotations
 
-import os
+import textwrap
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, ClassVar
+from typing import Any
 
+import numpy as np
 import torch
 from easydict import EasyDict
+from gymnasium import spaces
 
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
-from ding_lite.utils.checkpoint.run_directory import open_exp_dir, release_exp_dir
 from ding_lite.utils.dist.ranks import get_backend, get_rank, get_world_size
 from ding_lite.utils.logger import ExperimentLogger
 from ding_lite.utils.progress import Progress
 
+WIDTH = 79  # characters of a line of the summary; a path may be longer
+WORDS = {"envstep": ("collect", "steps", "iteration"), "train_iter": ("learn", "iterations", "epoch")}
+
 
 class RunReporter(AbstractContextManager):
-    """The experiment directory and the terminal of one run; both are rank 0's, the methods are called on every rank.
+    """The terminal and the records of one run. Both belong to rank 0; every rank calls the methods.
 
-    Attributes:
-        exp_dir: the same on every rank; a new directory, unless the run goes on.
-        goes_on: the directory is that of a run which goes on, as the config or a restarted launcher asks for.
+    Args:
+        cfg: the compiled config.
+        exp_dir: the experiment directory.
+        axis: what curves and progress go by: 'envstep', or 'train_iter' where nothing is played.
     """
 
-    axis: ClassVar[str] = "envstep"  # what TensorBoard draws everything over
-
-    def __init__(self, cfg: EasyDict, limits: dict[str, int]) -> None:
-        self._cfg, self._limits = cfg, limits
+    def __init__(self, cfg: EasyDict, exp_dir: str, axis: str = "envstep") -> None:
+        self._cfg, self._exp_dir, self._axis = cfg, exp_dir, axis
         self._start = time.time()
         self._eval_info: dict[str, Any] = {}
         self._return_mean: float | None = None
         self._collected: Counter[str] = Counter()  # sums since they were last logged
-        learn = cfg.policy.learn
-        resume = learn.resume_training and not learn.learner.hook.load_ckpt_before_run
-        self.exp_dir, self.goes_on = open_exp_dir(cfg.exp_name, resume)
         self._stack = ExitStack()
-        self._stack.callback(release_exp_dir, self.exp_dir)
-        self._logger = self._stack.enter_context(ExperimentLogger(self.exp_dir, get_rank(), self.axis))
+        self._logger = self._stack.enter_context(ExperimentLogger(exp_dir, get_rank(), axis))
 
     def __exit__(self, *error: Any) -> None:
         self._stack.close()
 
-    def path(self, *parts: str) -> str:
-        """Return a path inside the experiment directory."""
-        return os.path.join(self.exp_dir, *parts)
+    def begin(self, policy: Policy, source: Mapping[str, str], spec: EnvSpec, step: int, total: int) -> None:
+        """Say what runs where, and start the progress display.
 
-    def begin(self, policy: Policy, spec: EnvSpec, envstep: int, train_iter: int) -> None:
-        """Say what runs where, in global and per-rank figures, and start the progress display at these counts."""
-        self._progress = self._stack.enter_context(self._create_progress(envstep, train_iter))
+        Args:
+            policy: the policy.
+            source: lines of the summary that say where samples come from.
+            spec: the environment's spaces.
+            step: env steps (learner iterations where nothing is played) done before, by a run that this one resumes.
+            total: at which of them the run ends.
+        """
+        limit, words = total if total < 1e10 else None, WORDS[self._axis]
+        self._progress = self._stack.enter_context(Progress(limit, get_rank() == 0, self._logger.info, step, words))
         cfg, say = self._cfg, self._logger.info
         for note in [*cfg.get("notes", []), *spec.notes]:
-            say(f"note: {note}")
+            say(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  ", break_long_words=False))
         if cfg.policy.cuda and not torch.cuda.is_available():
             say("policy.cuda=True, but no GPU is available: training on the CPU.")
         parameters = sum(parameter.numel() for parameter in policy.model.parameters())
@@ -62,33 +67,12 @@ class RunReporter(AbstractContextManager):
             "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
             "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
             "ranks": f"{get_world_size()} ({get_backend()})",
-            **self._source_lines(),
-            "observation": f"{spec.observation_space}",
+            **source,
+            "observation": describe_space(spec.observation_space),
             "parameters": f"{parameters:,}",
-            "results": self.exp_dir,
+            "results": self._exp_dir,
         }
         say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
-
-    def _create_progress(self, envstep: int, train_iter: int) -> Progress:
-        total = self._limits["max_env_step"]
-        return Progress(total if total < 1e10 else None, get_rank() == 0, self._logger.info, envstep)
-
-    def _source_lines(self) -> dict[str, str]:
-        """Return the summary's lines about where samples come from."""
-        cfg, world, n_env = self._cfg, get_world_size(), self._cfg.env.collector_env_num
-        learn, collect, unroll_len = cfg.policy.learn, cfg.policy.collect, cfg.policy.get("unroll_len", 1)
-        collected, unit = (collect.get("n_sample") or n_env) * unroll_len, "env steps"
-        if "n_episode" in collect:
-            collected, unit = collect.n_episode, "episodes"
-        updates = f"{learn.get('epoch_per_collect', 1)} epochs a collect"
-        if "update_per_collect" in learn:
-            updates = f"{learn.update_per_collect} updates a collect"
-        return {
-            "batch": f"{learn.batch_size} a rank, {learn.batch_size * world} global, {updates}",
-            "collect": f"{collected} {unit} a rank, {collected * world} global",
-            "environments": f"{n_env} a rank ({cfg.env.manager.type}), {n_env * world} global; "
-            f"{cfg.env.evaluator_env_num} evaluate",
-        }
 
     def warning(self, message: str) -> None:
         """Say something that the user should act on."""
@@ -103,30 +87,36 @@ class RunReporter(AbstractContextManager):
             "metrics_position": self._logger.position(),
         }
 
-    def resume(self, state: dict[str, Any], name: str, envstep: int, train_iter: int) -> None:
-        """Go on from what `state_dict` returned at the checkpoint `name`; what was logged later is dropped."""
+    def resume(self, state: dict[str, Any], name: str, counts: Mapping[str, int], goes_on: bool) -> None:
+        """Go on from what `state_dict` returned at the checkpoint `name`.
+
+        With `goes_on`, the records are those of the run that is resumed, and what it recorded later is dropped.
+        """
         self._collected, self._return_mean = Counter(state["collected"]), state["return_mean"]
         self._eval_info = {"return_mean": state["eval_return_mean"]}
         self._start -= state["seconds"]
-        if self.goes_on:
-            step = {"envstep": envstep, "train_iter": train_iter}[self.axis]
-            self._logger.resume(state["metrics_position"], step)
-        self._logger.info(f"resumed from {name}: {self._moment(envstep, train_iter)}")
+        if goes_on:
+            self._logger.resume(state["metrics_position"], counts[self._axis])
+        self._logger.info(f"resumed from {name}: {self._moment(counts)}")
 
-    def collect(self, figures: dict[str, float], envstep: int, train_iter: int) -> None:
+    def collect(self, figures: dict[str, float], counts: Mapping[str, int]) -> None:
         """Add what a collect counted, and show progress."""
         self._collected.update(figures)
         if figures["episode"]:
             self._return_mean = figures["return"] / figures["episode"]
-        self._progress.update(envstep, train_iter, self._return_mean)
+        self._progress.update(counts["envstep"], counts["train_iter"], self._return_mean)
 
-    def training(self, losses: dict[str, float], envstep: int, train_iter: int) -> None:
-        """Log the losses, and what was collected since the last time."""
-        values = {f"train/{key}": value for key, value in losses.items()} | self._source_values()
-        self._logger.scalars(values, envstep, train_iter)
+    def learned(self, counts: Mapping[str, int]) -> None:
+        """Show progress of a run that plays nothing."""
+        self._progress.update(counts["train_iter"], counts["epoch"], self._eval_info.get("return_mean"))
 
-    def _source_values(self) -> dict[str, float]:
-        """Return figures of where samples came from since the last time."""
+    def training(self, values: Mapping[str, float], data: Mapping[str, float], counts: Mapping[str, int]) -> None:
+        """Log what the learner says, figures of the data, and what was collected since the last time."""
+        tagged = {f"train/{key}": value for key, value in values.items()}
+        tagged |= {f"data/{key}": value for key, value in data.items()} | self._take_collected()
+        self._logger.scalars(tagged, counts["envstep"], counts["train_iter"])
+
+    def _take_collected(self) -> dict[str, float]:
         sums, self._collected = self._collected, Counter()
         values = {}
         if sums["duration"]:
@@ -137,22 +127,30 @@ class RunReporter(AbstractContextManager):
         return values
 
     def evaluating(self, episodes: int, steps: int) -> None:
-        """Say that an evaluation goes on: how many episodes have ended, and the env steps of each environment."""
+        """Show that an evaluation goes on: `episodes` have ended, each environment has played `steps`."""
         number = self._cfg.env.n_evaluator_episode
-        self._logger.info(f"evaluating: {episodes} of {number} episodes, env step {steps}")
+        self._progress.note(f"evaluating: {episodes} of {number} episodes, step {steps:,}")
 
-    def evaluation(self, info: dict[str, Any], envstep: int, train_iter: int) -> None:
+    def evaluation(self, info: dict[str, Any], counts: Mapping[str, int]) -> None:
         """Log and say what an evaluation found."""
         self._eval_info = info
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
-        self._logger.scalars(figures, envstep, train_iter)
+        self._logger.scalars(figures, counts["envstep"], counts["train_iter"])
         self._logger.info(
-            f"evaluation at {self._moment(envstep, train_iter)}: return {info['return_mean']:.2f} +- "
-            f"{info['return_std']:.2f} over {len(info['returns'])} episodes"
+            f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f} "
+            f"({len(info['returns'])} episodes)"
         )
 
-    def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, saved: bool) -> None:
-        """Write result.json and say how the run ended; `signum` is the signal that interrupted it, or 0."""
+    def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, checkpoint: str) -> None:
+        """Write result.json and say how the run ended.
+
+        Args:
+            stop_reason: why it ended.
+            signum: the signal that interrupted it, or 0.
+            counts: all counts of the run.
+            best_return: the best evaluation's.
+            checkpoint: the last one's path, or empty if it was not saved.
+        """
         result = {
             "stop_reason": stop_reason,
             "signal": signum,
@@ -166,10 +164,48 @@ class RunReporter(AbstractContextManager):
         self._logger.write_result(result)
         self._progress.close()
         self._logger.info(
-            f"ended ({stop_reason}) at {self._moment(counts['envstep'], counts['train_iter'])}; best evaluation return "
-            f"{best_return:.2f}; "
-            + (f"checkpoint {self.path('ckpt', 'ckpt_last.pth.tar')}" if saved else "THE LAST CHECKPOINT WAS NOT SAVED")
+            f"ended ({stop_reason}) at {self._moment(counts)}\n  best evaluation return {best_return:.2f}\n  "
+            + (f"checkpoint {checkpoint}" if checkpoint else "THE LAST CHECKPOINT WAS NOT SAVED")
         )
 
-    def _moment(self, envstep: int, train_iter: int) -> str:
-        return f"env step {envstep}, iteration {train_iter}"
+    def _moment(self, counts: Mapping[str, int]) -> str:
+        env_step = f"env step {counts['envstep']}, " if self._axis == "envstep" else ""
+        return f"{env_step}iteration {counts['train_iter']}"
+
+
+def describe_space(space: spaces.Space) -> str:
+    """Return a space's shape, type and range in a few words."""
+    if isinstance(space, spaces.Dict):
+        return "; ".join(f"{key}: {describe_space(part)}" for key, part in space.items())
+    if not isinstance(space, spaces.Box):
+        return str(space)
+    low, high = np.min(space.low), np.max(space.high)
+    return f"{space.shape} {space.dtype}, {low:.4g} to {high:.4g}"
+
+
+def describe_collecting(cfg: EasyDict, per: str, count: int) -> dict[str, str]:
+    """Return the summary's lines of a run that plays.
+
+    Args:
+        cfg: the compiled config.
+        per: what collects: 'a rank', or 'an observer'.
+        count: how many of these there are.
+    """
+    n_env, batch_size, collect = cfg.env.collector_env_num, cfg.policy.learn.batch_size, cfg.policy.collect
+    size, unit = (collect.get("n_sample") or n_env) * cfg.policy.get("unroll_len", 1), "env steps"
+    if "n_episode" in collect:
+        size, unit = collect.n_episode, "episodes"
+    return {
+        "batch": f"{batch_size} a rank, {batch_size * get_world_size()} global, {describe_updates(cfg)}",
+        "collect": f"{size} {unit} {per}, {size * count} global",
+        "environments": f"{n_env} {per} ({cfg.env.manager.type}), {n_env * count} global; "
+        f"{cfg.env.evaluator_env_num} evaluate",
+    }
+
+
+def describe_updates(cfg: EasyDict) -> str:
+    """Return how often a run that plays learns from what it has collected."""
+    learn = cfg.policy.learn
+    if "update_per_collect" in learn:
+        return f"{learn.update_per_collect} updates a collect"
+    return f"{learn.get('epoch_per_collect', 1)} epochs a collect"

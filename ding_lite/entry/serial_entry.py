@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
 
 
@@ -40,7 +41,9 @@ def serial_pipeline(
         ConfigError: a mistake in the config, before any environment has started.
         SystemExit: after an interrupted run has saved its checkpoint.
     """
-    with Experiment(input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides) as experiment:
+    limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
+    setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
+    with Experiment(setup) as experiment:
         replay = experiment.create_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():

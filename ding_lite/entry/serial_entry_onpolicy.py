@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
 
 
@@ -25,11 +26,18 @@ def serial_pipeline_onpolicy(
 
     Arguments, return value and errors are those of `serial_pipeline`. Limits are looked at between collects.
     """
-    limits = (max_train_iter, max_env_step)
-    with Experiment(input_cfg, seed, env_setting, model, *limits, overrides, "serial_pipeline_onpolicy") as experiment:
-        while not experiment.finished():
-            if experiment.evaluate():
-                break
-            samples = experiment.collect()
-            experiment.learn(experiment.policy.learn_mode.get_batches(samples))
+    limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
+    options = (input_cfg, seed, env_setting, model, overrides)
+    setup = prepare_run(*options, pipeline="serial_pipeline_onpolicy", limits=limits)
+    with Experiment(setup) as experiment:
+        learn_onpolicy(experiment)
     return experiment.policy
+
+
+def learn_onpolicy(experiment: Experiment) -> None:
+    """Evaluate, collect, learn, until the run has finished."""
+    while not experiment.finished():
+        if experiment.evaluate():
+            break
+        samples = experiment.collect()
+        experiment.learn(experiment.policy.learn_mode.get_batches(samples))

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 from tqdm import tqdm
 
@@ -46,10 +47,11 @@ class Progress(AbstractContextManager):
         verb, unit, self._beside = words
         # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the return
         layout = f"{verb} {{n_fmt}}{done} | {{rate_noinv_fmt}} | {{desc}}{left}"
-        self._options = {"bar_format": layout, "unit": f" {unit}", "unit_scale": True, "initial": start}
+        self._options: dict[str, Any] = {"bar_format": layout, "unit": f" {unit}", "unit_scale": True, "initial": start}
         self._total, self._log = total, log
         self._enabled, self._bar = enabled, None
         self._last_line = (time.monotonic(), start)  # when, steps
+        self._last_note = time.monotonic()
         if enabled and sys.stderr is not None and sys.stderr.isatty():
             self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe(None), **self._options)
 
@@ -62,10 +64,19 @@ class Progress(AbstractContextManager):
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
             self._log(f"{self._line(step, return_mean)} | {self._beside} {beside}")
 
+    def note(self, text: str) -> None:
+        """Show what goes on instead of the usual steps, until the next `update`."""
+        if self._bar is not None:
+            self._bar.desc = text
+            self._bar.refresh()
+        elif self._enabled and time.monotonic() - max(self._last_note, self._last_line[0]) >= LINE_PERIOD:
+            self._last_note = time.monotonic()
+            self._log(text)
+
     def _line(self, step: int, return_mean: float | None) -> str:
         now, (then, before) = time.monotonic(), self._last_line
         self._last_line = (now, step)
-        total = self._total and max(self._total, step)
+        total: Any = self._total and max(self._total, step)  # None is fine too, whatever tqdm's types say
         rate = (step - before) / max(now - then, 1e-9)
         return tqdm.format_meter(step, total, now - then, rate=rate, prefix=_describe(return_mean), **self._options)
 

@@ -97,7 +97,7 @@ def worker(way: str, steps: int, path: str) -> None:
                         plain.__init__(self, **{**more, "_channels": ["basic"]})
 
                 rpc.TensorPipeRpcBackendOptions = ThroughSockets  # type: ignore[misc]
-            serial_entry_rpc.RPCExperiment = measured(serial_entry_rpc.RPCExperiment, meters)  # type: ignore[misc]
+            serial_entry_rpc.Experiment = measured(experiment.Experiment, meters)  # type: ignore[misc]
             serial_entry_rpc.serial_pipeline_rpc((main_config, create_config), **options, overrides=keys)
         else:
             if way.endswith("sockets"):

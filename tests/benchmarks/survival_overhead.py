@@ -83,6 +83,7 @@ def compare(name: str, ranks: int, sides: Any, args: argparse.Namespace) -> str:
 def checkpoint_share(task: str, seconds: float) -> str:
     """Train a while with a full replay buffer, save, and return a line of the table."""
     from ding_lite.entry.experiment import Experiment
+    from ding_lite.entry.setup import prepare_run
     from tests.benchmarks.ours import make_config
     from tests.benchmarks.settings import TASKS, DQNTask, limit_threads
 
@@ -91,8 +92,8 @@ def checkpoint_share(task: str, seconds: float) -> str:
     full = [f"policy.random_collect_size={setting.buffer_size}"] if isinstance(setting, DQNTask) else []
     with tempfile.TemporaryDirectory() as folder:
         config = make_config(f"{folder}/run", setting, full)
-        pipeline = "serial_pipeline" if full else "serial_pipeline_onpolicy"
-        experiment = Experiment(config, 0, None, None, 10**9, 10**9, (NO_CHECKPOINTS,), pipeline)
+        limits = {"max_train_iter": 10**9, "max_env_step": 10**9}
+        experiment = Experiment(prepare_run(config, 0, overrides=(NO_CHECKPOINTS,), limits=limits))
         replay = experiment.create_replay_buffer() if full else None
         begin = time.perf_counter()
         while time.perf_counter() - begin < seconds:
@@ -104,7 +105,7 @@ def checkpoint_share(task: str, seconds: float) -> str:
                 experiment.learn(experiment.policy.learn_mode.get_batches(samples))
         trained = (time.perf_counter() - begin) / experiment.learner.train_iter * 10_000
         begin = time.perf_counter()
-        experiment._save()
+        experiment._keeper.save()
         saved = time.perf_counter() - begin
         size = sum(path.stat().st_size for path in Path(folder, "run", "ckpt").iterdir()) / 2**20
         experiment.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)  # without a last evaluation

@@ -16,14 +16,15 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.config import compile_config
 from ding_lite.entry import serial_pipeline_rpc
 from ding_lite.entry.rpc.agent import RemoteCollector, SplitEncoder
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.rpc.observer import Observer, find_encoder, flatten
+from ding_lite.entry.setup import prepare_run
 from ding_lite.model.pg import PG
 from ding_lite.policy import PGPolicy
 from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError, get_rank
+from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import alone
 from ding_lite.utils.registry import ConfigError
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config
@@ -60,11 +61,11 @@ class OpenObserver(Observer):
 def compare(model: str) -> dict[str, Any] | None:
     """Collect, then learn from the same samples split and in this process; return what both did."""
     config = [*SMALL, f"policy.model.type={model}", "policy.learn.batch_size=40"]
-    cfg = compile_config((main_config, create_config), seed=0, overrides=config)
+    setup = prepare_run((main_config, create_config), seed=0, overrides=config)
     with alone(), ExitStack() as stack:
         if RANK == AGENT:
-            return lead(cfg)
-        observer = OpenObserver(cfg, RANK, None, stack)
+            return lead(setup.cfg)
+        observer = OpenObserver(setup, RANK, stack)
         with RPCLink(observer) as link:
             observer.serve(link)
     return None
@@ -75,7 +76,7 @@ def lead(cfg: EasyDict) -> dict[str, Any]:
     assert parameter_hash(split.model) == parameter_hash(whole.model)
     with RPCLink(None) as link:
         encoder = SplitEncoder(find_encoder(split), link)
-        collector = RemoteCollector(link, split.collect_mode, encoder, [1, 2], lambda: False)
+        collector = RemoteCollector(link, split.collect_mode, encoder, [1, 2], InterruptGuard())
         samples, figures = collector.collect()
         shown = [result(link.ask(rank, "show")) for rank in link.observers]
         drawn = [draw_first(whole, shown[0], seed=1), draw_first(whole, shown[1], seed=2)]

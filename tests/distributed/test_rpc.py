@@ -92,8 +92,8 @@ def test_a_run_leaves_behind_what_other_runs_do(trained: tuple[Path, str]) -> No
     for words in (
         "1 agent, 2 observers (rpc)",
         "64 of all observers, 1 epochs a collect",
-        "4 episodes an observer, 8 in all",
-        "2 an observer, 4 in all",
+        "4 episodes an observer, 8 global",
+        "2 an observer (base), 4 global",
     ):
         assert told.count(words) == 3  # runs, each told of once
     assert "serial_pipeline_rpc" in (folder / "whole" / "total_config.py").read_text()

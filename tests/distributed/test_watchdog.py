@@ -97,6 +97,14 @@ def run_alike(seconds: str) -> None:
         raise UserError("not finite")
 
 
+def run_mistake() -> None:
+    """Rank 1 alone makes a mistake; rank 0 waits for it."""
+    with DDPContext():
+        if get_rank() == 1:
+            raise UserError("wrong")
+        dist.all_reduce(torch.zeros(1))
+
+
 def by_hand(words: list[str], nproc: int = 2, timeout: float = 60) -> list[subprocess.CompletedProcess[str]]:
     """Run ranks that no launcher looks after; rank 0 keeps the store."""
     env = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
@@ -212,16 +220,21 @@ def test_a_rank_that_leaves_early_is_not_lost() -> None:
 def test_ranks_that_fail_alike_wait_for_one_that_still_saves() -> None:
     done = launch([*ME, "alike", "2.5"])
     assert "saved" in done.stdout.splitlines()
-    assert sorted(re.findall(r"^\[rank \d\].*$", done.stderr, re.MULTILINE)) == [
-        "[rank 0] not finite",
-        "[rank 1] not finite",
-    ]
+    assert re.findall(r"^\[rank \d\].*$", done.stderr, re.MULTILINE) == ["[rank 0] not finite"]  # told once
+
+
+def test_a_mistake_of_one_rank_is_told_by_that_rank() -> None:
+    done = launch([*ME, "mistake"])
+    assert re.findall(r"^\[rank 1\] wrong$", done.stderr, re.MULTILINE) == ["[rank 1] wrong"]
+    assert "[rank 0] wrong" not in done.stderr
 
 
 def main(argv: list[str]) -> None:
     torch.set_num_threads(1)
     what, *words = [word for word in argv if not word.startswith("--local-rank")]
-    {"early": run_early, "alike": run_alike}.get(what, lambda *words: run_rank(what, *words))(*words)
+    {"early": run_early, "alike": run_alike, "mistake": run_mistake}.get(what, lambda *words: run_rank(what, *words))(
+        *words
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ding_lite
-import ding_lite.entry.experiment as experiment
+import ding_lite.entry.setup as entry_setup
 from ding_lite.config import compile_config, save_config
 from ding_lite.entry.cli import main
 from ding_lite.utils import save_checkpoint
@@ -100,7 +100,7 @@ def write(folder: Path, config: Path, item: str) -> Path:
 def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """No environment is started and no directory is made."""
     started: list[Any] = []
-    monkeypatch.setattr(experiment, "create_vector_env", lambda *args, **options: started.append(args))
+    monkeypatch.setattr(entry_setup, "create_vector_env", lambda *args, **options: started.append(args))
     before = set(tmp_path.iterdir())
     yield
     assert not started
@@ -129,7 +129,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             "max_env_step is no limit of serial_pipeline_offline, which plays nothing",
         ),
         (["-m", "bc", "--nproc", "2", "max_env_step=9"], "max_env_step is no limit of serial_pipeline_bc"),
-        (["-m", "offline"], "use serial_pipeline(...), or 'ding_lite -m serial'."),
+        (["-m", "offline"], "is trained by serial_pipeline(...), not by serial_pipeline_offline(...)"),
         (["-m", "rpc"], "needs an agent and at least one observer"),
         (["policy.learn.batch_size"], "is not key=value"),
         (["policy.learn.batch_size=big"], "policy.learn.batch_size: expected"),

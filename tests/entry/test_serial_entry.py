@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, random_state
@@ -221,6 +222,7 @@ def test_overrides_and_seed_reach_the_components(tmp_path: Path) -> None:
 
 # -- resuming ---------------------------------------------------------------------------------------------------------
 
+LIMITS = {"max_train_iter": 10**10, "max_env_step": 400}
 RESUME = [
     "policy.learn.resume_training=True",
     "policy.learn.learner.hook.load_ckpt_before_run={}/ckpt/ckpt_last.pth.tar",
@@ -235,7 +237,8 @@ def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None
     run()
     saved = last_checkpoint(tmp_path / "run")
     local = load_checkpoint("run/ckpt/iteration_160.rank_0.pth.tar")
-    with Experiment(pair(), 0, None, None, 10**10, 400, [*SHORT, *resume_from("run")]) as experiment:
+    setup = prepare_run(pair(), 0, overrides=[*SHORT, *resume_from("run")], limits=LIMITS)
+    with Experiment(setup) as experiment:
         state = experiment.policy.learn_mode.state_dict()
         for part in ("learner", "collector", "evaluator"):
             assert getattr(experiment, part).state_dict() == saved[part]
@@ -273,8 +276,8 @@ def test_resuming_twice_gives_the_same_run(tmp_path: Path) -> None:
 
 def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> None:
     policy = run()
-    overrides = [*SHORT, resume_from("run")[1]]
-    with Experiment(pair(), 1, None, None, 10**10, 400, overrides) as experiment:
+    setup = prepare_run(pair(), 1, overrides=[*SHORT, resume_from("run")[1]], limits=LIMITS)
+    with Experiment(setup) as experiment:
         assert parameter_hash(experiment.policy.model) == parameter_hash(policy.model)
         assert parameter_hash(experiment.policy._target_model) == parameter_hash(policy.model)
         assert (experiment.learner.train_iter, experiment.collector.envstep) == (0, 0)

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
-import ding_lite.entry.experiment as experiment_module
+import ding_lite.entry.setup as entry_setup
 from ding_lite.entry import evaluate_checkpoint, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.cli import main
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
@@ -180,8 +181,8 @@ def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
 def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None:
     run()
     saved = last_checkpoint(tmp_path / "run")
-    options = (pair(), 0, None, None, 10**10, 1024, [*SHORT, *RESUME], "serial_pipeline_onpolicy")
-    with Experiment(*options) as experiment:
+    limits = {"max_train_iter": 10**10, "max_env_step": 1024}
+    with Experiment(prepare_run(pair(), 0, overrides=[*SHORT, *RESUME], limits=limits)) as experiment:
         state = experiment.policy.learn_mode.state_dict()
         for part in ("learner", "collector", "evaluator"):
             assert getattr(experiment, part).state_dict() == saved[part]
@@ -250,7 +251,7 @@ def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path, own
 def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """No environment is started and no directory is made."""
     started: list[Any] = []
-    monkeypatch.setattr(experiment_module, "create_vector_env", lambda *args, **options: started.append(args))
+    monkeypatch.setattr(entry_setup, "create_vector_env", lambda *args, **options: started.append(args))
     yield
     assert not started
     assert not list(tmp_path.iterdir())
@@ -265,11 +266,10 @@ def refusal(pipeline: Any, *args: Any, **options: Any) -> str:
 
 def test_a_policy_belongs_into_one_pipeline(nothing_starts: None) -> None:
     line = refusal(serial_pipeline, pair(), overrides=SHORT)
-    assert "Policy 'ppo' learns on-policy, without a replay buffer: use serial_pipeline_onpolicy(...)" in line
-    assert "'ding_lite -m serial_onpolicy'" in line
+    assert line == "Policy 'ppo' is trained by serial_pipeline_onpolicy(...), not by serial_pipeline(...)."
     for input_cfg in (dqn_pair(), pair("impala"), pair("ppo_offpolicy")):
         line = refusal(serial_pipeline_onpolicy, input_cfg)
-        assert "learns from a replay buffer: use serial_pipeline(...), or 'ding_lite -m serial'." in line
+        assert "is trained by serial_pipeline(...), not by serial_pipeline_onpolicy(...)." in line
 
 
 def test_the_command_line_says_it_too(nothing_starts: None, own_path: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +277,7 @@ def test_the_command_line_says_it_too(nothing_starts: None, own_path: None, caps
         main(["-m", "serial", "-c", str(CONFIG)])
     assert end.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "ding_lite -m serial_onpolicy" in line
+    assert "serial_pipeline_onpolicy(...)" in line
 
 
 class Idle(gymnasium.Env):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,22 +13,19 @@ import gymnasium
 import numpy as np
 import torch
 import torch.distributed as dist
-from easydict import EasyDict
 from torch import nn
 
-from ding_lite.config import check_shapes, compile_config
-from ding_lite.config.agreement import check_same_config
-from ding_lite.entry.experiment import load_policy, read_env_setting
-from ding_lite.envs import check_env, create_vector_env, derive_seeds
+from ding_lite.entry.keeper import load_model
+from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.envs import derive_seeds
 from ding_lite.envs.spaces import policy_side
 from ding_lite.policy import Policy
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
+from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.dist.collectives import allreduce_data, broadcast_object_list
-from ding_lite.utils.dist.ranks import get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.dist.watchdog import heartbeat, waiting
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.seed import set_seed
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
 from ding_lite.worker.offline.files import DatasetError, check_target, count_rows, write_columns, write_minari
@@ -80,21 +78,16 @@ def collect_demo_data(
         DatasetError: it cannot be written there; before anything is played, if that can be told.
         CheckpointError: the checkpoint is missing, damaged, or of another policy.
     """
-    builders, counts = read_env_setting(env_setting)
-    cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
-    check_same_config(cfg, collect_count=collect_count)
-    spec = check_env(cfg.env, builders[0])
-    check_shapes(cfg, spec, model is not None)
+    setup = prepare_run(input_cfg, seed, env_setting, model, overrides, limits={"collect_count": collect_count})
+    cfg, spec = setup.cfg, setup.spec
     if collect_count < get_world_size():
         raise ConfigError(f"collect_count={collect_count}: expected at least 1 for each of {get_world_size()} ranks.")
     kind = _check_target(expert_data_path)
-    torch.set_num_threads(cfg.policy.num_threads or torch.get_num_threads())
-    set_seed(derive_seeds(cfg.seed, get_rank(), "record", "policy", n=1)[0])
     cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, whatever the config says of learning
-    policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, model)
+    policy = setup.create_policy(get_rank(), "record", "policy", fields=("collect", "eval"))
     source, envstep = _load(policy, cfg.exp_name, model, state_dict, state_dict_path)
     mode = _recording_mode(policy, explore, envstep)
-    columns, figures, action_space = _play(cfg, builders[0], mode, collect_count, collect_episodes)
+    columns, figures, action_space = _play(setup, mode, collect_count, collect_episodes)
     parts = _gather(columns)
     if parts:
         columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)
@@ -141,14 +134,7 @@ def _load(
         if not path and not os.path.exists(name):
             raise ConfigError(f"Nothing to record: '{name}' does not exist. Give state_dict_path, state_dict or model.")
         state = load_checkpoint(name)
-    if "policy" in state or "model" in state:
-        load_policy(policy, state if "policy" in state else {"policy": state}, name)
-    else:
-        try:
-            policy.model.load_state_dict(state)
-        except RuntimeError as error:
-            cause = " ".join(str(error).split())[:300]
-            raise CheckpointError(f"'{name}' does not fit the config's model: {cause}") from error
+    load_model(policy, state, name)
     return name, state.get("collector", {}).get("envstep", LONG_TRAINED)
 
 
@@ -171,18 +157,18 @@ def _recording_mode(policy: Policy, explore: bool, envstep: int) -> SimpleNamesp
 
 
 def _play(
-    cfg: EasyDict, builders: Any, mode: SimpleNamespace, count: int, whole: bool
+    setup: RunSetup, mode: SimpleNamespace, count: int, whole: bool
 ) -> tuple[dict[str, Any], dict[str, Any], gymnasium.Space]:
     """Return this rank's columns `[R, ...]`, the figures of all ranks, and the environment's own action space."""
-    rank, ranks, num_envs = get_rank(), get_world_size(), cfg.env.collector_env_num
+    rank, ranks, num_envs = get_rank(), get_world_size(), setup.cfg.env.collector_env_num
     share = count // ranks + (rank < count % ranks)
     if whole:  # each environment plays as many
         num_envs = next(number for number in range(min(num_envs, share), 0, -1) if share % number == 0)
-        builders = builders and builders[:num_envs]
-    env = create_vector_env(cfg.env, num_envs, cfg.seed, False, get_local_world_size(), builders=builders)
-    try:
+    with ExitStack() as stack:
+        env = setup.create_collect_env(stack, num_envs, training=False)
+        seeds = derive_seeds(setup.cfg.seed, rank, "record", n=num_envs)
         cls = EpisodeCollector if whole else SampleCollector
-        collector = cls(env, mode, share if whole else num_envs, derive_seeds(cfg.seed, rank, "record", n=num_envs))
+        collector = cls(env, mode, share if whole else num_envs, seeds)
         parts: list[dict[str, Any]] = []
         totals, missing = {"episode": 0.0, "return": 0.0}, share
         while allreduce_data(int(missing > 0)):
@@ -191,8 +177,6 @@ def _play(
             parts.append(_to_columns(block, number=None if whole else missing))
             missing = 0 if whole else missing - count_rows(parts[-1])
             totals = {key: totals[key] + figures[key] for key in totals}
-    finally:
-        env.close()
     heartbeat("")
     columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)
     columns["action"] = _clip(columns["action"], env.single_action_space)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import nn
 
-from ding_lite.entry.offline.experiment import OfflineExperiment
+from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.offline.source import create_feed, read_alike
+from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
 
 
@@ -56,10 +59,10 @@ def learn_offline(
     if env_setting is not None:
         env_fn, _, evaluator_cfgs = env_setting
         env_setting = (env_fn, evaluator_cfgs, evaluator_cfgs)
-    limits = (max_train_iter, int(1e10))
-    with OfflineExperiment(
-        input_cfg, seed, env_setting, model, *limits, overrides, "serial_pipeline_offline"
-    ) as experiment:
+    options = (input_cfg, seed, env_setting, model, overrides)
+    setup = prepare_run(*options, pipeline="serial_pipeline_offline", limits={"max_train_iter": max_train_iter})
+    dataset = read_alike(setup.cfg, setup.spec)
+    with Experiment(setup, partial(create_feed, dataset), axis="train_iter") as experiment:
         while not experiment.finished():
             if experiment.evaluate():
                 break

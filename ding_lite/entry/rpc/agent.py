@@ -1,8 +1,8 @@
-"""The agent: has the head, the optimizer and all that a run is beside playing; observers encode for it."""
+"""The agent: owns the head, the optimizer and everything except the environments, which observers play."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +12,14 @@ import torch.distributed.autograd as dist_autograd
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ding_lite.entry.experiment import Experiment
-from ding_lite.entry.pipelines import check_pipeline
-from ding_lite.entry.reporter import RunReporter
+from ding_lite.entry.reporter import describe_collecting, describe_updates
 from ding_lite.entry.rpc.link import RPCLink, carried, result
 from ding_lite.entry.rpc.observer import find_encoder, flatten, unflatten
+from ding_lite.entry.setup import RunSetup
+from ding_lite.entry.source import Source
 from ding_lite.envs import derive_seeds
+from ding_lite.policy import Policy
+from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -135,11 +137,10 @@ class RemoteCollector:
         policy: the agent's `collect_mode`.
         encoder: the agent's.
         seeds: of the draws of actions, one an observer, so that what one draws does not depend on the others' pace.
-        interrupt: whether the agent was asked to end.
+        guard: says whether the agent was asked to end, and hears of signals that observers got.
 
     Attributes:
         envstep, episode_count, interrupted: as those of `SampleCollector`, of all observers.
-        signum: the signal that an observer was interrupted by, or 0.
         sizes: samples that each observer holds.
     """
 
@@ -149,11 +150,11 @@ class RemoteCollector:
         policy: SimpleNamespace,
         encoder: SplitEncoder,
         seeds: list[int],
-        interrupt: Callable[[], bool],
+        guard: InterruptGuard,
     ) -> None:
-        self._link, self._policy, self._encoder, self._interrupt = link, policy, encoder, interrupt
+        self._link, self._policy, self._encoder, self._guard = link, policy, encoder, guard
         self._draws = [torch.Generator().manual_seed(seed).get_state() for seed in seeds]
-        self.envstep, self.episode_count, self.interrupted, self.signum = 0, 0, False, 0
+        self.envstep, self.episode_count, self.interrupted = 0, 0, False
         self.sizes = [0] * len(seeds)
 
     def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
@@ -172,8 +173,9 @@ class RemoteCollector:
         total["duration"] = sum(count["duration"] for count in counts) / len(counts)
         self.envstep += int(total["env_step"])
         self.episode_count += int(total["episode"])
-        self.signum = max(int(count["signum"]) for count in counts)
-        self.interrupted = bool(self.signum) or self._interrupt()
+        signum = max(int(count["signum"]) for count in counts)
+        self.interrupted = bool(signum) or self._guard.requested
+        self._guard.signum = self._guard.signum or signum
         return samples | {"obs": torch.arange(sum(self.sizes))}, total
 
     def _act(self, observer: int, features: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -204,53 +206,22 @@ class RemoteCollector:
         return [f"{rank}:{number}" for rank, answer in answers for number in result(answer)]
 
 
-class AgentRecord(RunReporter):
-    """The record of a run whose environments are the observers'."""
-
-    observers = 0
-
-    def _source_lines(self) -> dict[str, str]:
-        lines = super()._source_lines()
-        collect, n_env, count = self._cfg.policy.collect, self._cfg.env.collector_env_num, self.observers
-        size, unit = (collect.n_episode, "episodes") if "n_episode" in collect else (collect.n_sample, "env steps")
-        batch, _, updates = lines["batch"].split(", ")
-        lines["ranks"] = f"1 agent, {count} observers (rpc)"
-        lines["batch"] = f"{batch.removesuffix(' a rank')} of all observers, {updates}"
-        lines["collect"] = f"{size} {unit} an observer, {size * count} in all"
-        lines["environments"] = f"{n_env} an observer, {n_env * count} in all"
-        return lines
-
-
-class RPCExperiment(Experiment):
-    """A run of the agent, in which observers play; to everything else it is a run of one process."""
-
-    def __init__(self, *options: Any, link: RPCLink, **more: Any) -> None:
-        self._link = link
-        super().__init__(*options, **more)
-
-    def _check_pipeline(self) -> None:
-        check_pipeline(self.cfg.policy, "serial_pipeline_onpolicy")
-
-    def _create_record(self) -> RunReporter:
-        record = AgentRecord(self.cfg, self._limits)
-        record.observers = len(self._link.observers)
-        return record
-
-    def _create_collector(self, stack: ExitStack, builders: tuple[Any, Any]) -> RemoteCollector:
-        self._encoder = SplitEncoder(find_encoder(self.policy), self._link)
-        stack.callback(self._encoder.close)
-        seeds = [derive_seeds(self.cfg.seed, rank, "draws", n=1)[0] for rank in self._link.observers]
-        interrupt = lambda: self._guard.requested  # noqa: E731
-        return RemoteCollector(self._link, self.policy.collect_mode, self._encoder, seeds, interrupt)
-
-    def collect(self) -> dict[str, Any]:
-        samples = super().collect()
-        self._guard.signum = self._guard.signum or self.collector.signum
-        return samples
-
-    def learn(self, batches: Iterable[dict[str, Any]], update: Any = None) -> None:
-        with self._encoder.remote(self.collector.sizes):
-            super().learn(batches, update)
-
-    def _counts(self) -> dict[str, int]:
-        return super()._counts() | {"observers": len(self._link.observers)}
+def create_remote(link: RPCLink, setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
+    """Return a source in which the observers play; `stack` gives the encoder its own forward pass back."""
+    cfg, count = setup.cfg, len(link.observers)
+    encoder = SplitEncoder(find_encoder(policy), link)
+    stack.callback(encoder.close)
+    seeds = [derive_seeds(cfg.seed, rank, "draws", n=1)[0] for rank in link.observers]
+    collector = RemoteCollector(link, policy.collect_mode, encoder, seeds, guard)
+    lines = {
+        "ranks": f"1 agent, {count} observers (rpc)",
+        **describe_collecting(cfg, "an observer", count),
+        "batch": f"{cfg.policy.learn.batch_size} of all observers, {describe_updates(cfg)}",
+    }
+    return Source(
+        collector,
+        lines,
+        total=setup.limits["max_env_step"],
+        counts=lambda: {"observers": count},
+        learning=lambda: encoder.remote(collector.sizes),
+    )

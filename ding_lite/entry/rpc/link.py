@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import torch
 import torch.distributed as dist
 from torch.distributed import rpc
 from torch.futures import Future
@@ -98,6 +99,7 @@ class RPCLink(AbstractContextManager):
         if error is None or isinstance(error, SystemExit):
             with waiting():
                 rpc.shutdown()
+                dist.all_reduce(torch.zeros(1))  # the agent's store has to be there until all have left
             _Here.service = None
 
     def ask(self, rank: int, method: str, *args: Any) -> Future:

@@ -9,18 +9,15 @@ from typing import Any
 
 import torch
 import torch.distributed.autograd as dist_autograd
-from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
-from ding_lite.envs import create_vector_env, derive_seeds
+from ding_lite.entry.setup import RunSetup
+from ding_lite.entry.source import create_collector
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.interrupt import InterruptGuard
-from ding_lite.utils.dist.ranks import get_local_world_size
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.seed import set_seed
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker import EpisodeCollector, SampleCollector
 
 
 class Observer:
@@ -29,33 +26,23 @@ class Observer:
     Its methods are what the agent asks for. M samples of this observer, B of them in a batch, F features.
 
     Args:
-        cfg: the compiled config.
+        setup: of the run.
         rank: of this process; environments' seeds depend on it.
-        builders: make the environments, None: as `cfg.env` says.
-        stack: closes them.
+        stack: closes the environments.
 
     Raises:
         ConfigError: the policy's model is not made of an encoder and a head.
     """
 
-    def __init__(self, cfg: EasyDict, rank: int, builders: Any, stack: ExitStack) -> None:
-        set_seed(derive_seeds(cfg.seed, rank, "policy", n=1)[0])
-        self._rank, self._policy = rank, POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, enable_field=("collect",))
+    def __init__(self, setup: RunSetup, rank: int, stack: ExitStack) -> None:
+        self._rank, self._policy = rank, setup.create_policy(rank, "policy", fields=("collect",))
         self._encoder = find_encoder(self._policy)
         del self._policy.model.head  # the agent's
         self._parameters = list(self._encoder.parameters())
         self._held: Any = None
         self._guard = stack.enter_context(InterruptGuard(rank))
-        n_env = cfg.env.collector_env_num
-        env = create_vector_env(cfg.env, n_env, cfg.seed, True, get_local_world_size(), builders=builders)
-        stack.callback(env.close)
         mode = replace(self._policy.collect_mode, forward=self._act)
-        options = (derive_seeds(cfg.seed, rank, "collect", n=n_env), lambda: self._guard.requested)
-        collect = cfg.policy.collect
-        if "n_episode" in collect:
-            self._collector: SampleCollector = EpisodeCollector(env, mode, collect.n_episode, *options)
-        else:
-            self._collector = SampleCollector(env, mode, collect.n_sample or n_env, *options)
+        self._collector = create_collector(setup, mode, rank, self._guard, stack)
 
     def serve(self, link: RPCLink) -> int | str | None:
         """Do what the agent asks for, until it says that the run has ended; return the status that it names."""

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-import torch
-from easydict import EasyDict
-
-from ding_lite.config import check_shapes, compile_config
-from ding_lite.config.agreement import check_same_config
-from ding_lite.entry.experiment import read_env_setting
-from ding_lite.entry.pipelines import check_pipeline
-from ding_lite.entry.rpc.agent import RPCExperiment
+from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.rpc.agent import create_remote
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.rpc.observer import Observer
-from ding_lite.envs import check_env
+from ding_lite.entry.serial_entry_onpolicy import learn_onpolicy
+from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
@@ -51,29 +47,29 @@ def serial_pipeline_rpc(
             "serial_pipeline_rpc needs an agent and at least one observer, but this is the only process: start it with "
             "'torchrun --nproc_per_node=3', or 'ding_lite -m rpc --nproc 3'."
         )
-    builders, counts = read_env_setting(env_setting)
-    cfg = compile_config(input_cfg, seed, False, [*overrides, *counts])
-    check_same_config(cfg, **limits)
-    check_pipeline(cfg.policy, "serial_pipeline_onpolicy")
+    setup = prepare_run(
+        input_cfg,
+        seed,
+        env_setting,
+        overrides=overrides,
+        pipeline="serial_pipeline_rpc",
+        trains="serial_pipeline_onpolicy",
+        limits=limits,
+    )
     with alone():
         if rank != AGENT:
-            _observe(cfg, rank, builders[0])
+            _observe(setup, rank)
             return None
-        options = (input_cfg, seed, env_setting, None, max_train_iter, max_env_step, overrides, "serial_pipeline_rpc")
-        return _lead(options)
+        return _lead(setup)
 
 
-def _lead(options: tuple[Any, ...]) -> Policy:
-    """Be the agent; however the run ends, but by an error, tell the observers."""
+def _lead(setup: RunSetup) -> Policy:
+    """Be the agent. However the run ends, except by an error, tell the observers."""
     status: Any = 0
     with RPCLink(None) as link:
         try:
-            with RPCExperiment(*options, link=link) as experiment:
-                while not experiment.finished():
-                    if experiment.evaluate():
-                        break
-                    samples = experiment.collect()
-                    experiment.learn(experiment.policy.learn_mode.get_batches(samples))
+            with Experiment(setup, partial(create_remote, link)) as experiment:
+                learn_onpolicy(experiment)
         except SystemExit as end:
             status = end.code
         for answer in [link.ask(rank, "end", status) for rank in link.observers]:
@@ -83,12 +79,10 @@ def _lead(options: tuple[Any, ...]) -> Policy:
     return experiment.policy
 
 
-def _observe(cfg: EasyDict, rank: int, builders: Any) -> None:
+def _observe(setup: RunSetup, rank: int) -> None:
     """Be an observer, until the agent says that the run has ended."""
-    check_shapes(cfg, check_env(cfg.env, builders), False)
-    torch.set_num_threads(cfg.policy.num_threads or torch.get_num_threads())
     with ExitStack() as stack:
-        observer = Observer(cfg, rank, builders, stack)
+        observer = Observer(setup, rank, stack)
         with RPCLink(observer) as link:
             status = observer.serve(link)
     if status:

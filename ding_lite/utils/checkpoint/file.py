@@ -27,58 +27,25 @@ class CheckpointError(UserError, RuntimeError):
 def atomic_file(path: str) -> Iterator[BinaryIO]:
     """Open a file that takes the name `path` when the block ends without an exception.
 
-    Until then it has no name, where the file system allows that, or else the name `path + ".tmp"` (removed on failure;
-    one left behind by a killed process is overwritten next time). Whoever opens `path` finds the previous file or the
-    complete new one, after a power cut too.
+    Until then it is named `path + ".tmp"`. That file is removed on failure; one that a killed process leaves is
+    overwritten next time. Whoever opens `path` finds the previous file or the complete new one, after a power cut too.
     """
     path = os.path.abspath(path)
     temporary = f"{path}.tmp"
-    directory = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
-        with _open_nameless(directory) or open(temporary, "w+b") as file:
+        with open(temporary, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            named = os.fstat(file.fileno()).st_nlink == 0 and _give_name(file, path, temporary, directory)
-        if not named:
-            os.replace(temporary, path)
-        os.fsync(directory)  # the name itself
+        os.replace(temporary, path)
+        directory = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(directory)  # the name itself
+        finally:
+            os.close(directory)
     finally:
-        os.close(directory)
         with suppress(OSError):
             os.unlink(temporary)
-
-
-def _open_nameless(directory: int) -> BinaryIO | None:
-    if descriptor_path(directory) is None or not hasattr(os, "O_TMPFILE"):
-        return None
-    try:
-        return os.fdopen(os.open(".", os.O_TMPFILE | os.O_RDWR, 0o666, dir_fd=directory), "w+b")
-    except OSError:  # not on this file system (NFS), or for a reason that opening a named file will tell
-        return None
-
-
-def _give_name(file: BinaryIO, path: str, temporary: str, directory: int) -> bool:
-    """Name a nameless file `path` if that is free, returning True, or else `temporary`."""
-    with suppress(FileNotFoundError):
-        os.unlink(temporary)
-    for name in (path, temporary):
-        with suppress(FileExistsError):
-            os.link(
-                f"/proc/self/fd/{file.fileno()}",
-                os.path.basename(name),
-                src_dir_fd=directory,  # without it python would link the entry of /proc, not the file
-                dst_dir_fd=directory,
-                follow_symlinks=True,
-            )
-            return name == path
-    raise FileExistsError(f"somebody else writes '{temporary}'")
-
-
-def descriptor_path(descriptor: int) -> str | None:
-    """Return a path that opens the file behind an open descriptor, whatever its name is now; None without /proc."""
-    path = f"/proc/self/fd/{descriptor}"
-    return path if os.path.exists(path) else None
 
 
 def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | None = None) -> str:
@@ -100,7 +67,7 @@ def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | N
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         with atomic_file(path) as file:
             _write(payload, file)
-            if unsafe := get_unsafe_globals_in_checkpoint(descriptor_path(file.fileno()) or file.name):
+            if unsafe := get_unsafe_globals_in_checkpoint(file.name):
                 types = ", ".join(sorted(unsafe))
                 raise CheckpointError(f"{types} could not be read back, put tensors, numbers or strings instead")
             with zipfile.ZipFile(file) as archive:
@@ -114,22 +81,20 @@ def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | N
 
 
 def _write(payload: dict[str, Any], file: BinaryIO) -> None:
-    """Write with torch, by path if there is one: several times as fast as to a file object, and without a copy.
+    """Write with torch, by path: several times as fast as to a file object, and without a copy.
 
     Raises:
         OSError, RuntimeError: torch could not write; the former where the cause can be told.
     """
-    path = descriptor_path(file.fileno())
     try:
-        torch.save(payload, path or file)
+        torch.save(payload, file.name)
     except RuntimeError as error:
         try:
-            for _ in range(2 if path else 0):  # torch does not say why: a full disk refuses these bytes too
+            for _ in range(2):  # torch does not say why: a full disk refuses these bytes too
                 os.pwrite(file.fileno(), bytes(1 << 16), os.fstat(file.fileno()).st_size)
         except OSError as cause:
             raise cause from error
         raise
-    file.flush()
 
 
 def load_checkpoint(path: str, map_location: Any = "cpu") -> dict[str, Any]:
@@ -165,12 +130,17 @@ def read_checkpoint(
                 raise CheckpointError("it is not the file that was saved under this name, or it is damaged")
             if damaged := archive.testzip():  # torch itself does not compare checksums
                 raise CheckpointError(f"the checksum of its part '{damaged}' is wrong, the file is damaged")
-            source = descriptor_path(file.fileno()) or path
-            payload = torch.load(source, map_location=map_location, weights_only=True, mmap=mmap)
+            payload = torch.load(_name_of(file), map_location=map_location, weights_only=True, mmap=mmap)
         _check_header(payload)
     except Exception as error:  # a damaged archive can raise nearly anything; nothing is hidden, all is re-raised
         raise CheckpointError(f"Cannot read checkpoint '{path}': {_reason(error)}.") from error
     return payload["state"], payload.get("record", {})
+
+
+def _name_of(file: BinaryIO) -> str:
+    """Return a name of an open file: one that stays its own when `path` is renamed or removed, where there is one."""
+    own = f"/proc/self/fd/{file.fileno()}"
+    return own if os.path.exists(own) else file.name
 
 
 def _checksum(file: BinaryIO, archive: zipfile.ZipFile) -> str:

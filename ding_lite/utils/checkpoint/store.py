@@ -2,7 +2,7 @@
 
 iteration_N.pth.tar           global state, of rank 0; its record names the world size and the checksum of each part
 iteration_N.rank_R.pth.tar    a part: local state of rank R
-manifest.json                 the checkpoints that count, oldest first; that it takes its name is what commits one
+manifest.json                 the checkpoints that count, oldest first; renaming it commits a checkpoint
 ckpt_last.pth.tar             another name of the newest global file (a copy where there are no hard links)
 ckpt_best.pth.tar             a global state alone, not in the manifest
 """
@@ -151,20 +151,14 @@ class CheckpointStore:
 
     def _commit(self, state: dict[str, Any], record: dict[str, Any]) -> list[str]:
         """On rank 0, write the global file and the manifest; return the names of checkpoints that it does not list."""
-        path, last = self._path(record["name"]), self._path("ckpt_last")
-        entry = {**record, "checksum": save_checkpoint(path, state, record)}
+        entry = {**record, "checksum": save_checkpoint(self._path(record["name"]), state, record)}
         entries = [old for old in self._entries if old["name"] not in self._abandoned] + [entry]
         entries = entries[-self._keep :] if self._keep else entries
-        try:
-            _link(path, f"{last}.tmp")  # all that can fail for want of space comes before the commit
-            self._write_manifest(entries)
-            with suppress(OSError):  # committed: that the older name stays is mended when the store is opened
-                os.replace(f"{last}.tmp", last)
-        finally:
-            _unlink(f"{last}.tmp")
+        self._write_manifest(entries)
         kept = {entry["name"] for entry in entries}
         old = [entry["name"] for entry in self._entries if entry["name"] not in kept]
         self._entries, self._notes = entries, []
+        self._name_last()
         return old
 
     def _remove(self, name: str) -> None:
@@ -222,12 +216,12 @@ class CheckpointStore:
                 cause = f"Cannot read '{self._manifest()}': {error}; looking through the directory instead."
                 self._notes = [cause]
         else:
-            self._mend_last()
+            self._name_last()
         _unlink(f"{self._manifest()}.tmp")
         return {entry["name"] for entry in self._entries}
 
-    def _mend_last(self) -> None:
-        """Let `ckpt_last` be the newest checkpoint again, if a kill came between the commit and its renaming."""
+    def _name_last(self) -> None:
+        """Let `ckpt_last` be the newest checkpoint. What prevents it, such as a kill, lasts until the next opening."""
         newest, last = self._path(self._entries[-1]["name"]) if self._entries else "", self._path("ckpt_last")
         with suppress(OSError):  # the directory may be one that is only read
             if newest and not (os.path.exists(last) and os.path.samefile(newest, last)):

@@ -26,6 +26,7 @@ import torch.distributed as dist
 # would keep the group alive after destroy_process_group(), and the interpreter's end would abort now and then.
 import torch.distributed.nn.functional
 
+from ding_lite.utils.dist.interrupt import INTERRUPTED
 from ding_lite.utils.dist.launch_environment import Launch, read_launch
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
@@ -77,9 +78,10 @@ class DDPContext:
     CPU tensors travel over gloo, CUDA tensors over nccl if every local rank has a GPU of its own, else over gloo too.
     A group that exists already is used and left alone. With one process nothing happens at all.
 
-    A `UserError` inside the block ends the process with status 2, and only its message is printed. With several ranks,
-    any other exception ends it too, with status 1: the traceback is printed with the rank in front of every line. That
-    takes no more than `EXIT_GRACE` seconds, even if a collective is pending. Where a collective failed because another
+    A `UserError` inside the block ends the process with status 2, and only its message is printed; where all ranks
+    make the same mistake, by rank 0 alone. Ctrl-C, if nothing handles it, is one line and status 130. With several
+    ranks, any other exception ends it too, with status 1: the traceback is printed with the rank in front of every
+    line. That takes no more than `EXIT_GRACE` seconds, even if a collective is pending. Where a collective failed because another
     rank was lost, one line names that one instead. A rank that dies or hangs ends the job: see `watchdog`.
 
     Args:
@@ -159,11 +161,13 @@ class DDPContext:
             status = error.code if isinstance(error.code, int) else 1
         elif not isinstance(error, KeyboardInterrupt) and not lost:
             text = f"{error}\n" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
-        if self._report:
-            sys.stderr.write(textwrap.indent(text, f"[rank {get_rank()}] "))
+        first = self._watchdog.first_mistake(str(error)) if self._watchdog and isinstance(error, UserError) else ""
+        shown = f"{INTERRUPTED}\n" if isinstance(error, KeyboardInterrupt) else text
+        if self._report and (get_rank() == 0 or shown not in (f"{INTERRUPTED}\n", f"{first}\n")):  # else rank 0 prints it
+            sys.stderr.write(textwrap.indent(shown, f"[rank {get_rank()}] "))
             sys.stderr.flush()
         record_cause(f"lost another rank: {lost}" if lost else cause, trace=text)
-        self._unwatch(status, "" if lost or not isinstance(error, Exception) else cause, isinstance(error, UserError))
+        self._unwatch(status, "" if lost or not isinstance(error, Exception) else cause, alike=bool(first))
         atexit.register(_end_process, status)
         leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
         leaving.start()
@@ -176,6 +180,10 @@ class DDPContext:
         if cause and self._watchdog:
             record_cause(cause, trace="".join(traceback.format_exception(error)))
         self._unwatch()
+        if isinstance(error, KeyboardInterrupt) and get_world_size() == 1:
+            if self._report:
+                print(INTERRUPTED, file=sys.stderr)
+            raise SystemExit(128 + signal.SIGINT) from None
         if isinstance(error, UserError) and get_world_size() == 1:
             if self._report:
                 print(error, file=sys.stderr)

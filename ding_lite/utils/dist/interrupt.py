@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # SLURM can send SIGUSR1 some time before the end
+INTERRUPTED = "Interrupted."
+
+
+@contextmanager
+def ends_at_interrupt() -> Iterator[None]:
+    """Return a `with` block that Ctrl-C ends with one line and the exit status 130, as shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{INTERRUPTED}\n")
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 class InterruptGuard:

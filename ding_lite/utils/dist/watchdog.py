@@ -26,6 +26,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -374,6 +375,32 @@ class Watchdog:
         cause = f"it waited {self._timeout:g} s for {', '.join(late)}"
         self._say(f"ends because {cause}. Expected longer? Set DING_LITE_TIMEOUT")
         return cause
+
+    def first_mistake(self, mistake: str) -> str:
+        """Return the mistake that ends rank 0, so that one that all ranks make is printed once.
+
+        Args:
+            mistake: what ends this rank.
+
+        Returns:
+            Rank 0's; empty if it has told none within `LAST_WORD`.
+        """
+        if self._store is None:
+            return ""
+        key, told = f"{self._key}/mistake", list[str]()
+
+        def ask(store: dist.Store) -> None:
+            deadline = time.monotonic() + LAST_WORD
+            with suppress(RuntimeError):  # the store may be gone
+                if self._rank == 0:
+                    store.set(key, mistake)
+                while not store.check([key]) and time.monotonic() < deadline:
+                    time.sleep(LOOKS / 10)
+                if store.check([key]):
+                    told.append(store.get(key).decode())
+
+        _bounded(partial(ask, self._store), LAST_WORD + NOTICE)
+        return "".join(told)
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
         """End the thread, and tell the others how this rank leaves, and why if that is a failure.

@@ -15,11 +15,13 @@ import torch
 from ding_lite.entry import collect_demo_data
 from ding_lite.entry.offline.demo_data import _to_columns
 from ding_lite.model import VAC
-from ding_lite.policy import DQNPolicy
+from ding_lite.policy import DQNPolicy, PPOPolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
 from ding_lite.worker import DatasetError, read_dataset
+from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from dizoo.classic_control.pendulum.config.pendulum_ppo_config import create_config, main_config
 from tests.entry.helpers import pair, run
+from tests.survival.common import differences
 
 h5py = pytest.importorskip("h5py")
 BEST = "run/ckpt/ckpt_best.pth.tar"
@@ -138,10 +140,27 @@ def test_the_policy_may_be_given_in_several_ways(trained):
     assert all(other == actions[0] for other in actions)
 
 
+@pytest.mark.parametrize("explore", [False, True])
+def test_a_given_model_is_recorded_as_it_is_and_nothing_that_learns_is_built(
+    explore: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # PPO initialises the model that it learns with. The head below always prefers action 1.
+    monkeypatch.setattr(PPOPolicy, "_init_learn", lambda _: pytest.fail("recording learns nothing"))
+    config = (copy.deepcopy(cartpole_ppo_config.main_config), copy.deepcopy(cartpole_ppo_config.create_config))
+    model = VAC(4, 2)
+    with torch.no_grad():
+        model.actor_head[1].weight.zero_()
+        model.actor_head[1].bias.copy_(torch.tensor([-50.0, 50.0]))
+    before = copy.deepcopy(model.state_dict())
+    collect_demo_data(config, 0, 64, "demo.hdf5", model=model, explore=explore)
+    assert not differences(model.state_dict(), before)
+    assert read("demo.hdf5")["action"].tolist() == [1] * 64
+
+
 def test_what_cannot_be_recorded():
     with pytest.raises(ConfigError, match=r"'other/ckpt/ckpt_best.pth.tar' does not exist. Give state_dict_path"):
         record(overrides=["exp_name=other"])
-    with pytest.raises(CheckpointError, match="does not fit the config's model"):
+    with pytest.raises(CheckpointError, match="does not fit the config's policy and model"):
         record(state_dict={"weight": torch.zeros(3)})
     with pytest.raises(ConfigError, match="collect_count=0: expected at least 1"):
         record(count=0)

@@ -319,7 +319,6 @@ def test_where_there_are_no_hard_links_the_alias_is_a_copy(tmp_path: Path, monke
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
     monkeypatch.setattr(os, "link", refuse)
     filled(tmp_path, 10, 20)
     assert not (tmp_path / "ckpt_last.pth.tar").samefile(tmp_path / "iteration_20.pth.tar")
@@ -332,8 +331,7 @@ def test_where_there_are_no_hard_links_the_alias_is_a_copy(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("obstacle", ["iteration_30.rank_0.pth.tar", "iteration_30.pth.tar", "manifest.json.tmp"])
-def test_a_failed_save_leaves_what_was_there(tmp_path: Path, obstacle: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
+def test_a_failed_save_leaves_what_was_there(tmp_path: Path, obstacle: str) -> None:
     store = filled(tmp_path, 10, 20)
     before = files(tmp_path)
     (tmp_path / obstacle).mkdir()

@@ -7,17 +7,19 @@ import sys
 import textwrap
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.dist.interrupt import SIGNALS, InterruptGuard
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.interrupt import SIGNALS, InterruptGuard, ends_at_interrupt
 
 ROOT = Path(__file__).resolve().parents[3]
 LOOP = """
     import time
-    from ding_lite.utils.dist.interrupt import InterruptGuard
+    from ding_lite.utils.dist.interrupt import InterruptGuard, ends_at_interrupt
     with InterruptGuard(rank={rank}) as guard:
         print("ready", flush=True)
         while not guard.requested:
@@ -118,7 +120,7 @@ def test_outside_the_main_thread_nothing_changes() -> None:
 def test_a_worker_forked_meanwhile_still_dies_of_sigterm() -> None:
     code = """
         import multiprocessing, time
-        from ding_lite.utils.dist.interrupt import InterruptGuard
+        from ding_lite.utils.dist.interrupt import InterruptGuard, ends_at_interrupt
         with InterruptGuard() as guard:
             worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
             worker.start()
@@ -130,3 +132,13 @@ def test_a_worker_forked_meanwhile_still_dies_of_sigterm() -> None:
     command = [sys.executable, "-c", textwrap.dedent(code)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (run.stdout, run.stderr) == (f"-{signal.SIGTERM.value} False\n", "")
+
+
+@pytest.mark.parametrize("block", [DDPContext, ends_at_interrupt])
+def test_ctrl_c_that_nothing_handles_is_one_line_and_status_130(
+    block: Callable[[], AbstractContextManager], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end, block():
+        raise KeyboardInterrupt
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "Interrupted.\n"

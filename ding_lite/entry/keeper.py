@@ -1,0 +1,256 @@
+"""What keeps a run alive: its directory, checkpoints, resuming, signals, its result and exit status."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from ding_lite.config import save_config
+from ding_lite.entry.reporter import RunReporter
+from ding_lite.entry.setup import RunSetup
+from ding_lite.policy import Policy
+from ding_lite.torch_utils import NonFiniteError
+from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
+from ding_lite.utils.checkpoint.run_directory import open_exp_dir, release_exp_dir
+from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.dist.collectives import all_gather_object
+from ding_lite.utils.dist.interrupt import InterruptGuard
+from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.dist.watchdog import heartbeat
+from ding_lite.utils.seed import random_state, set_random_state
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker import ReplayBuffer
+
+
+class RunKeeper(AbstractContextManager):
+    """Saves a run, and brings it back.
+
+    It is created as soon as there is a policy, which then gets what an earlier run has learned; `resume` brings back
+    the other parts once they are built. Every method is collective.
+
+    Args:
+        setup: of the run.
+        policy: the policy.
+        axis: what the run's records go by, see `RunReporter`.
+
+    Attributes:
+        reporter: the run's records.
+        guard: says whether this rank was asked to end.
+
+    Raises:
+        CheckpointError: a checkpoint to start from cannot be read, or does not fit.
+    """
+
+    def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
+        self._cfg, self._policy = setup.cfg, policy
+        self._hook = setup.cfg.policy.learn.learner.hook
+        self._parts: dict[str, Any] = {}  # whose state is the same on all ranks
+        self._replay: ReplayBuffer | None = None
+        self._replay_state: dict[str, Any] | None = None
+        self._cut: tuple[torch.Tensor, Any] | None = None  # environments that did not go on, and what they showed last
+        self._saved_iter, self._saved_eval_count = 0, -1
+        with ExitStack() as stack:
+            self._loaded = self._load_given()
+            resume = setup.cfg.policy.learn.resume_training and not self._hook.load_ckpt_before_run
+            self._exp_dir, self._goes_on = open_exp_dir(setup.cfg.exp_name, resume)
+            stack.callback(release_exp_dir, self._exp_dir)
+            self.reporter = stack.enter_context(RunReporter(setup.cfg, self._exp_dir, axis))
+            self._store = CheckpointStore(self._path("ckpt"), self._hook.keep_ckpt)
+            if self._goes_on:
+                self._loaded = self._load_newest() or self._loaded
+            elif get_rank() == 0:
+                save_config(setup.cfg, self._path("total_config.py"), setup.pipeline, **setup.limits)
+            self.guard = stack.enter_context(InterruptGuard(get_rank()))
+            self._stack = stack.pop_all()
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self._exp_dir, *parts)
+
+    # Loading.
+
+    def _load_given(self) -> Loaded | None:
+        """Give the policy the model of `load_ckpt_before_run`; return that checkpoint if the run goes on from it."""
+        path = self._hook.load_ckpt_before_run
+        if path and self._cfg.policy.learn.resume_training:
+            loaded = load_file(path)
+            load_policy(self._policy, loaded.state, path, with_optimizer=True)
+            return loaded
+        if path:
+            load_policy(self._policy, load_checkpoint(path), path)
+        return None
+
+    def _load_newest(self) -> Loaded | None:
+        """Give the policy what the directory's newest valid checkpoint holds, and return that; None: a fresh start."""
+        if not self._store.has_checkpoints():
+            if self._cfg.policy.learn.resume_training:
+                raise CheckpointError(f"'{self._exp_dir}' has no checkpoint to resume from: start a new run.")
+            self.reporter.warning("Restarted before the first checkpoint was written: the run begins again.")
+            return None
+        loaded = self._store.load_newest()
+        for reason in loaded.skipped:
+            self.reporter.warning(reason)
+        load_policy(self._policy, loaded.state, loaded.name, with_optimizer=True)
+        return loaded
+
+    def resume(self, learner: Any, collector: Any, evaluator: Any, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Take the parts to save from now on; if a run goes on, bring them and the random states back.
+
+        The collector has a state of each rank's own as well. `counts` returns all counts of the run.
+        """
+        self._parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
+        self._counts = counts
+        loaded, self._loaded = self._loaded, None
+        if loaded is None:
+            return
+        for name, part in self._parts.items():
+            part.load_state_dict(loaded.state[name])
+        self._saved_iter, self._saved_eval_count = learner.train_iter, evaluator.eval_count
+        self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
+        if loaded.local_state is None:
+            self.reporter.warning("The checkpoint has no replay buffer and no environments: episodes start anew.")
+            return
+        self._resume_rank(loaded.local_state)
+
+    def _resume_rank(self, state: dict[str, Any]) -> None:
+        """Bring this rank's own state back, but for the replay buffer, which is built later."""
+        self._policy.collect_mode.load_state_dict(state["collect_mode"])
+        self._parts["learner"].load_local_state_dict(state["learner"])
+        lost = self._parts["collector"].load_local_state_dict(state["collector"])
+        if lost:
+            self.reporter.warning(
+                f"Environments {lost} are not deterministic, or cannot be put back: they start new episodes, and the "
+                "run will not equal one that was never stopped."
+            )
+        set_random_state(state["random"])
+        self._replay_state = state.get("replay")
+        if lost and self._replay_state is not None:
+            self._cut = torch.tensor(lost), tree_map(lambda obs_N: obs_N[lost], state["collector"]["env"]["obs"])
+
+    def resume_replay(self, replay: ReplayBuffer) -> bool:
+        """Take the replay buffer, and bring it back if a run goes on; return whether it was."""
+        self._replay = replay
+        state, self._replay_state = self._replay_state, None
+        if state is None:
+            return False
+        replay.load_state_dict(state)
+        if self._cut is not None:  # their newest steps are not followed by what will be stored next
+            replay.truncate(*self._cut)
+        return True
+
+    # Saving.
+
+    def _state_dict(self) -> dict[str, Any]:
+        """Return what is the same on all ranks."""
+        parts = {name: part.state_dict() for name, part in self._parts.items()}
+        return {"policy": self._policy.learn_mode.state_dict(), "record": self.reporter.state_dict()} | parts
+
+    def _local_state_dict(self) -> dict[str, Any]:
+        """Return what each rank has of its own; its large tensors are not copies."""
+        state = {"random": random_state(), "collector": self._parts["collector"].local_state_dict()}
+        state["collect_mode"] = self._policy.collect_mode.state_dict()
+        state["learner"] = self._parts["learner"].local_state_dict()
+        if self._replay is not None and self._hook.save_replay_buffer:
+            state["replay"] = self._replay.state_dict()
+        return state
+
+    def save_is_due(self) -> bool:
+        """Return whether `save_ckpt_after_iter` iterations have passed since the last checkpoint."""
+        return self._parts["learner"].train_iter - self._saved_iter >= self._hook.save_ckpt_after_iter
+
+    def save(self) -> bool:
+        """Write a checkpoint of all ranks, unless the newest is of this very moment; return whether there is one."""
+        train_iter, eval_count = self._parts["learner"].train_iter, self._parts["evaluator"].eval_count
+        if (train_iter, eval_count) == (self._saved_iter, self._saved_eval_count):
+            return True
+        heartbeat("save")
+        self._saved_iter = train_iter
+        states = (self._state_dict(), self._local_state_dict())
+        saved = self._report(
+            self._store.save(f"iteration_{train_iter}", *states, train_iter, self._counts()["envstep"])
+        )
+        self._saved_eval_count = eval_count if saved else -1
+        return saved
+
+    def save_best(self) -> None:
+        """Write the policy that was evaluated best so far."""
+        self._report(self._store.save_best(self._state_dict(), self._counts()["train_iter"], self._counts()["envstep"]))
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """Return a `with` block for learner iterations; at its end the run is saved if that is due.
+
+        A batch whose loss or gradient is not finite is saved, and the error that it raises then names the file.
+        """
+        try:
+            yield
+        except NonFiniteError as error:
+            name = f"iteration_{error.iteration}.rank_{get_rank()}.pth.tar"
+            raise error.saved(self._path("nonfinite", name)) from None
+        if self.save_is_due():
+            self.save()
+
+    def _report(self, reason: str | None) -> bool:
+        """Say why a checkpoint could not be written, if so; return whether it was."""
+        if reason is not None:
+            self.reporter.warning(f"{reason} Training goes on.")
+        return reason is None
+
+    # The end.
+
+    def finish(self, stop_reason: str) -> int | str:
+        """Write the last checkpoint and the result; return the exit status: 0, or what `SystemExit` takes."""
+        signum = 0
+        if stop_reason == "interrupted":
+            signum = max(all_gather_object(self.guard.signum or 0)) or signal.SIGINT
+        saved = self.save()
+        checkpoint = self._path("ckpt", "ckpt_last.pth.tar") if saved else ""
+        self.reporter.end(stop_reason, signum, dict(self._counts()), self._parts["evaluator"].best_return, checkpoint)
+        heartbeat("")  # what the caller does now is no hang of this run
+        if not saved:
+            return "The last checkpoint was not saved."
+        return 128 + signum if signum else 0
+
+
+def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer: bool = False) -> None:
+    """Put a checkpoint's model, or all that learning needs, into a policy that learns.
+
+    Raises:
+        CheckpointError: it is another policy's or model's; `name` says in the message which checkpoint it is.
+    """
+    try:
+        learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
+        policy.learn_mode.load_state_dict(learned)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise _misfit(name, error) from error
+
+
+def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
+    """Put a checkpoint's model into a policy that only acts.
+
+    Args:
+        policy: the policy, in whatever modes.
+        state: a checkpoint's state, or its `policy`, or its model's.
+        name: which checkpoint it is, for messages.
+
+    Raises:
+        CheckpointError: it is of another model.
+    """
+    for part in ("policy", "model"):
+        state = state.get(part, state)
+    try:
+        policy.model.load_state_dict(state)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise _misfit(name, error) from error
+
+
+def _misfit(name: str, error: Exception) -> CheckpointError:
+    cause = " ".join(str(error).split())[:300]
+    return CheckpointError(f"Checkpoint '{name}' does not fit the config's policy and model: {cause}")

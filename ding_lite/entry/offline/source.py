@@ -1,0 +1,165 @@
+"""Samples that come from a data set: its batches stand where other runs have a collector."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from easydict import EasyDict
+
+from ding_lite.entry.setup import RunSetup
+from ding_lite.entry.source import Source
+from ding_lite.envs import EnvSpec
+from ding_lite.policy import Policy
+from ding_lite.utils.dist.collectives import all_gather_object, allreduce_data
+from ding_lite.utils.dist.interrupt import InterruptGuard
+from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
+from ding_lite.worker.offline.loader import OfflineLoader
+
+AGREE_PERIOD = 0.5  # seconds between two questions to all ranks whether to end
+
+
+class BatchFeed:
+    """A rank's batches, epoch after epoch. An `Experiment` takes it for a collector.
+
+    Attributes:
+        envstep, episode_count: 0, nothing is played.
+        epoch: passes over the data set that are done.
+        interrupted: whether any rank was asked to end, as all ranks agreed after the last `batches`.
+    """
+
+    envstep = episode_count = 0
+
+    def __init__(self, loader: OfflineLoader, interrupt: Callable[[], bool]) -> None:
+        """Take this rank's loader; `interrupt` says whether this rank was asked to end."""
+        self._loader, self._interrupt = loader, interrupt
+        self._rest: Iterator[dict[str, Any]] | None = None  # of the epoch that has begun
+        self._until_agreed = 1  # batches, the same on all ranks
+        self._begin, self._seconds, self._waited_before = 0.0, 0.0, 0.0
+        self.interrupted = False
+
+    @property
+    def epoch(self) -> int:
+        return self._loader.epoch
+
+    def batches(self, due: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        """Yield batches until the epoch ends, something else is `due`, or it is time that the ranks agree on ending.
+
+        Where it stops has no effect on what is learned, so times may decide it; all ranks stop after the same batch.
+        """
+        if self._rest is None:
+            self._rest = self._loader.epoch_batches()
+        count, start = 0, time.perf_counter()
+        self._begin = start
+        for batch in self._rest:
+            yield batch
+            self._tick()
+            count += 1
+            if count == self._until_agreed or due():
+                break
+        else:
+            self._rest = None
+        self._agree(count, time.perf_counter() - start)
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self._seconds, self._begin = self._seconds + now - self._begin, now
+
+    def _agree(self, count: int, seconds: float) -> None:
+        total = allreduce_data({"interrupt": int(self._interrupt()), "seconds": seconds})
+        self.interrupted = total["interrupt"] > 0
+        if count:
+            pace = total["seconds"] / get_world_size() / count
+            self._until_agreed = max(1, min(int(AGREE_PERIOD / max(pace, 1e-9)), 2 * self._until_agreed))
+
+    def take_figures(self) -> dict[str, float]:
+        """Return `epoch`, and the share of time since the last call that all ranks waited for data; collective."""
+        self._tick()
+        times = allreduce_data({"seconds": self._seconds, "waited": self._loader.waited - self._waited_before})
+        self._seconds, self._waited_before = 0.0, self._loader.waited
+        return {"epoch": self.epoch, "wait_share": times["waited"] / max(times["seconds"], 1e-9)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._loader.load_state_dict(state)
+
+    def local_state_dict(self) -> dict[str, Any]:
+        """Return nothing: what each rank reads follows from what is the same on all."""
+        return {}
+
+    def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
+        return []
+
+
+def create_feed(
+    dataset: OfflineDataset, setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack
+) -> Source:
+    """Return a source that reads this rank's part of a data set, drawn anew in every epoch; `stack` closes it."""
+    learn, world = setup.cfg.policy.learn, get_world_size()
+    workers, share = learn.learner.dataloader.num_workers, len(dataset) // world
+    loader = OfflineLoader(dataset, learn.batch_size, setup.cfg.seed, workers, policy.device)
+    stack.callback(loader.close)
+    feed = BatchFeed(loader, lambda: guard.requested)
+    lines = {
+        "data set": f"{setup.cfg.policy.collect.data_path}: {len(dataset):,} transitions, "
+        f"{share:,} a rank; {workers} loader process(es) a rank",
+        "batch": f"{learn.batch_size} a rank, {learn.batch_size * world} global, {learn.train_epoch} epochs",
+        "environments": f"{setup.cfg.env.evaluator_env_num} evaluate",
+    }
+    return Source(
+        feed,
+        lines,
+        total=min(learn.train_epoch * -(-share // learn.batch_size), setup.limits["max_train_iter"]),
+        limits={"train_epoch": learn.train_epoch},
+        counts=lambda: {"epoch": feed.epoch},
+        figures=feed.take_figures,
+    )
+
+
+def read_alike(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
+    """Return the data set. Every rank reads it; what is wrong for one of them is an error on all.
+
+    Raises:
+        ConfigError: it lacks something, does not fit the environment, is too small, or is not the same on all ranks.
+    """
+    dataset, error = None, None
+    try:
+        dataset = _read(cfg, spec)
+    except ConfigError as own:
+        error = own
+    sizes = all_gather_object(str(error) if dataset is None else len(dataset))
+    if error is not None:
+        raise error
+    for rank, size in enumerate(sizes):
+        if isinstance(size, str):
+            raise ConfigError(f"Rank {rank} cannot read the data set: {size}")
+        if size != sizes[0]:
+            raise ConfigError(
+                f"policy.collect.data_path '{cfg.policy.collect.data_path}' has {sizes[0]} transitions for rank 0 and "
+                f"{size} for rank {rank}: give all ranks the same data set."
+            )
+    assert dataset is not None
+    return dataset
+
+
+def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
+    policy = cfg.policy
+    policy_cls: Any = POLICY_REGISTRY.find(policy.type)
+    columns, sums = policy_cls.required_columns, (policy.get("nstep", 1), policy.discount_factor)
+    options = (cfg.env.act_scale, policy.learn.ignore_done)
+    dataset = read_dataset(policy.collect.data_path, policy.collect.data_type, columns, *sums, *options)
+    policy_cls.check_columns(policy, dataset.columns)
+    dataset.check_spaces(spec.observation_space, spec.action_space)
+    share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
+    if batch_size > share:
+        raise ConfigError(
+            f"policy.learn.batch_size={batch_size} is more than a rank's part of the data set, {share} of "
+            f"{len(dataset)} transitions: lower it, or record more."
+        )
+    return dataset

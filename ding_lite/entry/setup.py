@@ -1,0 +1,138 @@
+"""From a user's config pair to what the parts of a run are built from: compiled, compared, checked, frozen.
+
+The config moves in one direction: file, compile, compare across ranks, check against the environment, parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from easydict import EasyDict
+from torch import nn
+
+from ding_lite.config import check_shapes, compile_config
+from ding_lite.config.agreement import check_same_config
+from ding_lite.config.config import pipeline_of
+from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
+from ding_lite.policy import Policy
+from ding_lite.utils.dist.ranks import get_local_world_size
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.seed import set_seed
+
+FIELDS = ("learn", "collect", "eval")  # the modes of a policy
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """What a run is built from. Nothing has started yet, and every check that needs no data has passed.
+
+    Attributes:
+        cfg: the compiled config; shapes that the environment tells are filled in.
+        spec: the environment's spaces, as the policy sees them.
+        model: the model that the user passed in, or None.
+        limits: of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks.
+        builders: functions that make the collector's and the evaluator's environments, None: as `cfg.env` says.
+        pipeline: name of the function in `ding_lite.entry` that runs this setup.
+    """
+
+    cfg: EasyDict
+    spec: EnvSpec
+    model: nn.Module | None
+    limits: dict[str, int]
+    builders: tuple[Any, Any]
+    pipeline: str
+
+    def create_policy(self, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Policy:
+        """Seed this process, set its threads, and build the policy.
+
+        Args:
+            seed_path: what this process's seed is derived from, beside the config's seed.
+            fields: the modes to build. Without 'learn' there is no optimizer, and a given model keeps its weights.
+        """
+        policy = self.cfg.policy
+        torch.set_num_threads(policy.num_threads or torch.get_num_threads())
+        set_seed(derive_seeds(self.cfg.seed, *seed_path, n=1)[0])
+        return POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
+
+    def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
+        """Return the environments that `stack` closes, where samples come from.
+
+        Args:
+            stack: closes them.
+            num_envs: by default `env.collector_env_num`.
+            training: rewards and lost lives are those of training; else they are the environment's own.
+        """
+        num_envs = num_envs or self.cfg.env.collector_env_num
+        builders = self.builders[0] and self.builders[0][:num_envs]
+        return self._create_env(stack, num_envs, training, builders)
+
+    def create_eval_env(self, stack: ExitStack) -> Any:
+        """Return the `env.evaluator_env_num` environments that evaluate; `stack` closes them."""
+        return self._create_env(stack, self.cfg.env.evaluator_env_num, False, self.builders[1])
+
+    def _create_env(self, stack: ExitStack, num_envs: int, training: bool, builders: Any) -> Any:
+        cfg = self.cfg
+        env = create_vector_env(cfg.env, num_envs, cfg.seed, training, get_local_world_size(), builders=builders)
+        stack.callback(env.close)
+        return env
+
+
+def prepare_run(
+    input_cfg: str | tuple[dict, dict],
+    seed: int | None = None,
+    env_setting: Sequence[Any] | None = None,
+    model: nn.Module | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    pipeline: str = "",
+    trains: str = "",
+    all_ranks: bool = True,
+    limits: Mapping[str, int] | None = None,
+) -> RunSetup:
+    """Compile a config, compare it across ranks, and check it against the environment.
+
+    Args:
+        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.
+        seed: used instead of the config's own.
+        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)`, see `serial_pipeline`.
+        model: used instead of the one that `cfg.policy.model` describes.
+        overrides: `dotted.key=value` strings, stronger than the config.
+        pipeline: name of the function in `ding_lite.entry` that runs the setup again, as the run's saved config does.
+        trains: name of the pipeline whose policies `pipeline` trains, if that is not its own.
+        all_ranks: every rank calls this function, and their configs have to be the same. It is then collective.
+        limits: of the run; they have to be the same on all ranks too.
+
+    Raises:
+        ConfigError: a mistake in the config; nothing has started.
+        UserError: the ranks' configs or limits differ.
+    """
+    limits = dict(limits or {})
+    builders, counts = _read_env_setting(env_setting)
+    cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
+    if all_ranks:
+        check_same_config(cfg, **limits)
+    if pipeline:
+        _check_pipeline(cfg, trains or pipeline)
+    spec = check_env(cfg.env, builders[0])
+    check_shapes(cfg, spec, model is not None)
+    return RunSetup(cfg, spec, model, limits, builders, pipeline)
+
+
+def _check_pipeline(cfg: EasyDict, pipeline: str) -> None:
+    """Raise `ConfigError` if another pipeline trains this policy."""
+    right = pipeline_of(cfg.policy)
+    if right != pipeline:
+        raise ConfigError(f"Policy '{cfg.policy.type}' is trained by {right}(...), not by {pipeline}(...).")
+
+
+def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:
+    """Return what makes the collector's and the evaluator's environments, if the user gave it, and their numbers."""
+    if env_setting is None:
+        return (None, None), []
+    env_fn, *cfgs = env_setting
+    collect, evaluate = ([lambda _, own=own: env_fn(own) for own in part] for part in cfgs)
+    return (collect, evaluate), [f"env.collector_env_num={len(collect)}", f"env.evaluator_env_num={len(evaluate)}"]

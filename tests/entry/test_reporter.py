@@ -1,0 +1,39 @@
+"""What a run says fits a terminal, and says what the user wants to know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from ding_lite.entry.reporter import describe_space
+from tests.entry.helpers import run
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (gymnasium.spaces.Box(-1.5, 2.0, (4,), np.float32), "(4,) float32, -1.5 to 2"),
+        (gymnasium.spaces.Box(np.float32([-1, -np.inf]), np.float32([1, 5])), "(2,) float32, -inf to 5"),
+        (gymnasium.spaces.Box(0, 255, (84, 84), np.uint8), "(84, 84) uint8, 0 to 255"),
+        (gymnasium.spaces.Discrete(3), "Discrete(3)"),
+        (
+            gymnasium.spaces.Dict(a=gymnasium.spaces.Box(0, 1, (2,)), b=gymnasium.spaces.Discrete(2)),
+            "a: (2,) float32, 0 to 1; b: Discrete(2)",
+        ),
+    ],
+)
+def test_an_observation_is_shape_type_and_range(space: gymnasium.Space, words: str) -> None:
+    assert describe_space(space) == words
+
+
+def test_nothing_that_a_run_says_is_wider_than_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run("policy.cuda=True")
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) > 10
+    assert not [line for line in said if len(line) > 80]
