@@ -1,4 +1,4 @@
-"""How this process's C library gives memory back."""
+"""When the C library returns freed memory to the operating system."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LARGEST_KEPT = 32 << 20  # bytes, glibc's upper bound for M_MMAP_THRESHOLD
 
 
 def keep_freed_memory() -> None:
-    """Let glibc reuse freed blocks of activations instead of handing them back to the system after every step.
+    """Let glibc keep freed blocks, such as activations, instead of returning them to the system after every step.
 
-    Otherwise each learner iteration maps and faults in the same pages again: a third of the time of a bf16 update on a
-    CPU. The process keeps what its busiest step needed. Elsewhere than on glibc it does nothing.
+    Otherwise each learner iteration maps the same pages again, which takes a third of a bf16 update's time on a CPU. In
+    return, the process keeps as much memory as its largest step needed. Without glibc, this does nothing.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):

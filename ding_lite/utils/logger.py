@@ -1,8 +1,8 @@
-"""What a run says and measures, as text that any tool reads, and for TensorBoard.
+"""Write the messages and figures of a run, as text that any tool can read and for TensorBoard.
 
-exp_dir/log/log.txt        what was said, with the time
+exp_dir/log/log.txt        terminal output, with times
 exp_dir/metrics.jsonl      one JSON object per call of `scalars`
-exp_dir/log/serial/        TensorBoard events, by env step or, where nothing is played, by iteration
+exp_dir/log/serial/        TensorBoard events over env steps; over iterations if nothing is played
 exp_dir/result.json        how the run ended
 """
 
@@ -23,49 +23,54 @@ from tensorboardX.proto.summary_pb2 import Summary
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.progress import console
 
-COUNTS = ("envstep", "train_iter", "time")  # of a line in metrics.jsonl, beside its numbers
-EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, each of which waits for the disk
+COUNTS = ("envstep", "train_iter", "time")  # keys of a line in metrics.jsonl that are not figures
+EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file; each waits for the disk
 
 
 class ExperimentLogger(AbstractContextManager):
-    """Files and terminal belong to rank 0; other ranks only warn, on stderr, each line naming the rank.
+    """Writes the log files and the terminal output on rank 0; other ranks print only warnings, with their number.
 
-    A file that cannot be written (a full disk) is reported once, and training goes on.
+    If a file cannot be written, for instance on a full disk, this is reported once and training continues.
 
     Args:
-        exp_dir: where the files are written.
-        rank: of this process.
-        axis: which of the counts TensorBoard draws everything over, 'envstep' or 'train_iter'.
+        exp_dir: Directory of the files.
+        rank: Rank of this process.
+        axis: The count on TensorBoard's horizontal axis, 'envstep' or 'train_iter'.
     """
 
     def __init__(self, exp_dir: str, rank: int = 0, axis: str = "envstep") -> None:
         self._exp_dir, self._rank, self._axis = exp_dir, rank, axis
         self._complained = False
-        self._next_flush = 0.0  # of the events, in time.monotonic() seconds
+        self._next_flush = 0.0  # when to flush the events, in seconds of time.monotonic()
         if rank == 0:
             events_dir = os.path.join(exp_dir, "log", "serial")
             os.makedirs(events_dir, exist_ok=True)
             self._text = open(os.path.join(exp_dir, "log", "log.txt"), "ab")  # noqa: SIM115 closed by close()
             self._metrics = open(os.path.join(exp_dir, "metrics.jsonl"), "ab")  # noqa: SIM115
-            # not tensorboardX.SummaryWriter: its thread dies on a full disk, and every later call then blocks
+            # SummaryWriter would not do: its thread dies on a full disk, and every later call blocks
             self._events: EventsWriter | None = EventsWriter(os.path.join(events_dir, "events"), f".{os.getpid()}")
 
     def info(self, message: str) -> None:
-        """Say something on the terminal and in log.txt; silent on other ranks."""
+        """Write a message to the terminal and to log.txt, on rank 0 only."""
         if self._rank == 0:
             self._say(message, "INFO")
 
     def warning(self, message: str) -> None:
-        """Say something that the user should act on; on other ranks to stderr only."""
+        """Write a message that the user should act on; ranks other than 0 write it to stderr only."""
         if self._rank == 0:
             self._say(message, "WARNING")
         else:
             console("\n".join(f"[rank {self._rank}] WARNING {line}" for line in message.splitlines()))
 
     def scalars(self, values: dict[str, Any], envstep: int, train_iter: int) -> None:
-        """Record numbers (0-d tensors too: this is where the device is waited for) at global counts of steps.
+        """Record figures in metrics.jsonl and TensorBoard, on rank 0 only.
 
-        A value that is not finite is `null` in metrics.jsonl and left out of TensorBoard.
+        A value that is not finite becomes `null` in metrics.jsonl and is left out of TensorBoard.
+
+        Args:
+            values: Numbers or 0-d tensors by name. Reading a tensor waits for its device.
+            envstep: Env steps of all ranks so far.
+            train_iter: Iterations so far.
         """
         if self._rank != 0:
             return
@@ -77,7 +82,7 @@ class ExperimentLogger(AbstractContextManager):
         self._write_points(record)
 
     def position(self) -> int:
-        """Return the length of metrics.jsonl in bytes, once all that was recorded is on the disk; 0 on other ranks."""
+        """Flush the figures to disk and return the length of metrics.jsonl in bytes; 0 on ranks other than 0."""
         length = 0
         if self._rank == 0:
             with self._tolerant():
@@ -89,14 +94,14 @@ class ExperimentLogger(AbstractContextManager):
         return length
 
     def resume(self, position: int, step: int) -> None:
-        """Forget what was recorded after a checkpoint that the run goes on from.
+        """Remove what was recorded after the checkpoint from which the run continues.
 
         Args:
-            position: what `position` returned then; metrics.jsonl is cut there.
-            step: its env step or iteration, as `axis` says; TensorBoard drops what it has from there on.
+            position: What `position` returned at the checkpoint; metrics.jsonl is cut there.
+            step: The checkpoint's count on `axis`; TensorBoard drops everything from this count on.
         """
         if self._rank == 0:
-            with suppress(OSError):  # it told how the run ended that this one goes on from
+            with suppress(OSError):  # it describes the end of the previous run
                 os.remove(os.path.join(self._exp_dir, "result.json"))
             with self._tolerant():
                 if position < self._metrics.tell():
@@ -105,12 +110,12 @@ class ExperimentLogger(AbstractContextManager):
             with self._tolerant():
                 self._write_event(Event(wall_time=time.time(), step=step, session_log=start))
             with self._tolerant(), suppress(ValueError, TypeError, KeyError), open(self._metrics.name, "rb") as file:
-                for record in map(json.loads, file):  # what belongs to the checkpoint's own step was dropped too
+                for record in map(json.loads, file):  # TensorBoard drops the checkpoint's own step too
                     if record[self._axis] >= step:
                         self._write_points(record)
 
     def write_result(self, result: dict[str, Any]) -> None:
-        """Write result.json, all or nothing."""
+        """Write result.json atomically, on rank 0 only."""
         if self._rank == 0:
             with self._tolerant(), atomic_file(os.path.join(self._exp_dir, "result.json")) as file:
                 file.write(json.dumps(_plain(result), indent=2).encode() + b"\n")
@@ -132,14 +137,14 @@ class ExperimentLogger(AbstractContextManager):
             self._text.flush()
 
     def _write_points(self, record: dict[str, Any]) -> None:
-        """Write a line of metrics.jsonl to TensorBoard."""
+        """Write the figures of a line of metrics.jsonl to TensorBoard."""
         numbers = {tag: number for tag, number in record.items() if tag not in COUNTS and number is not None}
         points = [Summary.Value(tag=tag, simple_value=number) for tag, number in numbers.items()]
         with self._tolerant():
             self._write_event(Event(wall_time=record["time"], step=record[self._axis], summary=Summary(value=points)))
 
     def _write_event(self, event: Event | None) -> None:
-        """Write an event, if there is one, and flush if it is time to."""
+        """Write an event, unless it is None, and flush the file if the time has come."""
         if self._events is None:
             return
         try:
@@ -149,7 +154,7 @@ class ExperimentLogger(AbstractContextManager):
                 self._events.flush()
                 self._next_flush = time.monotonic() + EVENTS_PERIOD
         except OSError:
-            self._events = None  # half an event is on disk: TensorBoard reads no further than that
+            self._events = None  # half an event is on disk, and TensorBoard cannot read past it
             raise
 
     @contextmanager
@@ -163,7 +168,7 @@ class ExperimentLogger(AbstractContextManager):
 
 
 def _plain(value: Any) -> Any:
-    """Make of tensors and arrays plain numbers and lists, and of numbers that JSON does not have None."""
+    """Convert tensors and arrays to numbers and lists, and numbers that are not finite, which JSON lacks, to None."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

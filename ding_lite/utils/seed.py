@@ -1,4 +1,4 @@
-"""The random generators of one process: seed them, save them, put them back."""
+"""Seed, save and restore the random generators of one process."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ import torch
 
 
 def set_seed(seed: int) -> None:
-    """Seed python's, numpy's global and torch's generators (CUDA included) of this process."""
+    """Seed Python's, NumPy's global and torch's generators (CUDA's too) in this process.
+
+    Args:
+        seed: Any integer; NumPy gets its lowest 32 bits.
+    """
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # numpy takes 32 bits
+    np.random.seed(seed % 2**32)  # NumPy takes 32 bits
     torch.manual_seed(seed)
 
 
 def random_state() -> dict[str, Any]:
     """Return the states of all generators that `set_seed` seeds, in types that a checkpoint can hold.
 
-    Of CUDA it holds the current device's generator, if this process has used CUDA.
+    Returns:
+        The states under `python`, `numpy` and `torch`. If this process has used CUDA, `cuda` has the state of the
+        current device's generator.
     """
     numpy_state = np.random.get_state(legacy=False)
-    numpy_state["state"]["key"] = numpy_state["state"]["key"].tolist()  # a checkpoint takes no arrays
+    numpy_state["state"]["key"] = numpy_state["state"]["key"].tolist()  # checkpoints cannot hold arrays
     state = {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state()}
     if torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()
@@ -30,7 +36,11 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Put back what `random_state` returned, wherever a checkpoint's `map_location` has moved its tensors."""
+    """Restore the generators of this process.
+
+    Args:
+        state: What `random_state` returned. Its tensors may be on any device, as `map_location` may have moved them.
+    """
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])
     torch.set_rng_state(state["torch"].cpu())

@@ -1,4 +1,4 @@
-"""Nested dicts of arrays, as observations can be."""
+"""Functions on nested dicts of arrays, such as observations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ import numpy as np
 
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """Apply `fn` to the leaves of nested dicts of the same keys; anything but a dict is a leaf."""
+    """Apply a function to the leaves of nested dicts; everything except a dict is a leaf.
+
+    Args:
+        fn: Called with one leaf of each tree.
+        tree: The first tree, whose keys are visited.
+        *others: Trees that have at least the keys of `tree`.
+
+    Returns:
+        A tree with the keys of `tree` and the results of `fn`.
+    """
     if isinstance(tree, dict):
         return {key: tree_map(fn, value, *(other[key] for other in others)) for key, value in tree.items()}
     return fn(tree, *others)
 
 
 def tree_leaves(tree: Any) -> Iterator[Any]:
-    """Yield the leaves of nested dicts."""
+    """Yield the leaves of nested dicts, depth first."""
     if isinstance(tree, dict):
         for value in tree.values():
             yield from tree_leaves(value)
@@ -25,7 +34,15 @@ def tree_leaves(tree: Any) -> Iterator[Any]:
 
 
 def lengthen(rows: np.ndarray, length: int) -> np.ndarray:
-    """Return a longer array of rows that begins with those of `rows`; the rest is not set."""
+    """Return a copy of an array with more rows.
+
+    Args:
+        rows: `[R, ...]`.
+        length: The new number of rows, at least R.
+
+    Returns:
+        `[length, ...]`. The first R rows are those of `rows`, the others are not initialised.
+    """
     longer = np.empty((length, *rows.shape[1:]), rows.dtype)
     longer[: len(rows)] = rows
     return longer

@@ -14,6 +14,7 @@ from torch import nn
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
 from ding_lite.envs import check_env
+from ding_lite.utils import POLICY_REGISTRY
 from tests.distributed.launcher import launch
 from tests.docs.test_docs import ROOT
 from tests.docs.test_extending import TORCHRUN, train, write_files
@@ -317,6 +318,12 @@ def with_tables(page: str) -> str:
 def test_tables_of_keys_are_those_of_the_source() -> None:
     page = PAGE.read_text()
     assert page == with_tables(page), "out of date: run python -m tests.docs.test_from_di_engine"
+
+
+def test_the_page_lists_every_policy_of_the_package() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", PAGE.read_text().partition("## What is the same")[0], re.M)
+    own = [name for name, policy in POLICY_REGISTRY.items() if policy.__module__.startswith("ding_lite.")]
+    assert sorted(listed) == sorted(own)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,33 @@
+"""The tables of the pages are whole, and the test files that the pages name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import PAGES, ROOT
+
+TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
+TEST_FILE = re.compile(r"`((?:\w+/)+test_\w+\.py)`")
+
+
+def cells(row: str) -> int:
+    """Count the cells of a row; `\\|` is a character, not a border."""
+    return len(re.findall(r"(?<!\\)\|", row)) - 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_table_has_a_header_and_rows_of_equal_length(page: Path) -> None:
+    for table in TABLE.findall(page.read_text()):
+        rows = table.splitlines()
+        assert len(rows) > 2, rows
+        assert re.fullmatch(r"(\|-+)+\|", rows[1]), rows[0]
+        assert {cells(row) for row in rows} == {cells(rows[1])}, rows[0]
+
+
+def test_test_files_that_pages_name_exist() -> None:
+    named = {name for page in PAGES for name in TEST_FILE.findall(page.read_text())}
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / "tests" / name.removeprefix("tests/")).exists()] == []
