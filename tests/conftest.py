@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-# Files whose tests mostly wait for processes. They are started first, so that no worker is left with a long one at last.
+# Folders whose tests mostly wait for processes. They come first, so that no worker ends with a long file.
 WAITING = ("distributed", "integration", "survival", "docs", "entry", "envs", "worker", "utils")
 PATIENCE = 10  # seconds that a thread or a process which is about to end may take on a busy machine
 LASTING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")  # Python keeps one of each on purpose
@@ -53,9 +53,10 @@ def nothing_left_behind() -> Iterator[None]:
         while left and time.monotonic() < end:
             time.sleep(0.02)
             left = _left(threads, children)
-    changed = {name for was, now in zip(before, (_variables(), _handlers()), strict=True) for name in _changed(was, now)}
-    if left or changed:
-        pytest.fail(f"left behind: {'; '.join([*left, *(f'another {name}' for name in sorted(changed))])}", pytrace=False)
+    changed = _changed(before[0], _variables()) | _changed(before[1], _handlers())
+    left += [f"another {name}" for name in sorted(changed)]
+    if left:
+        pytest.fail(f"left behind: {'; '.join(left)}", pytrace=False)
 
 
 def _variables() -> dict[str, object]:
