@@ -31,7 +31,7 @@ setup(
         "test": [
             "pytest>=8",
             "pytest-timeout>=2.3",
-            "pytest-xdist>=3.6",
+            "pytest-xdist>=3.7",
             "ruff>=0.6",
             "mypy>=1.11",
             *BOX2D,

@@ -1,4 +1,4 @@
-"""What holds for every test: Ctrl-C works, workers share the files well, and nothing is left behind."""
+"""What holds for every test: Ctrl-C works, workers share the tests well, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-# Folders whose tests mostly wait for processes. They come first, so that no worker ends with a long file.
-WAITING = ("distributed", "integration", "survival", "docs", "entry", "envs", "worker", "utils")
+# Tests in these folders start several processes each. They come first, in two lanes: only two run at once.
+SEVERAL_PROCESSES = ("distributed", "survival", "integration", "docs")
+LANES = 2
+PLACES = {
+    path: place for folder in SEVERAL_PROCESSES for place, path in enumerate(sorted((HERE / folder).glob("*.py")))
+}
 PATIENCE = 10  # seconds that a thread or a process which is about to end may take on a busy machine
 LASTING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")  # Python keeps one of each on purpose
 
@@ -30,14 +34,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Name the group of a test: one worker takes all of a group. A file is in one group, which shares its fixtures."""
+    place = PLACES.get(item.path)
+    item.add_marker(pytest.mark.xdist_group(str(item.path) if place is None else f"lane {place % LANES}"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the files by folder, those that wait for processes first."""
-    items.sort(key=_place)  # stable: the order inside a file stays
-
-
-def _place(item: pytest.Item) -> int:
-    folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-    return WAITING.index(folder) if folder in WAITING else len(WAITING)
+    """Put the tests of several processes first; all others keep their order."""
+    items.sort(key=lambda item: item.path not in PLACES)
 
 
 @pytest.fixture(autouse=True)
