@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -39,18 +40,18 @@ def run(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_files_resolve(page):
+def test_links_between_files_resolve(page: Path) -> None:
     links = [link for link in LINK.findall(page.read_text()) if not link.startswith("http")]
     assert [link for link in links if not (page.parent / link.partition("#")[0]).exists()] == []
 
 
-def test_readme_leads_to_every_page():
+def test_readme_leads_to_every_page() -> None:
     linked = {(ROOT / link).resolve() for link in LINK.findall((ROOT / "README.md").read_text())}
     assert {page for page in PAGES if page.parent in (ROOT, ROOT / "docs")} - {ROOT / "README.md"} <= linked
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_name_files_modules_and_targets_that_exist(page):
+def test_commands_name_files_modules_and_targets_that_exist(page: Path) -> None:
     commands = "\n".join(blocks(page, "sh")) + "\n".join(re.findall(r"`([^`\n]+)`", page.read_text()))
     files = set(re.findall(r"(?<![\w/.])(?:dizoo|docs|tests)/[\w/]+\.(?:py|txt|md)\b", commands))
     assert [name for name in sorted(files) if not (ROOT / name).exists()] == []
@@ -61,12 +62,12 @@ def test_commands_name_files_modules_and_targets_that_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_python_blocks_are_valid(page):
+def test_python_blocks_are_valid(page: Path) -> None:
     for number, text in enumerate(blocks(page, "python")):
         compile(text, f"{page.name}, python block {number}", "exec")
 
 
-def test_quickstart_config_runs_as_printed(tmp_path):
+def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
     text = blocks(ROOT / "docs/quickstart.md", "python")[0]
     assert "max_env_step=2000" in text
     (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=2000", "max_env_step=400"))
@@ -75,7 +76,7 @@ def test_quickstart_config_runs_as_printed(tmp_path):
     assert json.loads((tmp_path / "my_cartpole/result.json").read_text())["train_iter"] > 100
 
 
-def test_quickstart_environment_and_policy_of_ones_own_run_as_printed(tmp_path):
+def test_quickstart_environment_and_policy_of_ones_own_run_as_printed(tmp_path: Path) -> None:
     _, environment, config = blocks(ROOT / "docs/quickstart.md", "python")
     (tmp_path / "corridor.py").write_text(environment)
     (tmp_path / "boltzmann.py").write_text(blocks(ROOT / "docs/architecture.md", "python")[0])
@@ -88,7 +89,7 @@ def test_quickstart_environment_and_policy_of_ones_own_run_as_printed(tmp_path):
     assert json.loads((tmp_path / "corridor/result.json").read_text())["eval_return_best"] == -5.0
 
 
-def test_readme_shows_what_a_misspelt_key_says(tmp_path):
+def test_readme_shows_what_a_misspelt_key_says(tmp_path: Path) -> None:
     page = (ROOT / "README.md").read_text()
     (tmp_path / "my_cartpole.py").write_text(blocks(ROOT / "README.md", "python")[0])
     words = [sys.executable, "-m", "ding_lite", "-c", "my_cartpole.py", "policy.learn.bacth_size=16"]
@@ -98,26 +99,26 @@ def test_readme_shows_what_a_misspelt_key_says(tmp_path):
     assert result.stderr.strip() in page
 
 
-def test_code_lines_leave_out_blanks_comments_and_docstrings():
+def test_code_lines_leave_out_blanks_comments_and_docstrings() -> None:
     source = '"""Doc\nstring."""\n\nx = """a\nb"""  # no docstring\n# comment\ndef f():\n    """Doc."""\n    return 1\n'
     assert load("reading_cost").code_lines(source) == {4, 5, 7, 9}
 
 
-def test_functions_are_found_by_their_first_line_decorators_included():
+def test_functions_are_found_by_their_first_line_decorators_included() -> None:
     source = "@a\n@b\ndef f():\n    return 1\n\n\ndef g():\n    return 2\n"
     reading_cost = load("reading_cost")
     assert reading_cost.function_lines(source, {1}) == {1, 2, 3, 4}
     assert reading_cost.function_lines(source, {7}) == {7, 8}
 
 
-def test_a_turn_counts_whole_statements_without_those_inside():
+def test_a_turn_counts_whole_statements_without_those_inside() -> None:
     source = "def f(\n    a,\n):\n    b = [\n        a,\n    ]\n    if b:\n        return 1\n    return 2\n"
     statement_lines = load("reading_cost").statement_lines
     assert statement_lines(source, {1}) == {1, 2, 3}  # the call
     assert statement_lines(source, {1, 5, 7, 9}) == {1, 2, 3, 4, 5, 6, 7, 9}
 
 
-def test_reading_cost_stays_within_goals_or_record():
+def test_reading_cost_stays_within_goals_or_record() -> None:
     result = run([sys.executable, str(ROOT / "docs/reading_cost.py"), "--check"], ROOT)
     print(result.stdout)
     assert result.returncode == 0, result.stderr
@@ -132,14 +133,14 @@ def test_reading_cost_stays_within_goals_or_record():
         assert not {"ding_lite/worker/replay/prioritized.py", "ding_lite/envs/subprocess_env.py"} & files
 
 
-def test_reading_cost_names_files_that_exist():
+def test_reading_cost_names_files_that_exist() -> None:
     assert [name for name in load("reading_cost").BESIDE if not (ROOT / name).exists()] == []
 
 
-def test_reading_cost_says_what_grew():
-    cost = load("reading_cost")
+def test_reading_cost_says_what_grew() -> None:
+    cost: Any = load("reading_cost")
 
-    def counts(lines: int, turn: int, *more: str) -> dict[str, object]:
+    def counts(lines: int, turn: int, *more: str) -> dict[str, Any]:
         path = [cost.FileCount(name, lines, lines, turn) for name in ("a.py", *more)]
         return {"DQN": cost.RunCount(path, [cost.FileCount("b.py", 2000, 9, 0)])}
 
@@ -158,7 +159,7 @@ def test_reading_cost_says_what_grew():
     ]
 
 
-def test_learning_curve_reads_what_runs_write_and_skips_a_torn_line(tmp_path):
+def test_learning_curve_reads_what_runs_write_and_skips_a_torn_line(tmp_path: Path) -> None:
     lines = [{"envstep": 8, "eval/return_mean": -21.0}, {"envstep": 16, "collect/return_mean": None}]
     lines += [{"envstep": 24, "eval/return_mean": 3.5}]
     path = tmp_path / "metrics.jsonl"
@@ -170,7 +171,7 @@ def test_learning_curve_reads_what_runs_write_and_skips_a_torn_line(tmp_path):
     assert plot.moving_mean([1.0, 2.0, 6.0], window=2) == [1.0, 1.5, 4.0]
 
 
-def test_learning_curve_is_drawn_or_says_what_is_missing(tmp_path):
+def test_learning_curve_is_drawn_or_says_what_is_missing(tmp_path: Path) -> None:
     script = str(ROOT / "docs/plot_learning_curve.py")
     missing = run([sys.executable, script, "nowhere"], tmp_path)
     if importlib.util.find_spec("matplotlib") is None:

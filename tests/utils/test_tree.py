@@ -22,5 +22,6 @@ def test_what_is_no_dict_is_a_leaf() -> None:
 def test_a_longer_array_begins_with_the_rows_of_the_shorter_one() -> None:
     rows_NO = np.arange(6, dtype=np.uint8).reshape(2, 3)
     longer = lengthen(rows_NO, 5)
-    assert (longer.shape, longer.dtype) == ((5, 3), np.uint8)
+    assert longer.shape == (5, 3)
+    assert longer.dtype == np.uint8
     np.testing.assert_array_equal(longer[:2], rows_NO)

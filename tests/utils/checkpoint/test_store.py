@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -158,13 +158,18 @@ def replace_by_directory(path: Path) -> None:
     path.mkdir()
 
 
-DAMAGES = {
+def replace_by_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
     "flip": flip,
     "cut": cut,
     "zero length": lambda path: path.write_bytes(b""),
     "missing": Path.unlink,
     "directory": replace_by_directory,
-    "link to itself": lambda path: (path.unlink(), path.symlink_to(path)),
+    "link to itself": replace_by_link,
     "another one's": lambda path: shutil.copy(str(path).replace("_20", "_10"), path),
 }
 REASONS = r"not the file that was saved|end is missing|No such file|Is a directory|Too many levels|checksum of its part"
