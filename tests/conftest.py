@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -20,7 +21,7 @@ LANES = 2
 PLACES = {
     path: place for folder in SEVERAL_PROCESSES for place, path in enumerate(sorted((HERE / folder).glob("*.py")))
 }
-PATIENCE = 10  # seconds that a thread or a process which is about to end may take on a busy machine
+PATIENCE = float(os.environ.get("LEAK_PATIENCE", "60"))  # seconds that an ending thread or process may take at most
 LASTING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")  # Python keeps one of each on purpose
 
 
@@ -48,24 +49,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fail a test that leaves a process group, a thread, a process, or a changed environment variable or handler."""
-    before = _variables(), _handlers()
-    threads, children = set(threading.enumerate()), _children()
+    variables, handlers, before = _variables(), _handlers(), _running()
     yield
-    left = _left(threads, children)
+    left = _running() - before
     if left:
         gc.collect()  # an environment or a loader in a reference cycle
         end = time.monotonic() + PATIENCE
         while left and time.monotonic() < end:
             time.sleep(0.02)
-            left = _left(threads, children)
-    changed = _changed(before[0], _variables()) | _changed(before[1], _handlers())
-    left += [f"another {name}" for name in sorted(changed)]
-    if left:
-        pytest.fail(f"left behind: {'; '.join(left)}", pytrace=False)
+            left = _running() - before
+    changed = _changed(variables, _variables()) | _changed(handlers, _handlers())
+    found = [*sorted(name for name, _ in left), *(f"another {name}" for name in sorted(changed))]
+    if found:
+        pytest.fail(f"left behind: {'; '.join(found)}", pytrace=False)
 
 
 def _variables() -> dict[str, object]:
-    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    own = ("PYTEST_", "TORCHINDUCTOR_")  # pytest and torch's compiler set these themselves
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
 def _handlers() -> dict[str, object]:
@@ -76,22 +77,16 @@ def _changed(before: dict[str, object], now: dict[str, object]) -> set[str]:
     return {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
 
 
-def _children() -> dict[int, bytes]:
-    """Return the command lines of this process's children, those without one (they have ended) left out."""
-    found = {}
+def _running() -> set[tuple[str, object]]:
+    """Return the process group, the threads and the child processes that there are, each with what identifies it."""
+    dist = sys.modules.get("torch.distributed")
+    found: set[tuple[str, object]] = {(f"thread {thread.name}", thread) for thread in threading.enumerate()}
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        found.add(("a process group", dist.group.WORLD))
     for path in Path("/proc/self/task").glob("*/children"):
         for pid in path.read_text().split():
-            try:
-                found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-            except OSError:  # gone meanwhile
-                continue
-    return {pid: words for pid, words in found.items() if words and not any(name in words for name in LASTING)}
-
-
-def _left(threads: set[threading.Thread], children: dict[int, bytes]) -> list[str]:
-    """Return what this process has now and had not before."""
-    dist = sys.modules.get("torch.distributed")
-    groups = ["a process group"] if dist is not None and dist.is_available() and dist.is_initialized() else []
-    new = [f"thread {thread.name}" for thread in set(threading.enumerate()) - threads]
-    processes = [f"process {words.decode()[:80]}" for pid, words in _children().items() if pid not in children]
-    return [*groups, *new, *processes]
+            with contextlib.suppress(OSError):  # gone meanwhile
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                if words and not any(name in words for name in LASTING):  # one that has ended has no words
+                    found.add((f"process {words.decode()[:80].strip()}", pid))
+    return found
