@@ -61,9 +61,9 @@ def run_plainly() -> dict[str, Any]:
 
 
 def run_lightning() -> dict[str, Any]:
-    import lightning
+    import lightning  # noqa: PLC0415 (an optional package)
 
-    from dizoo.classic_control.cartpole.entry.cartpole_a2c_lightning import A2CModule
+    from dizoo.classic_control.cartpole.entry.cartpole_a2c_lightning import A2CModule  # noqa: PLC0415 (imports lightning)
 
     class Watch(lightning.Callback):
         def __init__(self) -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ding_lite.config.config import compile_config
+from ding_lite.config.schema import config_schema
+
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("make_config_reference", ROOT / "docs" / "make_config_reference.py")
 assert _spec is not None
@@ -42,9 +45,6 @@ def test_check_notices_a_page_that_is_out_of_date(tmp_path: Path, monkeypatch: p
 
 
 def test_every_key_of_the_schema_is_on_the_page() -> None:
-    from ding_lite.config.config import compile_config
-    from ding_lite.config.schema import config_schema
-
     user = compile_config(ROOT / "dizoo/atari/pong_dqn_ddp_config.py")
     page = reference.PAGE.read_text()
     schema = set(config_schema(user)) - {"env.manager.type", "policy.import_names", "policy.model", "policy.model.type"}

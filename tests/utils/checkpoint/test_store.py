@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
-from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, _digest, load_file
 
 ROOT = Path(__file__).resolve().parents[3]
 MARKER = "was_here"
@@ -53,8 +53,6 @@ def newest(directory: Path, number: int) -> Loaded:
 
 def edit_manifest(directory: Path, **changes: Any) -> None:
     """Change the manifest with a checksum that is right again."""
-    from ding_lite.utils.checkpoint.store import _digest
-
     content = json.loads((directory / "manifest.json").read_text())
     del content["checksum"]
     content.update(changes)
