@@ -65,7 +65,8 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _variables() -> dict[str, object]:
-    own = ("PYTEST_", "TORCHINDUCTOR_")  # pytest and torch's compiler set these themselves
+    # what pytest, torch's compiler, gymnasium and tensorboardX set themselves
+    own = ("PYTEST_", "TORCHINDUCTOR_", "PYGAME_HIDE_SUPPORT_PROMPT", "CRC32C_SW_MODE")
     return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
