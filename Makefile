@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 NPROC ?= 2
 BIN := $(VENV)/bin
-# Every process group that the tests start has its own time-out; this one is for the suite.
-PYTEST := $(BIN)/python -m pytest
+# Most of the tests' time is waiting for processes: four workers keep two cores busy. tests/conftest.py says who takes what.
+WORKERS ?= 4
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help run test test-learn test-survival lint format typecheck docs bench install clean
+.PHONY: help run test test-all test-learn test-survival lint format typecheck docs bench install clean
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -23,14 +25,17 @@ install: $(BIN)/.installed  ## make the virtual environment and install ding_lit
 run: install  ## the main job: two processes learn Atari Pong together
 	$(BIN)/python -m torch.distributed.launch --nproc_per_node=$(NPROC) dizoo/atari/pong_dqn_ddp_config.py
 
-test: install  ## the test suite, without the slow learning runs
-	$(PYTEST) -q
+test: install  ## the test suite
+	$(PYTEST) $(PARALLEL)
+
+test-all: install  ## the test suite with the slow variants that `make test` leaves out
+	$(PYTEST) $(PARALLEL) -m "not learn and not survival"
 
 test-learn: install  ## the learning runs: do the algorithms solve what they should, on one and two processes
-	$(PYTEST) -q -m learn
+	$(PYTEST) -m learn
 
 test-survival: install  ## the long version of what a run must survive: kills, faults, fuzzing, machines cut off; an hour
-	$(PYTEST) -q -m survival
+	$(PYTEST) -m survival
 	for name in resume kills faults fuzz_checkpoints fuzz_configs machines; do \
 		echo "== $$name"; $(BIN)/python -m tests.survival.$$name || exit 1; \
 	done

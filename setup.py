@@ -31,8 +31,10 @@ setup(
         "test": [
             "pytest>=8",
             "pytest-timeout>=2.3",
+            "pytest-xdist>=3.7",
             "ruff>=0.6",
             "mypy>=1.11",
+            "types-tqdm>=4.66",
             *BOX2D,
             *MINIGRID,
             *OFFLINE,

@@ -51,10 +51,10 @@ def moving_mean(values: list[float], window: int) -> list[float]:
 
 def draw(experiments: list[Path], output: Path, title: str | None, window: int, evaluations: bool) -> None:
     """Write the picture, of evaluations alone if so wished."""
-    import matplotlib
+    import matplotlib  # noqa: PLC0415 (an optional package)
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot  # noqa: PLC0415 (after the choice of a backend)
 
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for number, experiment in enumerate(experiments):

@@ -1,10 +1,11 @@
 """Count what a DQN and a PPO run pass through, from the config file to the optimizer step and back to the environment.
 
-    python docs/reading_cost.py [--write]
+    python docs/reading_cost.py [--write | --check]
 
-`--write` puts the tables into docs/reading_cost.md instead of printing them. Short runs on one process are traced. A
-file counts if one of its functions ran after all imports; then all of its code lines count (no blank lines,
-comments, docstrings). The last column counts only the functions that ran.
+`--write` puts the tables into docs/reading_cost.md instead of printing them; that page is also the record that nothing
+may grow beyond. `--check` prints what grew since, and fails if a figure is worse than both its goal and its record.
+Short runs on one process are traced. A file counts if one of its functions ran after all imports; then all of its code
+lines count (no blank lines, comments, docstrings).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import re
 import sys
 import tempfile
 import tokenize
@@ -22,17 +24,23 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+import torch
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reading_cost.md"
 INTRO = """# Reading cost
 
 Written by `python docs/reading_cost.py --write`, which traces short runs on one process: DQN on Pong, PPO on CartPole.
 A file is listed if one of its functions ran after all imports, and then counts as a whole; blank lines, comments and
-docstrings do not count. The last column counts only the functions that ran: what has to be read to follow the run. The
-goal for the path of each run is 1,500 lines in 12 files. It is missed: exact resuming and its checks are in it too.
+docstrings do not count. Two more columns count the functions that ran, which have to be read to follow the whole run,
+and the statements that one turn of the loop executes: one collect, and what follows until the next one, with its
+learning steps and an evaluation.
+
+A test compares the figures with this page. A figure may be as bad as its goal, or as bad as it was when the page was
+written, and no worse.
 
 """
-# What a run touches too, but a reader who wants to know how it learns may skip. Whatever is not here is the path.
+# What a run touches too, but a reader who wants to know how it learns may skip. What is not named here is the path.
 BESIDE = {
     "ding_lite/config/agreement.py": "do all ranks run the same config",
     "ding_lite/utils/allocator.py": "memory of the C library",
@@ -46,6 +54,8 @@ BESIDE = {
     "ding_lite/utils/checkpoint/run_directory.py": "the experiment's directory",
     "ding_lite/utils/dist/interrupt.py": "Ctrl-C",
     "ding_lite/utils/dist/context.py": "joining and leaving the process group",
+    "ding_lite/utils/dist/launch_environment.py": "what the launcher says",
+    "ding_lite/utils/dist/ranks.py": "which rank this process is",
     "ding_lite/utils/logger.py": "log, metrics, TensorBoard",
     "ding_lite/utils/progress.py": "progress bar",
     "ding_lite/utils/registry.py": "names to classes",
@@ -70,7 +80,7 @@ class Run(NamedTuple):
 # Small sizes; episodes are cut after 40 steps, so that ends of episodes, evaluation and learning are all seen.
 SMALL = (
     *("env.max_episode_steps=40", "env.evaluator_env_num=2", "env.n_evaluator_episode=2"),
-    "policy.learn.learner.hook.log_show_after_iter=5",
+    *("policy.learn.learner.hook.log_show_after_iter=5", "policy.eval.evaluator.eval_freq=1"),
 )
 DQN = (
     *("policy.learn.batch_size=4", "policy.random_collect_size=96"),
@@ -91,12 +101,88 @@ SKIPPED_TOKENS = (
 )
 
 
+TURN = 4  # the collect with which the traced turn begins: the replay buffer is filled, statistics exist
+
+
 class FileCount(NamedTuple):
-    """One file: its name, its code lines, and those in functions that ran."""
+    """One file: its name, its code lines, those in functions that ran, and those that one turn of the loop ran."""
 
     name: str
     lines: int
     ran: int
+    turn: int
+
+
+class RunCount(NamedTuple):
+    """The files of one run: those of its path, and what it touches beside."""
+
+    path: list[FileCount]
+    beside: list[FileCount]
+
+
+class Figures(NamedTuple):
+    """What a run is judged by. The last is a share of the path's lines, in percent; it should be large."""
+
+    path_lines: int
+    path_files: int
+    whole_lines: int
+    turn_share: int
+
+
+GOALS = {"DQN": Figures(1400, 13, 3800, 40), "PPO": Figures(1500, 14, 3800, 40)}
+TITLES = ("the path of one {} run", "what one {} run touches beside")
+LAG = 0.03  # the page's totals may be that far from the truth before it has to be written anew
+
+
+class Trace:
+    """Records which functions run, and, from the collect number `TURN` to the next one, which lines."""
+
+    def __init__(self) -> None:
+        self.codes: set[CodeType] = set()
+        self.turn_lines: dict[str, set[int]] = {}
+        self._collects = 0
+
+    def __enter__(self) -> Trace:
+        sys.setprofile(self._on_call)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+        sys.settrace(None)
+
+    def _on_call(self, frame: FrameType, event: str, _: Any) -> None:
+        if event != "call":
+            return
+        self.codes.add(frame.f_code)
+        caller = frame.f_back
+        # a collector may call another one's `collect`
+        if is_collect(frame) and not (caller is not None and is_collect(caller)):
+            self._collects += 1
+            if self._collects == TURN:
+                self._begin(frame)
+            elif self._collects == TURN + 1:
+                sys.settrace(None)
+
+    def _begin(self, frame: FrameType | None) -> None:
+        """Record lines from now on, in new frames and in those that are running: the collect and its callers."""
+        sys.settrace(self._on_line)
+        while frame is not None:
+            frame.f_trace = self._on_line
+            frame = frame.f_back
+
+    def _on_line(self, frame: FrameType, event: str, _: Any) -> Any:
+        name = frame.f_code.co_filename
+        if self._collects != TURN or not name.startswith(str(ROOT)):
+            return None
+        if event in ("call", "line"):
+            self.turn_lines.setdefault(name, set()).add(frame.f_lineno)
+        return self._on_line
+
+
+def is_collect(frame: FrameType) -> bool:
+    """Return whether this frame is a collector's method `collect`."""
+    code = frame.f_code
+    return code.co_name == "collect" and code.co_filename.startswith(str(ROOT / "ding_lite" / "worker"))
 
 
 def code_lines(source: str) -> set[int]:
@@ -125,87 +211,149 @@ def function_lines(source: str, first_lines: set[int]) -> set[int]:
     return lines
 
 
-def trace_run(run: Run) -> dict[str, set[int]]:
-    """Do a short run; return for each file of the project the first lines of its functions that ran.
+def statement_lines(source: str, ran: set[int]) -> set[int]:
+    """Return all lines of the statements that have a line in `ran`, without those of the statements inside them."""
+    owners: dict[int, int] = {}
+    for node in ast.walk(ast.parse(source)):  # breadth first: what is inside comes later
+        if isinstance(node, ast.stmt | ast.ExceptHandler):
+            first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+            owners |= dict.fromkeys(range(first, (node.end_lineno or first) + 1), first)
+    statements = {owners[line] for line in ran if line in owners}
+    return {line for line, owner in owners.items() if owner in statements}
 
-    Everything is imported before, and modules and class bodies are left out: importing a file is not using it.
+
+def trace_run(run: Run) -> Trace:
+    """Do a short run, and return what was recorded.
+
+    Everything is imported before, as importing a file is not using it.
     """
     for name in ("ding_lite.worker", "ding_lite.model", "dizoo.atari.envs.atari_env"):
         importlib.import_module(name)
     importlib.import_module("dizoo.classic_control.cartpole.envs.cartpole_env")
-    import torch
-
-    from ding_lite.utils import DDPContext
-
+    context = importlib.import_module("ding_lite.utils").DDPContext
     pipeline = getattr(importlib.import_module("ding_lite.entry"), run.pipeline)
-
     torch.set_num_threads(1)
-    codes: set[CodeType] = set()
-
-    def record(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            codes.add(frame.f_code)
-
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         overrides = [*run.overrides, f"exp_name={folder}/run"]
-        sys.setprofile(record)
-        try:
-            with DDPContext():
-                pipeline(str(run.config), seed=0, max_env_step=800, overrides=overrides)
-        finally:
-            sys.setprofile(None)
-    found: dict[str, set[int]] = {}
-    for code in codes:
-        path = Path(code.co_filename)
-        is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)
-        if path.is_relative_to(ROOT) and (is_function or path == run.config):
-            found.setdefault(path.relative_to(ROOT).as_posix(), set()).add(code.co_firstlineno)
-    return {name: lines for name, lines in found.items() if name.startswith(("ding_lite/", "dizoo/"))}
+        with Trace() as trace, context():
+            pipeline(str(run.config), seed=0, max_env_step=800, overrides=overrides)
+    return trace
 
 
-def count(run: Run, found: dict[str, set[int]]) -> list[FileCount]:
-    """Return the counts of each file, in the order of names."""
-    counts = []
-    for name, first_lines in sorted(found.items()):
-        source = (ROOT / name).read_text(encoding="utf-8")
+def count(run: Run, trace: Trace) -> RunCount:
+    """Return the counts of each file in the order of names; modules and class bodies are not what ran."""
+    first_lines: dict[str, set[int]] = {}
+    for function in trace.codes:
+        if function.co_flags & inspect.CO_OPTIMIZED or function.co_filename == str(run.config):
+            first_lines.setdefault(function.co_filename, set()).add(function.co_firstlineno)
+    result = RunCount([], [])
+    for path in sorted(map(Path, first_lines)):
+        if not path.is_relative_to(ROOT / "ding_lite") and not path.is_relative_to(ROOT / "dizoo"):
+            continue
+        source = path.read_text(encoding="utf-8")
         code = code_lines(source)
-        ran = code if ROOT / name == run.config else code & function_lines(source, first_lines)
-        counts.append(FileCount(name, len(code), len(ran)))
-    return counts
+        ran = code if path == run.config else code & function_lines(source, first_lines[str(path)])
+        turn = code & statement_lines(source, trace.turn_lines.get(str(path), set()))
+        name = path.relative_to(ROOT).as_posix()
+        (result.beside if name in BESIDE else result.path).append(FileCount(name, len(code), len(ran), len(turn)))
+    return result
+
+
+def figures(counts: RunCount) -> Figures:
+    """Return what a run is judged by."""
+    lines, turn = sum(one.lines for one in counts.path), sum(one.turn for one in counts.path)
+    whole = lines + sum(one.lines for one in counts.beside)
+    return Figures(lines, len(counts.path), whole, round(100 * turn / lines))
 
 
 def table(title: str, counts: list[FileCount]) -> str:
     """Return one table with its total."""
-    rows = [f"| `{one.name}` | {one.lines} | {one.ran} |" for one in counts]
-    total = f"| **{len(counts)} files** | **{sum(c.lines for c in counts):,}** | **{sum(c.ran for c in counts):,}** |"
-    return "\n".join([f"| {title} | code lines | in functions that ran |", "|---|---|---|", *rows, total])
+    rows = []
+    for one in counts:
+        name = f"`{one.name}`" + (f" ({BESIDE[one.name]})" if one.name in BESIDE else "")
+        rows.append(f"| {name} | {one.lines} | {one.ran} | {one.turn} |")
+    sums = (f"**{sum(column):,}**" for column in zip(*(one[1:] for one in counts), strict=True))
+    head = f"| {title} | code lines | in functions that ran | run in one turn |"
+    return "\n".join([head, "|---|---|---|---|", *rows, f"| **{len(counts)} files** | {' | '.join(sums)} |"])
 
 
-def make_tables() -> str:
-    """Trace the runs and return two tables for each."""
-    tables = []
-    for run in RUNS:
-        counts = count(run, trace_run(run))
-        path = [one for one in counts if one.name not in BESIDE]
-        beside = [one for one in counts if one.name in BESIDE]
-        tables += [table(f"the path of one {run.name} run", path), table("what it touches beside", beside)]
-    text = "\n\n".join(tables) + "\n"
-    for name, purpose in BESIDE.items():
-        text = text.replace(f"`{name}`", f"`{name}` ({purpose})")
-    return text
+def summary(counts: dict[str, RunCount]) -> str:
+    """Return the table of the figures and their goals."""
+    rows = ["| run | code lines of its path | its files | code lines of the whole run | of the path in one turn |"]
+    rows += ["|---|---|---|---|---|"]
+    for name, one in counts.items():
+        for title, (lines, files, whole, share) in ((name, figures(one)), (f"{name}, goal", GOALS[name])):
+            rows += [f"| {title} | {lines:,} | {files} | {whole:,} | {share} % |"]
+    return "\n".join(rows)
+
+
+def make_page(counts: dict[str, RunCount]) -> str:
+    """Return all tables."""
+    tables = [summary(counts)]
+    for name, one in counts.items():
+        tables += [table(title.format(name), part) for title, part in zip(TITLES, one, strict=True)]
+    return "\n\n".join(tables) + "\n"
+
+
+def read_page(text: str) -> dict[str, RunCount]:
+    """Return the counts that the tables of a page give, by run."""
+    row = re.compile(r"^\| `([\w/.]+)`.* \| (\d+) \| (\d+) \| (\d+) \|$", re.M)
+
+    def rows(title: str) -> list[FileCount]:
+        section = text.partition(f"| {title} |")[2].partition("\n\n")[0]
+        return [FileCount(name, int(lines), int(ran), int(turn)) for name, lines, ran, turn in row.findall(section)]
+
+    return {name: RunCount(*(rows(title.format(name)) for title in TITLES)) for name in GOALS}
+
+
+def changes(before: RunCount, now: RunCount) -> list[str]:
+    """Return a line for each file whose counts changed, for those that came and for those that went."""
+    old, new = ({one.name: one for one in [*counts.path, *counts.beside]} for counts in (before, now))
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        was, has = old.get(name, FileCount(name, 0, 0, 0)), new.get(name, FileCount(name, 0, 0, 0))
+        if was != has:
+            lines.append(f"  {name}: {was.lines} -> {has.lines} code lines, {was.turn} -> {has.turn} in one turn")
+    return lines
+
+
+def check(recorded: dict[str, RunCount], counts: dict[str, RunCount]) -> list[str]:
+    """Return a line for each figure that is worse than its goal and its record, and one if the page is out of date."""
+    faults = []
+    for name, now in counts.items():
+        values = zip(Figures._fields, figures(now), figures(recorded[name]), GOALS[name], strict=True)
+        for field, value, record, goal in values:
+            share = field == "turn_share"
+            limit = min(record, goal) if share else max(record, goal)
+            if value < limit if share else value > limit:
+                faults.append(f"{name}: {field} is {value}, limit {limit} (recorded {record}, goal {goal})")
+        for part, was, has in zip(RunCount._fields, recorded[name], now, strict=True):
+            lines, old_lines = sum(one.lines for one in has), sum(one.lines for one in was)
+            if {one.name for one in was} != {one.name for one in has} or abs(lines - old_lines) > LAG * old_lines:
+                faults.append(f"{name}: the page's table of the {part} is out of date")
+    return faults
 
 
 def main() -> None:
-    """Print or write the tables."""
+    """Print, write or check the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="write docs/reading_cost.md")
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--write", action="store_true", help="write docs/reading_cost.md")
+    modes.add_argument("--check", action="store_true", help="print what grew since it was written, fail if too much")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    text = make_tables()
+    counts = {run.name: count(run, trace_run(run)) for run in RUNS}
     if arguments.write:
-        PAGE.write_text(INTRO + text, encoding="utf-8")
-    else:
-        print(text, end="")
+        PAGE.write_text(INTRO + make_page(counts), encoding="utf-8")
+        return
+    print(make_page(counts), end="")
+    if arguments.check:
+        recorded = read_page(PAGE.read_text(encoding="utf-8"))
+        for name, now in counts.items():
+            print("\n".join([f"\n{name}, changed since the page was written:", *changes(recorded[name], now)]))
+        faults = check(recorded, counts)
+        if faults:
+            sys.exit("\n".join([*faults, "Shorten what grew, then run: python docs/reading_cost.py --write"]))
 
 
 if __name__ == "__main__":

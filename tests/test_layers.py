@@ -43,7 +43,7 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_follow_the_layers(path):
+def test_imports_follow_the_layers(path: Path) -> None:
     parts = path.relative_to(ROOT / "ding_lite").parts
     assert not [name for name in imported(path) if name.split(".")[0] in ("dizoo", "tests")]
     if len(parts) == 1:
@@ -53,12 +53,12 @@ def test_imports_follow_the_layers(path):
     assert layers <= ALLOWED[layer] | {layer}
 
 
-def test_every_package_is_in_the_table():
+def test_every_package_is_in_the_table() -> None:
     packages = {path.parent.name for path in (ROOT / "ding_lite").glob("*/__init__.py")}
     assert packages == set(ALLOWED)
 
 
-def test_the_walk_sees_relative_imports_and_those_inside_functions(tmp_path, monkeypatch):
+def test_relative_imports_and_those_inside_functions_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
     path = tmp_path / "ding_lite" / "worker" / "new.py"
     path.parent.mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_the_walk_sees_relative_imports_and_those_inside_functions(tmp_path, mon
 
 
 @pytest.mark.parametrize("module", ["ding_lite", "ding_lite.utils", "ding_lite.envs", "ding_lite.utils.registry"])
-def test_what_environment_workers_import_does_not_load_torch(module):
+def test_what_environment_workers_import_does_not_load_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 

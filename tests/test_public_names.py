@@ -182,7 +182,7 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_public_names(module):
+def test_public_names(module: str) -> None:
     package = importlib.import_module(module)
     assert sorted(package.__all__) == sorted(PUBLIC[module])
     for name in PUBLIC[module]:

@@ -61,7 +61,9 @@ COMPARISONS = (
 )
 
 
-def run_pairs(comparison: Comparison, threads: int, args: argparse.Namespace) -> list[tuple[dict, dict]]:
+def run_pairs(
+    comparison: Comparison, threads: int, args: argparse.Namespace
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Both sides in turn, ``args.pairs`` times."""
     common = ["--task", comparison.task, "--threads", str(threads), "--seconds", str(args.seconds)]
     options = [word for option in (*comparison.options, *args.option) for word in ("--option", option)]
@@ -87,7 +89,7 @@ def check_alike(result: dict[str, Any], rate: str) -> None:
         raise SideError(f"{result['side']}: {result['updates_per_step']:.4f} updates per step, not {task.ratio:.4f}.")
 
 
-def summarise(comparison: Comparison, threads: int, pairs: list[tuple[dict, dict]]) -> str:
+def summarise(comparison: Comparison, threads: int, pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     """One line of the table."""
     ours, peer = zip(*pairs, strict=True)
     ratios = [a[comparison.rate] / b[comparison.rate] for a, b in pairs]
@@ -100,7 +102,7 @@ def summarise(comparison: Comparison, threads: int, pairs: list[tuple[dict, dict
     )
 
 
-def medians(side: Sequence[dict]) -> str:
+def medians(side: Sequence[dict[str, Any]]) -> str:
     """Environment steps and updates a second of one side."""
     steps, updates = (
         statistics.median(result[rate] for result in side) for rate in ("env_steps_per_s", "updates_per_s")

@@ -9,7 +9,7 @@ import numpy as np
 from easydict import EasyDict
 
 NEVER = 10**9  # learner iterations
-POLICIES = {
+POLICIES: dict[str, dict[str, Any]] = {
     "a2c": dict(learn=dict(adv_norm=True), collect=dict(gae_lambda=0.95)),
     "pg": dict(learn=dict()),
     "bc": dict(continuous=False, learn=dict(train_epoch=NEVER)),
@@ -33,12 +33,12 @@ def task_configs(task: str, policy: str, ranks: int) -> tuple[EasyDict, EasyDict
             env=dict(type="atari", import_names=["dizoo.atari.envs.atari_env"]), env_manager=dict(type="native")
         )
     env["collector_env_num"] = 8 // ranks
-    own = copy.deepcopy(POLICIES[policy])
-    learn: Any = own["learn"]
+    own: dict[str, Any] = copy.deepcopy(POLICIES[policy])
+    learn = own["learn"]
     learn["batch_size"] = batch // ranks
     learn["learner"] = dict(hook=dict(save_ckpt_after_iter=NEVER))
     if policy == "a2c":
-        own["collect"]["n_sample"] = batch // ranks  # type: ignore[index]
+        own["collect"]["n_sample"] = batch // ranks
     elif policy == "pg":
         own["collect"] = dict(n_episode=8 // ranks)
     else:

@@ -10,6 +10,7 @@ import argparse
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
@@ -35,7 +36,7 @@ def worker(args: argparse.Namespace) -> None:
         steps = get_world_size() * (capacity + args.steps)
         serial_pipeline((main_config, create_config), seed=0, max_env_step=steps)
         children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        peaks: list = [None] * get_world_size()
+        peaks: list[Any] = [None] * get_world_size()
         if get_world_size() > 1:
             dist.all_gather_object(peaks, (peak_rss_mb(), children))
         else:

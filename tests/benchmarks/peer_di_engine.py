@@ -26,7 +26,7 @@ def register_pong() -> None:
     import gym
     import numpy as np
 
-    class AlePong(gym.Env):
+    class AlePong(gym.Env):  # type: ignore[misc]  # of a package that is not installed here
         """The bare game behind gym 0.25's interface."""
 
         def __init__(self) -> None:
@@ -47,7 +47,7 @@ def register_pong() -> None:
             self.ale.reset_game()
             return self.ale.getScreenRGB()
 
-        def step(self, action: int) -> tuple[np.ndarray, float, bool, dict]:
+        def step(self, action: int) -> tuple[np.ndarray, float, bool, dict[str, Any]]:
             reward = self.ale.act(self.actions[action])
             return self.ale.getScreenRGB(), reward, self.ale.game_over(), {"lives": self.ale.lives()}
 

@@ -87,7 +87,7 @@ def main() -> None:
 
     meter = Meter("sb3", args)
 
-    class Boundary(BaseCallback):
+    class Boundary(BaseCallback):  # type: ignore[misc]  # of a package without type hints
         """Tells the meter of each new collect."""
 
         def _on_rollout_start(self) -> None:

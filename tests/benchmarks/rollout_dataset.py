@@ -13,6 +13,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ MODULE = "tests.benchmarks.rollout_dataset"
 
 def collector_rate(seconds: float) -> float:
     """Return env steps a second of the collector by itself, samples made into batches."""
-    cfg = RolloutDataset(CONFIGS / "cartpole_ppo_config.py", 0, overrides=ONE_PASS).cfg
+    cfg = RolloutDataset(str(CONFIGS / "cartpole_ppo_config.py"), 0, overrides=ONE_PASS).cfg
     policy, num_envs = PPOPolicy(cfg.policy), cfg.env.collector_env_num
     env = create_vector_env(cfg.env, num_envs, 0, True)
     collector = SampleCollector(env, policy.collect_mode, cfg.policy.collect.n_sample, derive_seeds(0, n=num_envs))
@@ -45,7 +46,7 @@ def collector_rate(seconds: float) -> float:
 
 def loader_rate(seconds: float, unit: str, num_workers: int) -> float:
     """Return env steps a second that come out of a loader in batches of 64."""
-    dataset = RolloutDataset(CONFIGS / "cartpole_ppo_config.py", 0, unit, overrides=ONE_PASS)
+    dataset = RolloutDataset(str(CONFIGS / "cartpole_ppo_config.py"), 0, unit, overrides=ONE_PASS)
     loader = iter(DataLoader(dataset, batch_size=64 if unit == "transition" else None, num_workers=num_workers))
     list(itertools.islice(loader, 20))
     began, count = time.perf_counter(), 0
@@ -99,7 +100,12 @@ def own_rate(steps: int) -> float:
     return (steps - 1 - steps // 4) / (times[-1] - times[steps // 4])
 
 
-RATES = {"collector": collector_rate, "loader": loader_rate, "lightning": lightning_rate, "own": own_rate}
+RATES: dict[str, Callable[..., float]] = {
+    "collector": collector_rate,
+    "loader": loader_rate,
+    "lightning": lightning_rate,
+    "own": own_rate,
+}
 
 
 def measure(kind: str, *options: Any, nproc: int = 1) -> float:

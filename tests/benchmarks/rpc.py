@@ -57,7 +57,7 @@ def counters() -> dict[str, int]:
 def measured(base: Any, meters: dict[str, Meter]) -> Any:
     """Return an experiment whose collects and learning steps are measured; nothing is evaluated."""
 
-    class Measured(base):
+    class Measured(base):  # type: ignore[misc]  # a base class that is known when it runs
         def evaluate(self) -> bool:
             return False
 
@@ -77,8 +77,10 @@ def worker(way: str, steps: int, path: str) -> None:
     """One process of one way."""
     from torch.distributed import rpc
 
-    from ding_lite.entry import experiment, serial_entry_onpolicy, serial_entry_rpc
-    from ding_lite.utils import DDPContext, allreduce_data, distributed, get_rank, get_world_size
+    from ding_lite.entry import experiment, serial_entry_onpolicy
+    from ding_lite.entry.rpc import serial_entry_rpc
+    from ding_lite.utils import DDPContext, allreduce_data, get_rank, get_world_size
+    from ding_lite.utils.dist import flat_parameters
     from dizoo.classic_control.cartpole.config.cartpole_pg_config import create_config, main_config
 
     meters = {"collect": Meter(), "learn": Meter()}
@@ -97,13 +99,13 @@ def worker(way: str, steps: int, path: str) -> None:
                         plain.__init__(self, **{**more, "_channels": ["basic"]})
 
                 rpc.TensorPipeRpcBackendOptions = ThroughSockets  # type: ignore[misc]
-            serial_entry_rpc.Experiment = measured(experiment.Experiment, meters)  # type: ignore[misc]
+            vars(serial_entry_rpc)["Experiment"] = measured(experiment.Experiment, meters)
             serial_entry_rpc.serial_pipeline_rpc((main_config, create_config), **options, overrides=keys)
         else:
             if way.endswith("sockets"):
-                distributed.create_shared_rows = lambda *_: None
+                vars(flat_parameters)["create_shared_rows"] = lambda *_: None
             keys += [f"policy.learn.batch_size={64 // size}", f"policy.multi_gpu={size > 1}"]
-            serial_entry_onpolicy.Experiment = measured(experiment.Experiment, meters)  # type: ignore[misc]
+            vars(serial_entry_onpolicy)["Experiment"] = measured(experiment.Experiment, meters)
             serial_entry_onpolicy.serial_pipeline_onpolicy((main_config, create_config), **options, overrides=keys)
             for meter in meters.values():
                 meter.written, meter.read = allreduce_data(meter.written), 0

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +29,16 @@ STEPS = {"cartpole_dqn": 40_000, "cartpole_ppo": 80_000, "pong_dqn": 10_000, "po
 CASES = (*((task, 1) for task in STEPS), ("cartpole_dqn", 2), ("cartpole_ppo", 2))
 NO_CHECKPOINTS = "policy.learn.learner.hook.save_ckpt_after_iter=1000000000"
 NO_WATCHDOG = "from ding_lite.utils.dist.context import DDPContext as C; C._watch = lambda *_: None; "
-SWITCHES = {  # what is done to the side without: code that runs before, config overrides
+# What is done to the side without: code that runs before, config overrides.
+SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "watchdog": (NO_WATCHDOG, ()),
     "check_ranks": ("", ("policy.learn.learner.hook.check_ranks_after_iter=0",)),
 }
 
 
-def run_tree(tree: Path, task: str, ranks: int, args: argparse.Namespace, code: str = "", options: Any = ()) -> dict:
+def run_tree(
+    tree: Path, task: str, ranks: int, args: argparse.Namespace, code: str = "", options: Sequence[str] = ()
+) -> dict[str, Any]:
     """Train with a tree's package, in an empty directory, after `code`; return what its meter says."""
     overrides = [NO_CHECKPOINTS, *options] + (["env.manager.num_threads=1"] if task.startswith("pong") else [])
     words = [
@@ -140,11 +145,10 @@ def main() -> None:
     tree = args.before.resolve() if args.before else ROOT
     for task, ranks in cases:
         if args.before:
-            sides = [lambda at=at, case=(task, ranks): run_tree(at, *case, args) for at in (tree, ROOT)]
+            sides = [partial(run_tree, at, task, ranks, args) for at in (tree, ROOT)]
             print(compare(task, ranks, sides, args), flush=True)
         for switch in (args.switches or SWITCHES) if args.switches is not None else ():
-            without = SWITCHES[switch]
-            sides = [lambda off=off, case=(task, ranks): run_tree(ROOT, *case, args, *off) for off in (without, ())]
+            sides = [partial(run_tree, ROOT, task, ranks, args, *off) for off in (SWITCHES[switch], ("", ()))]
             print(compare(f"{task}, {switch}", ranks, sides, args), flush=True)
     if args.checkpoints:
         print("\n| task | 10,000 iterations, s | checkpoint, s | MiB | share | at most 2 % |\n" + 6 * "|---" + "|")

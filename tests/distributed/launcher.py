@@ -14,6 +14,7 @@ from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "DING_LITE_TEST_RUN"
+PATIENCE = 5  # time-outs are for a quiet machine; a busy one gets that many times as long
 LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -68,8 +69,9 @@ def finish(process: subprocess.Popen[str], timeout: float) -> subprocess.Complet
     """Wait for a started command, then kill whatever is left of it.
 
     Raises:
-        subprocess.TimeoutExpired: after `timeout` seconds, with what was printed until then.
+        subprocess.TimeoutExpired: after `PATIENCE * timeout` seconds, with what was printed until then.
     """
+    timeout *= PATIENCE
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -196,9 +196,9 @@ def rank_fail() -> None:
     if RANK == AGENT:
         Path("agent.pid").write_text(str(os.getpid()))
     if os.environ["FAIL"] == "encode" and RANK == 2:
-        Observer.encode = lambda *_: fail("raise")  # type: ignore[method-assign,assignment,return-value]
+        Observer.encode = lambda *_: fail("raise")  # type: ignore[method-assign,assignment]
     create = {**create_config, "env": {"type": "failing", "import_names": ["tests.distributed.rpc_ranks"]}}
-    serial_pipeline_rpc((main_config, create), 0, overrides=[*QUICK, "exp_name=run"])  # type: ignore[arg-type]
+    serial_pipeline_rpc((main_config, create), 0, overrides=[*QUICK, "exp_name=run"])
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, result.stdout
 
 
-def test_ranks_record_their_shares_with_their_own_seeds_into_one_file(recorded):
+def test_ranks_record_their_shares_with_their_own_seeds_into_one_file(recorded: Any) -> None:
     folder, out = recorded
     data = np.load(folder / "steps.npz")
     assert len(data["obs"]) == 101
@@ -59,7 +59,7 @@ def test_ranks_record_their_shares_with_their_own_seeds_into_one_file(recorded):
     assert out.count("101 transitions") == 1  # one of them speaks
 
 
-def test_whole_episodes_of_all_ranks(recorded):
+def test_whole_episodes_of_all_ranks(recorded: Any) -> None:
     folder, out = recorded
     ends = np.flatnonzero(np.load(folder / "whole" / "traj_flag.npy"))
     lengths = np.diff(ends, prepend=-1)

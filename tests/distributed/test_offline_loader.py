@@ -77,7 +77,7 @@ def seen() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_epoch_the_ranks_see_the_whole_set_and_nothing_twice(seen, size):
+def test_every_epoch_the_ranks_see_the_whole_set_and_nothing_twice(seen: Any, size: Any) -> None:
     for epoch in range(3):
         parts = [rank[str(size)][epoch] for rank in seen]
         assert [[len(batch) for batch in part] for part in parts] == [[8, 8, 8, 8, 8, 8, 2]] * 2  # 50 each
@@ -94,7 +94,7 @@ def gone(pids: list[int], seconds: float = 10.0) -> bool:
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_no_worker_is_left_however_training_ends():
+def test_no_worker_is_left_however_training_ends() -> None:
     endings = {"ends": "ends", "raises": "raises", "killed": "waits", "interrupted": "waits"}
     runs = {name: start([sys.executable, "-m", ME, "go_on", how]) for name, how in endings.items()}
     workers: dict[str, list[int]] = {}

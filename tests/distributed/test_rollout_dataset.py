@@ -61,9 +61,9 @@ def run_plainly() -> dict[str, Any]:
 
 
 def run_lightning() -> dict[str, Any]:
-    import lightning
+    import lightning  # noqa: PLC0415 (an optional package)
 
-    from dizoo.classic_control.cartpole.entry.cartpole_a2c_lightning import A2CModule
+    from dizoo.classic_control.cartpole.entry.cartpole_a2c_lightning import A2CModule  # noqa: PLC0415 (imports lightning)
 
     class Watch(lightning.Callback):
         def __init__(self) -> None:
@@ -78,8 +78,10 @@ def run_lightning() -> dict[str, Any]:
 
     module, watch = A2CModule(num_workers=1), Watch()
     before = parameter_hash(module.model)
-    quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
-    options = dict(accelerator="cpu", devices=2, strategy="ddp", max_steps=STEPS, callbacks=[watch])
+    quiet: dict[str, Any] = dict(
+        logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False
+    )
+    options: dict[str, Any] = dict(accelerator="cpu", devices=2, strategy="ddp", max_steps=STEPS, callbacks=[watch])
     lightning.Trainer(**quiet, **options).fit(module)
     return watch.told | {"before": before}
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -76,7 +77,7 @@ def rank_train(*overrides: str) -> None:
     """Train; write what this rank ended with, saw and opened for writing."""
     written: list[str] = []
 
-    def hook(event: str, args: tuple) -> None:
+    def hook(event: str, args: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(args[0], str) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
             written.append(os.path.abspath(args[0]))
         elif event in ("os.mkdir", "os.rename", "os.remove"):
@@ -228,7 +229,7 @@ def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(tmp_path: Path
 
 
 def test_a_mistake_in_the_config_is_one_line_a_rank(tmp_path: Path) -> None:
-    done = launch(["-m", "ding_lite", "-c", CARTPOLE, *QUICK], timeout=120, cwd=tmp_path)
+    done = launch(["-m", "ding_lite", "-c", str(CARTPOLE), *QUICK], timeout=120, cwd=tmp_path)
     assert done.returncode != 0
     for rank in range(2):
         lines = [line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]")]
@@ -238,7 +239,7 @@ def test_a_mistake_in_the_config_is_one_line_a_rank(tmp_path: Path) -> None:
 
 
 def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> None:
-    words = ["-m", "ding_lite", "-m", "eval", "-c", CARTPOLE, "--ckpt", "none.pth.tar"]
+    words = ["-m", "ding_lite", "-m", "eval", "-c", str(CARTPOLE), "--ckpt", "none.pth.tar"]
     done = launch(words, timeout=120, cwd=tmp_path)
     assert done.returncode != 0
     assert "takes one process" in done.stderr
@@ -294,7 +295,7 @@ def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
     overrides = ["exp_name=run", "env.max_episode_steps=60", "policy.random_collect_size=200", "max_env_step=800"]
     hook = "policy.learn.learner.hook.log_show_after_iter=5"
     done = launch(
-        ["-m", "ding_lite", "-c", PONG, "-s", "0", *overrides, hook], timeout=200, launcher="launch", cwd=tmp_path
+        ["-m", "ding_lite", "-c", str(PONG), "-s", "0", *overrides, hook], timeout=200, launcher="launch", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "run" / "result.json").read_text())
@@ -327,7 +328,8 @@ def test_the_main_job_as_a_user_types_it_starts_and_can_be_stopped(tmp_path: Pat
 def main(argv: list[str]) -> None:
     torch.set_num_threads(1)
     what, *words = [word for word in argv if not word.startswith("--local-rank")]
-    {"train": rank_train, "fail": rank_fail}[what](*words)
+    parts: dict[str, Callable[..., None]] = {"train": rank_train, "fail": rank_fail}
+    parts[what](*words)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ def train(name: str) -> dict[str, Any]:
     """Train a policy from its config file; return what this rank ended with, and what it saw."""
     collected: list[dict[str, torch.Tensor]] = []
 
-    class Watched(POLICIES[name]):  # type: ignore[misc]
+    policy_cls: Any = POLICIES[name]
+
+    class Watched(policy_cls):  # type: ignore[misc]  # a base class that is known when it runs
         def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
             collected.append({key: block[key].clone() for key in ("obs", "action", "reward")})
             return super()._get_train_sample(block)

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -232,9 +233,8 @@ def test_a_mistake_of_one_rank_is_told_by_that_rank() -> None:
 def main(argv: list[str]) -> None:
     torch.set_num_threads(1)
     what, *words = [word for word in argv if not word.startswith("--local-rank")]
-    {"early": run_early, "alike": run_alike, "mistake": run_mistake}.get(what, lambda *words: run_rank(what, *words))(
-        *words
-    )
+    parts: dict[str, Callable[..., None]] = {"early": run_early, "alike": run_alike, "mistake": run_mistake}
+    parts.get(what, partial(run_rank, what))(*words)
 
 
 if __name__ == "__main__":

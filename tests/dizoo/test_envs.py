@@ -42,7 +42,8 @@ def test_spaces_are_what_the_table_says(name: str) -> None:
     _, size, actions, _ = ENVS[name]
     spec = check_env(make_cfg(name))
     assert isinstance(spec.observation_space, Box)
-    assert (spec.observation_space.shape, spec.observation_space.dtype) == ((size,), np.float32)
+    assert spec.observation_space.shape == (size,)
+    assert spec.observation_space.dtype == np.float32
     space = spec.action_space
     assert actions == (int(space.n) if isinstance(space, Discrete) else space.shape)
 
@@ -53,12 +54,12 @@ def test_observations_are_of_its_space_and_a_seed_repeats_them(name: str) -> Non
     env = ENV_REGISTRY.find(name)(make_cfg(name))
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(20)]
-    runs = []
+    runs: list[np.ndarray] = []
     for _ in range(2):
         rows = [env.reset(seed=5)[0], *(env.step(action)[0] for action in actions)]
         assert all(row in env.observation_space for row in rows)
         runs.append(np.stack(rows))
-    np.testing.assert_array_equal(*runs)
+    np.testing.assert_array_equal(runs[0], runs[1])
     env.close()
 
 
@@ -68,7 +69,7 @@ def test_the_managers_step_it_to_the_same_observations(name: str, manager: str) 
     needs(EXTRAS.get(name))
     cfg = make_cfg(name, manager=dict(type=manager), max_episode_steps=6)
     rows = [play(cfg), play(make_cfg(name, max_episode_steps=6))]
-    np.testing.assert_array_equal(*rows)
+    np.testing.assert_array_equal(rows[0], rows[1])
 
 
 def play(cfg: EasyDict, steps: int = 10) -> np.ndarray:

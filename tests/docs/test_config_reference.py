@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ding_lite.config.config import compile_config
+from ding_lite.config.schema import config_schema
+
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("make_config_reference", ROOT / "docs" / "make_config_reference.py")
 assert _spec is not None
@@ -15,7 +18,7 @@ reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
 
-def test_page_is_up_to_date():
+def test_page_is_up_to_date() -> None:
     result = subprocess.run(
         [sys.executable, "docs/make_config_reference.py", "--check"],
         cwd=ROOT,
@@ -26,7 +29,7 @@ def test_page_is_up_to_date():
     assert result.returncode == 0, result.stderr
 
 
-def test_check_notices_a_page_that_is_out_of_date(tmp_path, monkeypatch):
+def test_check_notices_a_page_that_is_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "config.md"
     monkeypatch.setattr(reference, "PAGE", page)
     monkeypatch.setattr(reference, "make_page", lambda: "new\n")
@@ -41,10 +44,7 @@ def test_check_notices_a_page_that_is_out_of_date(tmp_path, monkeypatch):
     assert page.read_text() == "new\n"
 
 
-def test_every_key_of_the_schema_is_on_the_page():
-    from ding_lite.config.config import compile_config
-    from ding_lite.config.schema import config_schema
-
+def test_every_key_of_the_schema_is_on_the_page() -> None:
     user = compile_config(ROOT / "dizoo/atari/pong_dqn_ddp_config.py")
     page = reference.PAGE.read_text()
     schema = set(config_schema(user)) - {"env.manager.type", "policy.import_names", "policy.model", "policy.model.type"}
@@ -64,7 +64,7 @@ class Thing:
 """
 
 
-def test_nested_defaults_and_their_comments_are_read():
+def test_nested_defaults_and_their_comments_are_read() -> None:
     assert reference.parse_defaults(SOURCE, "config", "Thing") == [
         ("rate", "float", "0.1", "how fast"),
         ("nested.size", "int, None", "None", "how many; None: all"),
@@ -82,12 +82,12 @@ def test_nested_defaults_and_their_comments_are_read():
         ('["a"]', '"a"', "thing.py:7: 'nested.names' is documented as list, .* of type str"),
     ],
 )
-def test_a_default_without_its_comment_or_of_another_type_is_an_error(old, new, message):
+def test_a_default_without_its_comment_or_of_another_type_is_an_error(old: str, new: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         reference.parse_defaults(SOURCE.replace(old, new), "config", "Thing", "thing.py")
 
 
-def test_a_model_parameter_that_the_docstring_leaves_out_is_an_error():
+def test_a_model_parameter_that_the_docstring_leaves_out_is_an_error() -> None:
     class Model:
         """A model.
 
@@ -101,6 +101,6 @@ def test_a_model_parameter_that_the_docstring_leaves_out_is_an_error():
 
     with pytest.raises(ValueError, match="Args do not describe 'depth'"):
         reference.model_entries(Model)
-    Model.__doc__ += "    depth: how deep.\n"
+    Model.__doc__ = f"{Model.__doc__}    depth: how deep.\n"
     described = [(entry.key, entry.default, entry.meaning) for entry in reference.model_entries(Model)]
     assert described == [("width", "", "how wide, in units"), ("depth", "2", "how deep")]

@@ -17,7 +17,9 @@ def test_the_plain_loop_trains(tmp_path: Path) -> None:
     assert write_files(PAGE, tmp_path) == ["plain_loop.py", "several_ranks.py"]
     done = finish(start([sys.executable, "plain_loop.py"], cwd=tmp_path), timeout=120)
     assert done.returncode == 0, done.stderr
-    envstep, episodes = map(float, re.fullmatch(r"(\d+) env steps, (\S+) episodes\n", done.stdout).groups())
+    told = re.fullmatch(r"(\d+) env steps, (\S+) episodes\n", done.stdout)
+    assert told is not None, done.stdout
+    envstep, episodes = map(float, told.groups())
     assert envstep >= 100 * 40  # as many steps as samples at least
     assert episodes > 0
 

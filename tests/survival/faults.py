@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.distributed.launcher import MARK, free_port, kill_marked, start
+from tests.distributed.launcher import MARK, PATIENCE, free_port, kill_marked, start
 from tests.survival.common import CONFIGS, checkpoints, ding_lite, read_json, read_metrics, states, wait_until
 from tests.survival.faulty import FAULT, HAPPENED
 
@@ -66,7 +66,7 @@ class End(NamedTuple):
     """How a run has to end."""
 
     status: int
-    limit: float  # seconds from the last fault until the last process is gone
+    limit: float  # seconds from the last fault until the last process is gone, on a quiet machine
     hangs: bool = False  # its time-out is short
 
 
@@ -284,7 +284,8 @@ def signal_launcher(process: subprocess.Popen[str], signals: Signals) -> None:
 
 
 def wait_for_the_end(process: subprocess.Popen[str], folder: Path, limit: float) -> list[str]:
-    """Return when no process of the run is left, or with what is left `limit` seconds after the last fault."""
+    """Return when no process of the run is left, or with what is left `PATIENCE * limit` s after the last fault."""
+    limit *= PATIENCE
     while left := marked(process):
         if time.time() - happened(folder)[0] > limit:
             return [f"after {limit:g} s there are still {left}"]
@@ -316,9 +317,11 @@ def wrong_words(fault: Fault, text: str) -> list[str]:
 def leftovers(fault: Fault, folder: Path, shared: set[str]) -> list[str]:
     """Return what is left of files, shared memory and ports that should not be."""
     shared = set(os.listdir("/dev/shm")) - shared
-    if shared:
-        time.sleep(2)  # another run's, that has not taken the name away yet?
-    wrong = [f"/dev/shm/{name} is left" for name in sorted(shared & set(os.listdir("/dev/shm")))]
+    end = time.monotonic() + 30
+    while shared and time.monotonic() < end:  # another run's, that has not taken the name away yet?
+        time.sleep(0.1)
+        shared &= set(os.listdir("/dev/shm"))
+    wrong = [f"/dev/shm/{name} is left" for name in sorted(shared)]
     kept = {entry["name"] for entry in checkpoints(folder / "run")}
     for path in sorted(path for path in folder.rglob("*") if path.name not in ("out", "tmp")):
         name = str(path.relative_to(folder))

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,8 @@ def _interrupt_main() -> None:
 
 
 def _flip() -> None:
-    import torch
-
-    for found in [found for found in gc.get_objects() if isinstance(found, torch.nn.Parameter)]:
+    parameter = sys.modules["torch"].nn.Parameter  # the processes of environments have this file, but no torch
+    for found in [found for found in gc.get_objects() if isinstance(found, parameter)]:
         found.data.view(-1)[0] += 1e-3
 
 
@@ -139,16 +139,25 @@ def _fill_disk(saves: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def _send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def _forbid_writing() -> None:
+    for path in ("run/ckpt", "run/log", "run"):
+        os.chmod(path, 0o555)
+
+
 ACTIONS: dict[str, Callable[[], Any]] = {
     "exception": _interrupt_main,
     "flip": _flip,
     "disk full for a while": lambda: _fill_disk(2),
     "disk full": lambda: _fill_disk(0),
     "delete": lambda: shutil.rmtree("run"),
-    "read-only": lambda: [os.chmod(path, 0o555) for path in ("run/ckpt", "run/log", "run")],
+    "read-only": _forbid_writing,
     "kill nurseries": _kill_nurseries,
     "nothing": lambda: None,
-    **{number.name: lambda number=number: os.kill(os.getpid(), number) for number in signal.Signals},
+    **{number.name: partial(_send, number) for number in signal.Signals},
 }
 
 

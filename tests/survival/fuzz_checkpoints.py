@@ -215,7 +215,7 @@ def main() -> None:
     if "MALLOC_PERTURB_" not in os.environ:  # memory that is read without having been written is then seen, in glibc
         command = [sys.executable, "-m", "tests.survival.fuzz_checkpoints", *sys.argv[1:]]
         os.execve(sys.executable, command, {**os.environ, "MALLOC_PERTURB_": "165"})
-    os.fsync = lambda _: None  # no power cut comes here
+    os.fsync = lambda fd: None  # no power cut comes here
     signal.signal(signal.SIGALRM, _on_alarm)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:

@@ -24,6 +24,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import dizoo.classic_control.cartpole.envs.cartpole_env  # noqa: F401 (what the run imports)
+from ding_lite.entry.cli import main as ding_lite_main
 from ding_lite.utils.checkpoint.store import CheckpointStore, load_file
 from tests.distributed.launcher import MARK, clean_environment
 from tests.survival.common import CONFIGS, checkpoints, compare_runs, logged_iter, read_json
@@ -40,9 +42,6 @@ WORDS = [
 
 def serve() -> None:
     """Run `ding_lite` with the words of each line of stdin, in processes that need not import everything again."""
-    import dizoo.classic_control.cartpole.envs.cartpole_env  # noqa: F401 (what the run imports)
-    from ding_lite.entry.cli import main
-
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
@@ -51,7 +50,7 @@ def serve() -> None:
                 with open("said.txt", "wb") as said:
                     os.dup2(said.fileno(), 1)
                     os.dup2(said.fileno(), 2)
-                main(json.loads(line))
+                ding_lite_main(json.loads(line))
                 status = 0
             except SystemExit as end:
                 status = end.code if isinstance(end.code, int) else 1

@@ -44,7 +44,8 @@ class Machine:
         hold = "import signal, socket; socket.sethostname(input()); print(flush=True); signal.pause()"
         words = ["unshare", "--net", "--uts", sys.executable, "-c", hold]
         self._holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._holder.stdin, self._holder.stdout
+        assert self._holder.stdin is not None
+        assert self._holder.stdout is not None
         self._holder.stdin.write(f"{self.name}\n")
         self._holder.stdin.flush()
         assert self._holder.stdout.readline(), "no network namespace"

@@ -91,7 +91,7 @@ def test_more_steps_than_planned_and_no_plan_are_shown() -> None:
 
 def test_without_a_terminal_there_is_a_plain_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr("ding_lite.utils.progress.time.monotonic", lambda: now)
     lines: list[str] = []
     with Progress(3_000_000, True, log=lines.append) as bar:
         for second in range(1, 91):

@@ -286,7 +286,7 @@ def test_no_changed_byte_changes_what_is_read(path: str, mmap: bool) -> None:
     whole = bytearray(Path(path).read_bytes())
     with zipfile.ZipFile(path) as archive:
         directory = archive.start_dir
-    read_without, read_with = [], []  # positions whose change is not noticed
+    read_without, read_with = list[int](), list[int]()  # positions whose change is not noticed
     for position in range(len(whole)):
         whole[position] ^= 0xFF
         Path(path).write_bytes(whole)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
-from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, _digest, load_file
 
 ROOT = Path(__file__).resolve().parents[3]
 MARKER = "was_here"
@@ -53,8 +53,6 @@ def newest(directory: Path, number: int) -> Loaded:
 
 def edit_manifest(directory: Path, **changes: Any) -> None:
     """Change the manifest with a checksum that is right again."""
-    from ding_lite.utils.checkpoint.store import _digest
-
     content = json.loads((directory / "manifest.json").read_text())
     del content["checksum"]
     content.update(changes)
@@ -158,13 +156,18 @@ def replace_by_directory(path: Path) -> None:
     path.mkdir()
 
 
-DAMAGES = {
+def replace_by_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
     "flip": flip,
     "cut": cut,
     "zero length": lambda path: path.write_bytes(b""),
     "missing": Path.unlink,
     "directory": replace_by_directory,
-    "link to itself": lambda path: (path.unlink(), path.symlink_to(path)),
+    "link to itself": replace_by_link,
     "another one's": lambda path: shutil.copy(str(path).replace("_20", "_10"), path),
 }
 REASONS = r"not the file that was saved|end is missing|No such file|Is a directory|Too many levels|checksum of its part"
@@ -222,8 +225,8 @@ def test_a_run_that_went_on_from_an_older_one_drops_the_newer(tmp_path: Path) ->
 @pytest.mark.parametrize("where", ["file", "directory"])
 def test_what_may_not_be_read(tmp_path: Path, where: str) -> None:
     filled(tmp_path / "ckpt", 10, 20)
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # pytest makes one more folder for each of several workers
+        folder.chmod(folder.stat().st_mode | 0o755)
     part = tmp_path / "ckpt" / "iteration_20.rank_0.pth.tar"
     (part if where == "file" else tmp_path / "ckpt").chmod(0)
     with unprivileged():
@@ -485,9 +488,11 @@ def check_after_kill(directory: Path, reported: int) -> int:
 
 
 def test_kill_9_while_saving_loses_no_checkpoint_that_was_reported(tmp_path: Path) -> None:
-    rng, last = random.Random(0), 0
+    rng, last = random.Random(0), 1
     command = [sys.executable, "-c", textwrap.dedent(FORKING), str(tmp_path / "ckpt")]
-    (tmp_path / "ckpt").mkdir()
+    tensors = [torch.ones(100_000) for _ in range(3)]
+    store = CheckpointStore(str(tmp_path / "ckpt"), keep=2)
+    assert store.save("iteration_1", {"number": 1, "weight": tensors}, {"obs": tensors}, 1, 1) is None
     pipe, env = subprocess.PIPE, {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, text=True) as server:
         for _ in range(10):

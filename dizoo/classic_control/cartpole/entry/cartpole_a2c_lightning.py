@@ -29,7 +29,7 @@ class A2CModule(lightning.LightningModule):
         self.model = self.policy.model  # a submodule, so that Lightning sees its parameters
         self.played = self.dataset.figures()
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> DataLoader[Any]:
         return DataLoader(self.dataset, batch_size=None, num_workers=self.num_workers)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

@@ -1,0 +1,93 @@
+"""What holds for every test: Ctrl-C works, workers share the tests well, and nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+# Tests in these folders start several processes each. They come first, in two lanes: only two run at once.
+SEVERAL_PROCESSES = ("distributed", "survival", "integration", "docs")
+LANES = 2
+PLACES = {
+    path: place for folder in SEVERAL_PROCESSES for place, path in enumerate(sorted((HERE / folder).glob("*.py")))
+}
+PATIENCE = float(os.environ.get("LEAK_PATIENCE", "60"))  # seconds that an ending thread or process may take at most
+LASTING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")  # Python keeps one of each on purpose
+
+
+def pytest_configure() -> None:
+    """Let SIGINT raise KeyboardInterrupt, here and in the processes that tests start.
+
+    A shell starts its background jobs with SIGINT ignored. Python then installs no handler, and every child process
+    inherits that. A signal with a handler, on the other hand, has its default action again in a new program.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Name the group of a test: one worker takes all of a group. A file is in one group, which shares its fixtures."""
+    place = PLACES.get(item.path)
+    item.add_marker(pytest.mark.xdist_group(str(item.path) if place is None else f"lane {place % LANES}"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of several processes first; all others keep their order."""
+    items.sort(key=lambda item: item.path not in PLACES)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a process group, a thread, a process, or a changed environment variable or handler."""
+    variables, handlers, before = _variables(), _handlers(), _running()
+    yield
+    left = _running() - before
+    if left:
+        gc.collect()  # an environment or a loader in a reference cycle
+        end = time.monotonic() + PATIENCE
+        while left and time.monotonic() < end:
+            time.sleep(0.02)
+            left = _running() - before
+    changed = _changed(variables, _variables()) | _changed(handlers, _handlers())
+    found = [*sorted(name for name, _ in left), *(f"another {name}" for name in sorted(changed))]
+    if found:
+        pytest.fail(f"left behind: {'; '.join(found)}", pytrace=False)
+
+
+def _variables() -> dict[str, object]:
+    # what pytest, torch's compiler, gymnasium and tensorboardX set themselves
+    own = ("PYTEST_", "TORCHINDUCTOR_", "PYGAME_HIDE_SUPPORT_PROMPT", "CRC32C_SW_MODE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
+
+
+def _handlers() -> dict[str, object]:
+    return {number.name: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+
+
+def _changed(before: dict[str, object], now: dict[str, object]) -> set[str]:
+    return {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+
+
+def _running() -> set[tuple[str, object]]:
+    """Return the process group, the threads and the child processes that there are, each with what identifies it."""
+    dist = sys.modules.get("torch.distributed")
+    found: set[tuple[str, object]] = {(f"thread {thread.name}", thread) for thread in threading.enumerate()}
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        found.add(("a process group", dist.group.WORLD))
+    for path in Path("/proc/self/task").glob("*/children"):
+        for pid in path.read_text().split():
+            with contextlib.suppress(OSError):  # gone meanwhile
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                if words and not any(name in words for name in LASTING):  # one that has ended has no words
+                    found.add((f"process {words.decode()[:80].strip()}", pid))
+    return found

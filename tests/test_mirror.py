@@ -1,0 +1,56 @@
+"""Every module has a test file, at the same path or in tests/distributed, or is named here with one that covers it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "ding_lite"
+# Modules without a file of their own, by the test file that covers them; both are paths below ding_lite/ and tests/.
+COVERED = {
+    "config/test_config.py": ["config/schema.py"],
+    "distributed/test_rpc.py": [
+        *("entry/rpc/agent.py", "entry/rpc/link.py", "entry/rpc/observer.py", "entry/rpc/serial_entry_rpc.py")
+    ],
+    "distributed/test_collectives.py": ["utils/dist/shared_memory.py"],
+    "entry/offline/test_serial_offline.py": [
+        *("entry/offline/experiment.py", "entry/offline/serial_entry_bc.py", "entry/offline/serial_entry_offline.py"),
+        "policy/offline/base.py",
+    ],
+    "entry/test_cli.py": ["entry/pipelines.py"],
+    "entry/test_serial_entry.py": ["entry/experiment.py", "entry/reporter.py"],
+    "entry/test_serial_onpolicy.py": ["entry/serial_entry_onpolicy.py"],
+    "envs/test_subprocess_env.py": ["envs/worker_process.py"],
+    "envs/test_vector_env.py": ["envs/episode_monitor.py", "envs/seeded_env.py"],
+    "model/test_vac.py": ["model/actor_head.py"],
+    "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],
+    "rl_utils/test_distribution.py": ["rl_utils/isw.py", "rl_utils/sampler.py"],
+    "utils/dist/test_context.py": [
+        *("utils/dist/ddp_config.py", "utils/dist/flat_parameters.py", "utils/dist/launch_environment.py"),
+        "utils/dist/ranks.py",
+    ],
+    "worker/offline/test_dataset.py": ["worker/offline/files.py"],
+}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__"))
+
+
+def has_own_file(module: Path) -> bool:
+    name = f"test_{module.name}"
+    folders = (TESTS / module.relative_to(PACKAGE).parent, TESTS / "distributed")
+    return any((folder / name).exists() for folder in folders)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_has_its_test_file_or_one_that_covers_it(module: Path) -> None:
+    name = module.relative_to(PACKAGE).as_posix()
+    elsewhere = [file for file, names in COVERED.items() if name in names]
+    expected = f"tests/{module.relative_to(PACKAGE).parent.as_posix()}/test_{module.name}"
+    assert has_own_file(module) != bool(elsewhere), f"{expected}, or a line in COVERED, and not both"
+    assert len(elsewhere) <= 1
+
+
+def test_the_table_names_files_that_exist() -> None:
+    assert [name for names in COVERED.values() for name in names if not (PACKAGE / name).exists()] == []
+    assert [file for file in COVERED if not (TESTS / file).exists()] == []

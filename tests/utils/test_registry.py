@@ -1,0 +1,59 @@
+"""Names to classes, and messages of one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from ding_lite.utils.registry import ConfigError, Registry, UserError, closest, place_of
+
+
+@pytest.fixture
+def animals() -> Registry:
+    registry = Registry("animal")
+    registry.register("cat")(type("Cat", (), {"__module__": "zoo"}))
+    return registry
+
+
+def test_a_class_is_found_by_its_name(animals: Registry) -> None:
+    @animals.register("dog")
+    class Dog:
+        pass
+
+    assert animals.find("dog") is Dog
+    assert sorted(animals) == ["cat", "dog"]
+
+
+def test_an_unknown_name_names_the_closest_one(animals: Registry) -> None:
+    with pytest.raises(ConfigError) as error:
+        animals.find("cats")
+    assert str(error.value) == "Unknown animal type 'cats'. Did you mean 'cat'? Registered: cat."
+    with pytest.raises(ConfigError, match=r"^Unknown animal type '\['cat'\]'\."):
+        animals.find(["cat"])  # type: ignore[arg-type]  # what a config says may be anything
+
+
+def test_a_name_belongs_to_one_class_which_may_be_defined_again(animals: Registry) -> None:
+    again = type("Cat", (), {"__module__": "zoo"})
+    assert animals.register("cat")(again) is animals.find("cat") is again
+    with pytest.raises(ConfigError) as error:
+        animals.register("cat")(type("Lion", (), {"__module__": "zoo"}))
+    assert str(error.value) == "animal 'cat' is registered already, by zoo.Cat."
+
+
+def test_a_name_that_is_like_none_has_no_closest_one() -> None:
+    assert closest("zebra", ["cat"]) == ""
+
+
+def test_a_message_is_one_line_of_limited_length() -> None:
+    assert str(UserError("two\nlines \x1b")) == "two\\nlines \\x1b"
+    text = str(ConfigError("a" * 200 + "b" * 300))
+    # 400 characters at most: the first 300, " ... ", the last 95
+    assert text == "a" * 200 + "b" * 100 + " ... " + "b" * 95
+
+
+def test_a_message_begins_with_the_place_of_the_error() -> None:
+    with pytest.raises(ZeroDivisionError) as error:
+        exec(compile("\n\n1 / 0", "config.py", "exec"), {})
+    assert place_of(error.value) == "config.py, line 3: "
+    with pytest.raises(SyntaxError) as wrong:
+        compile("\n1 +", "config.py", "exec")
+    assert place_of(wrong.value) == "config.py, line 2: "

@@ -1,0 +1,27 @@
+"""Nested dicts of arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ding_lite.utils.tree import lengthen, tree_leaves, tree_map
+
+
+def test_a_function_is_applied_to_the_leaves_of_several_trees_with_the_same_keys() -> None:
+    first, second = {"a": 1, "b": {"c": 2}}, {"a": 10, "b": {"c": 20}}
+    assert tree_map(lambda left, right: left + right, first, second) == {"a": 11, "b": {"c": 22}}
+    assert first == {"a": 1, "b": {"c": 2}}
+
+
+def test_what_is_no_dict_is_a_leaf() -> None:
+    assert tree_map(len, [1, 2]) == 2
+    assert list(tree_leaves([1, 2])) == [[1, 2]]
+    assert list(tree_leaves({"a": 1, "b": {"c": (2,), "d": {}}})) == [1, (2,)]
+
+
+def test_a_longer_array_begins_with_the_rows_of_the_shorter_one() -> None:
+    rows_NO = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    longer = lengthen(rows_NO, 5)
+    assert longer.shape == (5, 3)
+    assert longer.dtype == np.uint8
+    np.testing.assert_array_equal(longer[:2], rows_NO)
