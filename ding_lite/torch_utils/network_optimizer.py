@@ -201,8 +201,6 @@ def _free_groups() -> None:
 def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
     """Raise `ConfigError` for what `data_parallel` and `ddp` cannot mean; `defaults` are those of `policy.ddp`."""
     ddp = policy.ddp
-    if policy.data_parallel not in ("flat", "ddp"):
-        raise ConfigError(f"policy.data_parallel must be 'flat' or 'ddp', got '{policy.data_parallel}'.")
     if policy.data_parallel == "flat":
         for key in [key for key in defaults if ddp[key] != defaults[key]]:
             raise ConfigError(
@@ -214,9 +212,6 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
         raise ConfigError(
             "policy.bp_update_sync=False goes with policy.data_parallel='flat': torch's 'ddp' always overlaps. Set one."
         )
-    if ddp.comm_hook not in ("", *COMM_HOOKS):
-        names = ", ".join(map(repr, ("", *COMM_HOOKS)))
-        raise ConfigError(f"policy.ddp.comm_hook must be one of {names}, got '{ddp.comm_hook}'.")
     if ddp.comm_hook == "powersgd" and policy.learn.on_nonfinite == "skip":
         raise ConfigError(
             "policy.ddp.comm_hook='powersgd' carries over what it did not send, a nan too: set "
@@ -233,5 +228,3 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
                 f"policy.ddp.{key}={ddp[key]!r} is torch's for GPUs alone: set policy.cuda=True on a machine that has "
                 "one, or leave it out."
             )
-    if not ddp.bucket_cap_mb > 0:
-        raise ConfigError(f"policy.ddp.bucket_cap_mb must be more than 0, got {ddp.bucket_cap_mb}.")

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ding_lite.policy.offline.base import OfflinePolicy
 from ding_lite.torch_utils.target_network import TargetNetwork
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 
@@ -29,14 +30,14 @@ class QACPolicy(OfflinePolicy):
 
     config: ClassVar[dict[str, Any]] = dict(
         model=dict(
-            twin_critic=True,  # (bool) two critics, whose smaller value is believed
-            action_space="reparameterization",  # (str) what the actor says, see the model
-            actor_head_hidden_size=256,  # (int) size of the actor's hidden layers
-            critic_head_hidden_size=256,  # (int) size of a critic's hidden layers
+            twin_critic=Key(True, "two critics, whose smaller value is believed"),
+            action_space=Key("reparameterization", "what the actor says, see the model"),
+            actor_head_hidden_size=Key(256, "size of the actor's hidden layers"),
+            critic_head_hidden_size=Key(256, "size of a critic's hidden layers"),
         ),
         learn=dict(
-            batch_size=256,  # (int) samples per rank and iteration
-            target_theta=0.005,  # (float) share of the critic that its target takes over at an update
+            batch_size=256,
+            target_theta=Key(0.005, "share of the critic that its target takes over at an update", above=0, high=1),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
@@ -48,11 +49,9 @@ class QACPolicy(OfflinePolicy):
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        given, theta = cfg.policy.model.get("action_space", cls.action_space), cfg.policy.learn.target_theta
+        given = cfg.policy.model.get("action_space", cls.action_space)
         if given != cls.action_space:
             raise ConfigError(f"policy.model.action_space must be '{cls.action_space}' for this policy, got '{given}'.")
-        if not 0 < theta <= 1:
-            raise ConfigError(f"policy.learn.target_theta must be in (0, 1], got {theta}.")
         if not cfg.env.act_scale:
             raise ConfigError(f"Policy '{cfg.policy.type}' acts within -1..1: set env.act_scale=True.")
 
