@@ -121,9 +121,7 @@ def _read_resumable(directory: str, changed: bool) -> SavedRun:
         )
     saved = read_saved_run(path)
     if saved.pipeline not in PIPELINES:
-        raise ConfigError(
-            f"'{path}' names no pipeline: it was altered. Run it with -c, as a new run."
-        )
+        raise ConfigError(f"'{path}' names no pipeline: it was altered. Run it with -c, as a new run.")
     return saved
 
 
