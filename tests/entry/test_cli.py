@@ -206,13 +206,13 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         (["policy.model.duelling=True"], "Did you mean 'policy.model.dueling'?"),
         (["policy.other.replay_buffer.alpha=0.5"], "policy.other.replay_buffer.alpha"),
         (["max_env_steps=100"], "Unknown option 'max_env_steps'. Did you mean 'max_env_step'?"),
-        (["max_env_step=many"], "max_env_step must be a number of steps, got 'many'"),
+        (["max_env_step=many"], "max_env_step must be a number of steps above 0, got 'many'"),
         (
             ["-m", "offline", "max_env_step=9"],
             "max_env_step is no limit of serial_pipeline_offline, which plays nothing",
         ),
         (["-m", "bc", "--nproc", "2", "max_env_step=9"], "max_env_step is no limit of serial_pipeline_bc"),
-        (["-m", "offline"], "use serial_pipeline(...), or 'ding_lite -m serial'."),
+        (["-m", "offline"], "use serial_pipeline(...), or 'ding_lite -m serial', which leaving out -m means too."),
         (["-m", "rpc"], "needs an agent and at least one observer"),
         (
             ["-m", "serial_onpolicy"],
