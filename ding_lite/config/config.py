@@ -70,7 +70,8 @@ def read_saved_run(path: str | Path) -> SavedRun:
     pipeline = getattr(module, "pipeline", None)
     if not isinstance(pipeline, str):
         raise ConfigError(f"'{path}' names no pipeline: it was altered. Run it with -c, as a new run.")
-    return SavedRun(*(_get_dict(module, name) for name in ("main_config", "create_config", "limits")), pipeline)
+    main_config, create_config, limits = (_get_dict(module, key) for key in ("main_config", "create_config", "limits"))
+    return SavedRun(main_config, create_config, limits, pipeline)
 
 
 def _get_dict(module: types.ModuleType, name: str) -> dict:
