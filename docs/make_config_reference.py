@@ -1,32 +1,32 @@
-"""Write docs/config.md, the list of all config keys, from the classes' defaults and the comments beside them.
+"""Write docs/config.md, the list of all config keys, from the declarations in the classes.
 
     python docs/make_config_reference.py [--check]
 
-Each line of a `config` ends with `# (type) meaning`; a line without is an error, and so is a default of another type.
-`--check` writes nothing and fails if docs/config.md is not what the sources say.
+Each key is a `Key(default, "meaning", ...)`; one without meaning or type is an error. `--check` writes nothing, and
+fails if docs/config.md is not what the classes say.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import inspect
-import io
 import re
 import sys
-import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ding_lite.utils.key import SECTION, Key, declared_keys, describe
 
 PAGE = Path(__file__).with_name("config.md")
 INTRO = """# Configuration reference
 
-Written by `make docs` from the classes' defaults: edit those, not this page.
+Written by `make docs` from the declarations in the classes: edit those, not this page.
 
 A run is a pair of dicts, `main_config` and `create_config`. Low to high: the defaults below, `create_config`,
-`main_config`, `key=value` on the command line. A key that is not below is an error, and so is a value of another type.
+`main_config`, `key=value` on the command line. A key that is not below is an error, and so is a value of another type
+or out of range. A table lists what its class declares or changes; a class has the keys of its bases too.
 """
 CREATE = """
 ## `create_config`
@@ -61,57 +61,37 @@ class Entry(NamedTuple):
     meaning: str
 
 
-def parse_defaults(source: str, name: str, cls: str | None = None, file: str = "") -> list[Entry]:
-    """Return the documented keys of the dict assigned to `name`, in a class or in the module.
+def class_entries(cls: type, base: Mapping[str, Any] = {}) -> list[Entry]:
+    """Return the keys that a class itself declares or changes; `base` holds declarations that it extends.
 
     Raises:
-        ValueError: a key has no comment `# (type) meaning`, or its default is of another type; names file and line.
+        ValueError: a key has no meaning, or nothing tells its type; the message names class and key.
     """
-    body = ast.parse(source).body
-    if cls is not None:
-        body = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == cls).body
-    for node in body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return list(_walk(node.value, _comments(source), "", file))
-    return []
+    keys = declared_keys(cls, base)
+    return [_entry(cls.__name__, path, keys[path]) for path in _paths(vars(cls).get("config", {}), "") if path in keys]
 
 
-def _comments(source: str) -> dict[int, str]:
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+def key_entries(name: str, tree: Mapping[str, Any]) -> list[Entry]:
+    """Return the keys of declarations that belong to no class, called `name`; raises as `class_entries`."""
+    return class_entries(type(name, (), {"config": dict(tree)}))
 
 
-def _items(node: ast.expr) -> list[tuple[str, ast.expr]]:
-    """Return keys and values of `dict(key=value)` or `{"key": value}`, nothing for other expressions."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-        return [(keyword.arg or "", keyword.value) for keyword in node.keywords]
-    if isinstance(node, ast.Dict):
-        return [(ast.literal_eval(key), value) for key, value in zip(node.keys, node.values, strict=True) if key]
-    return []
+def _paths(tree: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key
 
 
-def _walk(node: ast.expr, comments: dict[int, str], prefix: str, file: str) -> Iterator[Entry]:
-    for key, value in _items(node):
-        if _items(value) and value.lineno != value.end_lineno:
-            yield from _walk(value, comments, f"{prefix}{key}.", file)
-        elif prefix + key != "other":  # a section that subclasses fill
-            match = re.fullmatch(r"\(([^)]+)\) (.+)", comments.get(value.end_lineno or 0, ""))
-            place = f"{file}:{value.lineno}: '{prefix}{key}'"
-            if match is None:
-                raise ValueError(f"{place} needs a comment '# (type) meaning' at the end of its line.")
-            default = "dict" if _items(value) or isinstance(value, ast.Call) else type(ast.literal_eval(value)).__name__
-            if default not in (*re.split(r", | or ", match[1]), "NoneType"):
-                raise ValueError(f"{place} is documented as {match[1]}, but its default is of type {default}.")
-            yield Entry(prefix + key, match[1], ast.unparse(value), match[2])
-
-
-def class_entries(cls: type) -> list[Entry]:
-    """Return the documented keys of a class's own `config`."""
-    module = sys.modules[cls.__module__]
-    return parse_defaults(inspect.getsource(module), "config", cls.__name__, Path(inspect.getfile(module)).name)
+def _entry(owner: str, path: str, key: Key) -> Entry:
+    if not key.meaning:
+        raise ValueError(f"{owner}.config: '{path}' has no meaning: declare it as Key(default, \"meaning\").")
+    if key.hint in (Any, SECTION):
+        raise ValueError(f"{owner}.config: '{path}' is None by default: give its Key a type, such as type=int.")
+    limits = key.range_text()
+    kind = " or ".join(map(repr, key.choices)) or describe(key.hint) + (f", {limits}" if limits else "")
+    return Entry(path, kind, repr(key.default), key.meaning)
 
 
 def model_entries(cls: type) -> list[Entry]:
@@ -139,7 +119,7 @@ def _table(title: str, entries: list[Entry], prefix: str) -> str:
     for entry in entries:
         kind, default, meaning = (text.replace("|", "\\|") for text in entry[1:])
         rows.append(f"| `{prefix}{entry.key}` | {kind} | {f'`{default}`' if default else 'required'} | {meaning} |\n")
-    head = "| key | type | default | meaning |\n|---|---|---|---|\n"
+    head = "| key | type and range | default | meaning |\n|---|---|---|---|\n"
     return f"\n## {title}\n\n{head}{''.join(rows)}" if rows else ""
 
 
@@ -149,7 +129,7 @@ def make_page() -> str:
         importlib.import_module(module)
     from ding_lite.config import schema
     from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
-    from ding_lite.envs import vector_env
+    from ding_lite.envs.vector_env import ENV_KEYS
     from ding_lite.policy import Policy
     from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
 
@@ -158,11 +138,10 @@ def make_page() -> str:
         return sorted((n, c) for n, c in registry.items() if c.__module__.startswith(("ding_lite.", "dizoo.")))
 
     page = INTRO + CREATE
-    page += _table("Top level", parse_defaults(inspect.getsource(schema), "DEFAULTS", file="schema.py"), "")
-    source = inspect.getsource(vector_env)
-    page += _table("`env`", parse_defaults(source, "ENV_DEFAULTS", file="vector_env.py"), "env.")
+    page += _table("Top level", key_entries("schema", schema.TOP_KEYS), "")
+    page += _table("`env`", key_entries("env", ENV_KEYS), "env.")
     for name, cls in own(ENV_REGISTRY):
-        page += _table(f"`env` of type `{name}`", class_entries(cls), "env.")
+        page += _table(f"`env` of type `{name}`", class_entries(cls, ENV_KEYS), "env.")
     page += _table("`policy`, whatever its type", class_entries(Policy), "policy.")
     for name, cls in own(POLICY_REGISTRY):
         page += _table(f"`policy` of type `{name}`", class_entries(cls), "policy.")

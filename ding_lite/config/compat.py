@@ -11,8 +11,9 @@ from collections.abc import Container
 from types import ModuleType
 from typing import Any
 
-from ding_lite.config.schema import BUFFER, UNSET, get_key, merge, set_key, show
-from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.config.schema import BUFFER, UNSET, Schema, get_key, merge, set_key
+from ding_lite.utils.key import show
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
 # Keys that change nothing here: (the only value that is accepted, a tuple of several, or Any; why).
 IGNORED_KEYS: dict[str, tuple[Any, str]] = {
@@ -103,6 +104,8 @@ RENAMED_KEYS = {
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }
+# Keys of `policy` that say which loop trains it: true for the policies of that pipeline.
+LOOP_KEYS = {"on_policy": "serial_pipeline_onpolicy", "offline": "serial_pipeline_offline"}
 # env.env_id: versions that gymnasium has retired, and the ones that took their place.
 RENAMED_IDS = {
     "Pendulum-v0": "Pendulum-v1",
@@ -186,6 +189,28 @@ def rename_keys(user: dict, known: Container[str], notes: list[str]) -> None:
     if isinstance(env_id, str) and env_id in RENAMED_IDS:
         set_key(user, "env.env_id", RENAMED_IDS[env_id])
         notes.append(f"env.env_id '{env_id}' is '{RENAMED_IDS[env_id]}' here: gymnasium has retired the old version.")
+
+
+def take_loop_keys(user: dict, schema: Schema) -> None:
+    """Remove `policy.on_policy` and `policy.offline` from `user`: the policy's class says which loop trains it.
+
+    Raises:
+        ConfigError: one of them says something else than the class.
+    """
+    policy_type = schema["policy.type"].default
+    pipeline = POLICY_REGISTRY.find(policy_type).pipeline
+    for name, loop in LOOP_KEYS.items():
+        path, right = f"policy.{name}", pipeline == loop
+        if path in schema and schema[path].default != right:
+            raise ConfigError(
+                f"The class of policy '{policy_type}' declares {name}={not right}, but is trained by {pipeline}: set "
+                f"its attribute `pipeline`, such as pipeline = '{loop}'."
+            )
+        value = get_key(user, path, right)
+        if value != right:
+            raise ConfigError(f"{path} cannot be set: of '{policy_type}' it is {right}.")
+        if path not in schema and isinstance(user.get("policy"), dict):
+            user["policy"].pop(name, None)
 
 
 def import_module(name: str) -> ModuleType:

@@ -2,9 +2,10 @@
 
 A run is described by two dicts: `main_config` (what the user tunes) and `create_config` (which environment, manager,
 policy and buffer to build). Compiling merges, low to high: class defaults, `create_config`, `main_config`, command-line
-overrides. The class defaults are the schema (`schema.py`): every key that a user writes must be known to one of them
-and have its type, so a misspelt key stops the run with the closest known name instead of being ignored. All of this
-happens before an environment worker starts, and nothing that the user passed in is modified.
+overrides. The classes' declarations are the schema (`schema.py`): every key that a user writes must be declared by one
+of them, and its value must have the declared type and range, so a misspelt key stops the run with the closest known
+name instead of being ignored. All of this happens before an environment worker starts, and nothing that the user passed
+in is modified.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ import traceback
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, check_values
-from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, translate_create
+from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, take_loop_keys, translate_create
 from ding_lite.envs.vector_env import EnvSpec
+from ding_lite.utils.dist.shares import SHARED_SIZES, divide
+from ding_lite.utils.key import SECTION, describe, matches, show
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest, place_of
 
 # What fills the registries; imported when a config is compiled, as the config's own import_names are.
@@ -35,28 +38,58 @@ BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
 LONGEST_KEY = 200  # characters: what is longer is no misspelling, and comparing it takes seconds
 
 
+class SavedRun(NamedTuple):
+    """What the total_config.py of a run says."""
+
+    main_config: dict
+    create_config: dict
+    limits: dict[str, int]
+    pipeline: str
+
+
 def read_config(path: str | Path) -> tuple[dict, dict]:
     """Run the python file at `path` (not as `__main__`) and return its `main_config` and `create_config`.
+
+    The file's directory joins `sys.path`, as if python ran the file: modules beside it can be imported, by the file
+    itself and by `import_names`.
 
     Raises:
         ConfigError: no such file, it fails (the message has file and line), or it lacks one of the two names.
     """
     module = _run_file(Path(path))
-    for name in ("main_config", "create_config"):
-        if not isinstance(getattr(module, name, None), dict):
-            hint = closest(name, [key for key, value in vars(module).items() if isinstance(value, dict)])
-            raise ConfigError(f"Config file '{path}', line 1: expected a dict called '{name}', found none.{hint}")
-    return module.main_config, module.create_config
+    return _get_dict(module, "main_config"), _get_dict(module, "create_config")
 
 
-def read_limits(path: str | Path) -> dict[str, int]:
-    """Return the limits of the run whose config `save_config` wrote, such as `max_env_step`."""
-    return getattr(_run_file(Path(path)), "limits", {})
+def read_saved_run(path: str | Path) -> SavedRun:
+    """Return what `save_config` wrote.
+
+    Raises:
+        ConfigError: as `read_config`, or the file does not name its limits and its pipeline.
+    """
+    module = _run_file(Path(path))
+    pipeline = getattr(module, "pipeline", None)
+    if not isinstance(pipeline, str):
+        raise ConfigError(f"'{path}' names no pipeline: it was altered. Run it with -c, as a new run.")
+    main_config, create_config, limits = (_get_dict(module, key) for key in ("main_config", "create_config", "limits"))
+    return SavedRun(main_config, create_config, limits, pipeline)
+
+
+def _get_dict(module: types.ModuleType, name: str) -> dict:
+    value = getattr(module, name, None)
+    if not isinstance(value, dict):
+        hint = closest(name, [key for key, value in vars(module).items() if isinstance(value, dict)])
+        raise ConfigError(
+            f"Config file '{module.__file__}', line 1: expected a dict called '{name}', found none.{hint}"
+        )
+    return value
 
 
 def _run_file(path: Path) -> types.ModuleType:
     if not path.is_file():
         raise ConfigError(f"Config file '{path}' does not exist: give the path of a python file.")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     # A module of its own, not left in sys.modules: environment workers, which cannot import it, then get its classes by
     # value. No import: a cached .pyc could be older than a file edited twice within a second.
     module = sys.modules[f"_ding_lite_config_{path.stem}"] = types.ModuleType(f"_ding_lite_config_{path.stem}")
@@ -70,6 +103,41 @@ def _run_file(path: Path) -> types.ModuleType:
     finally:
         del sys.modules[module.__name__]
     return module
+
+
+def find_policy(input_cfg: str | Path | Sequence[dict], overrides: Sequence[str] = ()) -> tuple[tuple[dict, dict], Any]:
+    """Read a config as far as its policy's class.
+
+    Returns:
+        `(main_config, create_config)`, so that a file is run once, and the class.
+
+    Raises:
+        ConfigError: the config cannot be read, or no policy of its type is registered.
+    """
+    pair = _read_pair(input_cfg)
+    user, _, _ = _merge_user(pair, overrides)
+    policy_type = sc.get_key(user, "policy.type")
+    if not isinstance(policy_type, str):
+        raise ConfigError(
+            f"create_config.policy.type: expected a registered name such as policy=dict(type=...), got "
+            f"{show(policy_type)}."
+        )
+    return pair, POLICY_REGISTRY.find(policy_type)
+
+
+def divided_sizes(input_cfg: str | Path | Sequence[dict], world_size: int, overrides: Sequence[str] = ()) -> list[str]:
+    """Return overrides that give each of `world_size` processes its share of batch size, n_sample and n_episode.
+
+    What is divided is the value that the config would have in one process, whether the user or a class sets it.
+
+    Raises:
+        ConfigError: one of them is not a multiple of the world size, or the config is wrong.
+    """
+    user, _, _ = _merge_user(_read_pair(input_cfg), overrides)
+    schema = sc.config_schema(user, model_given=True)
+    paths = [path for path in SHARED_SIZES if path in schema]
+    values = {path: sc.get_key(user, path, schema[path].default) for path in paths}
+    return [f"{path}={divide(path, value, world_size)}" for path, value in values.items() if matches(value, int)]
 
 
 def compile_config(
@@ -92,32 +160,47 @@ def compile_config(
     Raises:
         ConfigError: an unknown key, type or value; the message says which, what was expected and what to do.
     """
-    pair = read_config(input_cfg) if isinstance(input_cfg, (str, Path)) else input_cfg
-    if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(part, dict) for part in pair):
-        raise ConfigError(f"Expected (main_config, create_config) or the path of a config file, got {sc.show(pair)}.")
-    notes: list[str] = []
-    user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
-    texts = _apply_overrides(user, overrides)
+    user, texts, notes = _merge_user(_read_pair(input_cfg), overrides)
     if seed is not None:
         user["seed"] = seed
-    _import_modules(user)
     rename_keys(user, sc.config_schema(user, model_given), notes)
     schema = sc.config_schema(user, model_given)
+    take_loop_keys(user, schema)
     values = dict(_checked_items(user, "", schema, texts, notes))
     if not values.get(sc.BUFFER + ".type"):
         values.pop(sc.BUFFER + ".type", None)  # empty: the schema's default is what policy.priority asks for
     nested: dict[str, Any] = {}
-    for path, (default, hint) in schema.items():
-        if hint is sc.SECTION:
+    for path, key in schema.items():
+        if key.type is SECTION:
             sc.set_key(nested, path, sc.get_key(nested, path, {}))
-        elif path in values or default not in (sc.UNSET, sc.REQUIRED):
-            sc.set_key(nested, path, copy.deepcopy(values.get(path, default)))
+        elif path in values or key.default not in (sc.UNSET, sc.REQUIRED):
+            sc.set_key(nested, path, copy.deepcopy(values.get(path, key.default)))
     cfg = EasyDict(nested)
     check_values(cfg)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     policy_cls.check_config(cfg)
     cfg.notes = notes
     return cfg
+
+
+def _read_pair(input_cfg: str | Path | Sequence[dict]) -> tuple[dict, dict]:
+    pair = read_config(input_cfg) if isinstance(input_cfg, (str, Path)) else input_cfg
+    if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(part, dict) for part in pair):
+        raise ConfigError(f"Expected (main_config, create_config) or the path of a config file, got {show(pair)}.")
+    return pair[0], pair[1]
+
+
+def _merge_user(pair: tuple[dict, dict], overrides: Sequence[str]) -> tuple[dict, dict[str, str], list[str]]:
+    """Merge what the user wrote, and import the modules that it names.
+
+    Returns:
+        The nested keys, the texts of the overrides' values by dotted key, and notes on what was read otherwise.
+    """
+    notes: list[str] = []
+    user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
+    texts = _apply_overrides(user, overrides)
+    _import_modules(user)
+    return user, texts, notes
 
 
 def _apply_overrides(user: dict, overrides: Sequence[str]) -> dict[str, str]:
@@ -142,8 +225,8 @@ def _import_modules(user: dict) -> None:
         importlib.import_module(name)
     for path in ("env.import_names", "policy.import_names"):
         names = sc.get_key(user, path, [])
-        if not sc.matches(names, list[str]):
-            raise ConfigError(f"create_config.{path}: expected a list of module names, got {sc.show(names)}.")
+        if not matches(names, list[str]):
+            raise ConfigError(f"create_config.{path}: expected a list of module names, got {show(names)}.")
         for name in names:
             try:
                 import_module(name)
@@ -161,23 +244,22 @@ def _checked_items(
     """Walk what the user set; yield dotted key and value of what the schema knows, raise for what it does not."""
     for key, value in node.items():
         path = prefix + key
-        hint = schema.get(path, (None, sc.SECTION))[1]
-        if hint is not sc.SECTION:
-            if path in texts and not sc.matches(value, hint) and sc.matches(texts[path], hint):
+        declared = schema.get(path)
+        if declared is not None and declared.type is not SECTION:
+            if path in texts and not matches(value, declared.hint) and matches(texts[path], declared.hint):
                 value = texts[path]  # exp_name=007 is a text
-            if not sc.matches(value, hint):
-                raise ConfigError(f"{path}: expected {sc.describe(hint)}, got {sc.show(value)}.")
+            declared.check(path, value)
             yield path, value
         elif path in schema or any(known.startswith(path + ".") for known in schema):
             if not isinstance(value, dict):
-                raise ConfigError(f"{path}: expected a dict of options, got {sc.show(value)}.")
+                raise ConfigError(f"{path}: expected a dict of options, got {show(value)}.")
             yield from _checked_items(value, path + ".", schema, texts, notes)
         elif path in IGNORED_KEYS:
             accepted, reason = IGNORED_KEYS[path]
             choices = accepted if isinstance(accepted, tuple) else (accepted,)
             if Any not in choices and value not in choices:
                 possible = " or ".join(map(repr, choices))
-                raise ConfigError(f"{path}: only {possible} is possible here ({reason}), got {sc.show(value)}.")
+                raise ConfigError(f"{path}: only {possible} is possible here ({reason}), got {show(value)}.")
             notes.append(f"{path} is ignored: {reason}.")
         else:
             raise ConfigError(f"Unknown key '{path}'.{_closest_path(path, schema)}")
@@ -234,9 +316,10 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
                 f"policy.model.{key} is {given}, but the environment has {shape} (env.frame_stack={stack}). Leave it "
                 "out to take the environment's."
             )
-    for path, (default, hint) in options.items():
-        if default is sc.REQUIRED and sc.get_key(cfg, path) is None:
-            raise ConfigError(f"{path} is not set, and the environment does not tell it: expected {sc.describe(hint)}.")
+    for path, option in options.items():
+        if option.default is sc.REQUIRED and sc.get_key(cfg, path) is None:
+            expected = describe(option.hint)
+            raise ConfigError(f"{path} is not set, and the environment does not tell it: expected {expected}.")
     check_memory(cfg, env_spec.observation_space)
 
 
@@ -263,33 +346,31 @@ def _shape_of(space: gymnasium.Space) -> Any:
     return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
 
 
-def pipeline_of(policy_cfg: Mapping[str, Any]) -> str:
-    """Return the name of the function in `ding_lite.entry` that trains this kind of policy."""
-    kind = "_offline" if policy_cfg.get("offline") else "_onpolicy" if policy_cfg["on_policy"] else ""
-    return f"serial_pipeline{kind}"
-
-
 def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: int) -> None:
-    """Write a compiled config as a python file that compiles to the same config and runs again.
+    """Write a compiled config as a python file that compiles to the same config and runs again, from any directory.
 
     Args:
         cfg: what `compile_config` returned.
         path: the file; an existing one is replaced.
         pipeline: the function in `ding_lite.entry` that runs it again; empty: the one for its kind of policy.
-        limits: of the run, such as `max_env_step`; `read_limits` returns them.
+        limits: of the run, such as `max_env_step`; `read_saved_run` returns them.
     """
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
-    pipeline = pipeline or pipeline_of(cfg.policy)
+    pipeline = pipeline or POLICY_REGISTRY.find(cfg.policy.type).pipeline
     create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in ("env", "policy")}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
     Path(path).write_text(
         f'''"""Compiled by ding_lite. Sizes are per process: run this file on as many processes as wrote it."""
 
+import sys
 from math import inf, nan  # noqa: F401  (as values below)
 
 main_config = {pprint.pformat(main, width=120, sort_dicts=False)}
 create_config = {pprint.pformat(create, width=120, sort_dicts=False)}
 limits = {limits}
+pipeline = {pipeline!r}
+import_dirs = {_import_dirs(cfg)}  # where the modules of import_names are
+sys.path += [folder for folder in import_dirs if folder not in sys.path]
 
 if __name__ == "__main__":
     from ding_lite.entry import {pipeline}
@@ -300,3 +381,13 @@ if __name__ == "__main__":
 ''',
         encoding="utf-8",
     )
+
+
+def _import_dirs(cfg: EasyDict) -> list[str]:
+    """Return the directories that hold the imported packages and modules of `import_names`."""
+    tops = dict.fromkeys(name.partition(".")[0] for name in (*cfg.env.import_names, *cfg.policy.import_names))
+    places = [
+        next(iter(module.__path__), "") if hasattr(module, "__path__") else module.__file__ or ""
+        for module in (sys.modules[top] for top in tops)
+    ]
+    return list(dict.fromkeys(str(Path(place).resolve().parent) for place in places if place))

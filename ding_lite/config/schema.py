@@ -1,28 +1,28 @@
-"""What a config may say: the keys, defaults and types that its classes declare.
+"""What a config may say: the keys that its classes declare, see `utils/key.py`.
 
-A class declares `config`, nested defaults, and `config_types`, dotted key -> hint, where a default does not tell the
-type. A hint is a type, a `typing` annotation (`Literal` too) or a tuple of them; `dict` has free content, `Any` is
-anything. A schema is flat: dotted key -> `(default, hint)`. In the place of a default, `UNSET` leaves the key out and
-`REQUIRED` says that somebody must set it; in the place of a hint, `SECTION` is a dict that has no options yet.
+A schema is flat: dotted key -> `Key`. In the place of a default, `UNSET` leaves the key out and `REQUIRED` says that
+somebody must set it. A key of type `SECTION` is a dict that has no options yet.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import traceback
-import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ding_lite.envs.vector_env import ENV_DEFAULTS
+from ding_lite.envs.vector_env import ENV_DEFAULTS, ENV_KEYS
+from ding_lite.utils.key import Key, declared_keys, matches, show
 from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY, ConfigError
 
-Schema = dict[str, tuple[Any, Any]]
-UNSET, REQUIRED, SECTION = object(), object(), object()
+Schema = dict[str, Key]
+UNSET, REQUIRED = object(), object()
 BUFFER = "policy.other.replay_buffer"
 MAX_DEPTH = 50  # of what a config nests
 # What DI-engine's config files write as an object of torch, by its text; torch is not imported for it.
@@ -33,12 +33,13 @@ ACTIVATIONS = {
     "GELU(approximate='none')": "gelu",
     "ELU(alpha=1.0)": "elu",
 }
-DEFAULTS = dict(
-    exp_name="default_experiment",  # (str) experiment and its directory, relative to where the run starts
-    seed=0,  # (int) seed of everything random: networks, exploration, environments, replay
+TOP_KEYS = dict(
+    exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
+    seed=Key(0, "seed of everything random: networks, exploration, environments, replay", low=0, high=math.inf),
 )
-# What the defaults of None in ENV_DEFAULTS leave open, and its dict of free content.
-ENV_TYPES = dict(env_id=(str, None), stop_value=(float, None), max_episode_steps=(int, None), kwargs=dict)
+IMPORT_NAMES = Key([], "modules to import first: those that register the policy or its model", type=list)
+# The ranges of a model's numbers, and of those in its lists, by how the parameter's name ends.
+MODEL_RANGES = {("_size", "_shape", "_size_list"): (1, 2**16), ("_num",): (0, 1000)}
 
 
 def config_schema(user: dict, model_given: bool = False) -> Schema:
@@ -51,44 +52,27 @@ def config_schema(user: dict, model_given: bool = False) -> Schema:
             )
     policy_cls = POLICY_REGISTRY.find(policy_type)
     env_cls = object if env_type == ENV_DEFAULTS["type"] else ENV_REGISTRY.find(env_type)
-    policy = class_options(policy_cls, "policy.", {"import_names": []})
-    schema = _options(DEFAULTS, {}, "") | class_options(env_cls, "env.", ENV_DEFAULTS, ENV_TYPES)
+    policy = class_options(policy_cls, "policy.", {"import_names": IMPORT_NAMES})
+    schema = class_options(object, "", TOP_KEYS) | class_options(env_cls, "env.", ENV_KEYS)
     if BUFFER + ".type" in policy:
-        prioritized = get_key(user, "policy.priority", policy.get("policy.priority", (False,))[0])
-        default = policy[BUFFER + ".type"][0] or ("prioritized" if prioritized else "uniform")
+        prioritized = get_key(user, "policy.priority", policy.get("policy.priority", Key(False, "")).default)
+        default = policy[BUFFER + ".type"].default or ("prioritized" if prioritized else "uniform")
         buffer_type = get_key(user, BUFFER + ".type") or default
         schema |= class_options(BUFFER_REGISTRY.find(buffer_type), BUFFER + ".")
-        policy[BUFFER + ".type"] = (buffer_type, str)
-    schema |= policy | {"env.type": (env_type, str), "policy.type": (policy_type, str)}
+        policy[BUFFER + ".type"] = replace(policy[BUFFER + ".type"], default=buffer_type)
+    schema |= policy
+    for path, value in (("env.type", env_type), ("policy.type", policy_type)):
+        schema[path] = Key(value, schema[path].meaning if path in schema else "", str)
     if model_given:
-        return {path: schema[path] for path in schema if not path.startswith("policy.model.")} | {
-            "policy.model": ({}, dict)
-        }
+        schema = {path: key for path, key in schema.items() if not path.startswith("policy.model.")}
+        return schema | {"policy.model": Key({}, "", dict)}
     return schema | model_options(policy_cls, get_key(user, "policy.model.type"), schema)
 
 
-def class_options(cls: type, prefix: str, defaults: Mapping = {}, hints: Mapping = {}) -> Schema:
-    """Return `config` and `config_types` of a class and its bases over the given ones, the most derived last."""
-    merged, all_hints = dict(defaults), dict(hints)
-    for base in reversed(cls.__mro__):
-        merged = merge(merged, vars(base).get("config", {}))
-        all_hints |= vars(base).get("config_types", {})
-        for path in vars(base).get("config_without", ()):
-            section, _, key = path.rpartition(".")
-            (get_key(merged, section) if section else merged).pop(key, None)
-    return _options(merged, all_hints, prefix)
-
-
-def _options(node: Mapping, hints: Mapping[str, Any], prefix: str, inner: str = "") -> Schema:
-    schema: Schema = {}
-    for key, value in node.items():
-        path = inner + key
-        if isinstance(value, Mapping) and value and path not in hints:
-            schema |= _options(value, hints, prefix, path + ".")
-        else:
-            hint = SECTION if value == {} else Any if value is None else type(value)
-            schema[prefix + path] = (plain(value, prefix + path), hints.get(path, hint))
-    return schema
+def class_options(cls: type, prefix: str, base: Mapping[str, Any] = {}) -> Schema:
+    """Return what a class and its bases declare over `base`, with `prefix` before each key."""
+    keys = {prefix + path: key for path, key in declared_keys(cls, base).items()}
+    return {path: replace(key, default=plain(key.default, path)) for path, key in keys.items()}
 
 
 def model_options(policy_cls: type, model_type: str | None, schema: Schema) -> Schema:
@@ -103,50 +87,18 @@ def model_options(policy_cls: type, model_type: str | None, schema: Schema) -> S
         hints = typing.get_type_hints(model_cls.__init__)
     except NameError:  # an annotation that is imported for the type checker only
         hints = {}
-    options: Schema = {"policy.model.type": (UNSET, str)}
+    options: Schema = {"policy.model.type": Key(UNSET, "name in the model registry", str)}
     for param in inspect.signature(model_cls).parameters.values():
         if param.kind not in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
             path, hint = f"policy.model.{param.name}", hints.get(param.name, Any)
             default = REQUIRED if param.default is param.empty else UNSET  # the model supplies its own
             nullable = param.default is None and not matches(None, hint)
-            options[path] = (schema.get(path, (default, None))[0], (hint, None) if nullable else hint)
+            declared = schema.get(path, Key(default, ""))
+            low, high = next(
+                (limits for ends, limits in MODEL_RANGES.items() if param.name.endswith(ends)), (None,) * 2
+            )
+            options[path] = Key(declared.default, declared.meaning, (hint, None) if nullable else hint, low, high)
     return options
-
-
-def matches(value: Any, hint: Any) -> bool:
-    """Tell whether a plain value has a type: an int is a float, a bool is no int, a list is a tuple."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(hint, tuple) or origin in (typing.Union, types.UnionType):
-        return any(matches(value, option) for option in (args or hint))
-    if origin is typing.Literal:
-        return any(value == option and type(value) is type(option) for option in args)
-    kind = origin or hint
-    if kind in (float, int):
-        return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
-    if kind in (list, tuple, Sequence):
-        return isinstance(value, list) and all(matches(item, args[0]) for item in value if args)
-    return (
-        value is None if kind in (None, types.NoneType) else isinstance(value, kind) if isinstance(kind, type) else True
-    )
-
-
-def describe(hint: Any) -> str:
-    """Say what `matches` accepts."""
-    if isinstance(hint, tuple):
-        return " or ".join(dict.fromkeys(describe(option) for option in hint))
-    text = str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
-    for long, short in (("collections.abc.Sequence", "list"), ("typing.", ""), ("NoneType", "None"), (" | ", " or ")):
-        text = text.replace(long, short)
-    return text
-
-
-def show(value: Any) -> str:
-    """Return type and value for an error message, whatever the value is."""
-    try:
-        text = repr(value)
-    except Exception as error:  # a class of the user's; also an int of thousands of digits
-        text = f"(its repr fails with {type(error).__name__})"
-    return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 
 def show_error(error: BaseException) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ding_lite.entry.pipelines import PIPELINES
+
 if TYPE_CHECKING:
     from ding_lite.entry.eval_entry import evaluate_checkpoint
     from ding_lite.entry.launcher.function import LaunchError, launch
@@ -24,11 +26,7 @@ MODULES = {
     "evaluate_checkpoint": "eval_entry",
     "find_pipeline": "pipelines",
     "launch": "launcher.function",
-    "serial_pipeline": "serial_entry",
-    "serial_pipeline_bc": "offline.serial_entry_bc",
-    "serial_pipeline_offline": "offline.serial_entry_offline",
-    "serial_pipeline_onpolicy": "serial_entry_onpolicy",
-    "serial_pipeline_rpc": "rpc.serial_entry_rpc",
+    **{name: pipeline.module for name, pipeline in PIPELINES.items()},
 }
 __all__ = [
     "LaunchError",

@@ -1,32 +1,62 @@
-"""Which pipeline trains which kind of policy."""
+"""The pipelines by name: where each one is, the command line's word for it, and which policies it trains."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from ding_lite import entry
-from ding_lite.config.config import pipeline_of
-from ding_lite.entry.cli import MODES
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
-LEARNS = {
-    "serial_pipeline": "from a replay buffer",
-    "serial_pipeline_onpolicy": "on-policy, without a replay buffer",
-    "serial_pipeline_offline": "from a data set, without playing",
+
+class Pipeline(NamedTuple):
+    """What is known of a pipeline without importing it.
+
+    Attributes:
+        module: its module in `ding_lite.entry`.
+        mode: the word after the command line's `-m`.
+        learns: how the policies that it trains learn.
+    """
+
+    module: str
+    mode: str
+    learns: str
+
+
+PIPELINES = {
+    "serial_pipeline": Pipeline("serial_entry", "serial", "from a replay buffer"),
+    "serial_pipeline_onpolicy": Pipeline(
+        "serial_entry_onpolicy", "serial_onpolicy", "on-policy, without a replay buffer"
+    ),
+    "serial_pipeline_offline": Pipeline("offline.serial_entry_offline", "offline", "from a data set, without playing"),
+    "serial_pipeline_bc": Pipeline("offline.serial_entry_bc", "bc", "from a data set, without playing"),
+    "serial_pipeline_rpc": Pipeline("rpc.serial_entry_rpc", "rpc", "on-policy, from what observers play"),
 }
+MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()}
+
+
+def load_pipeline(name: str) -> Callable[..., Any]:
+    """Return the function of this name in `ding_lite.entry`.
+
+    Raises:
+        ConfigError: there is no such pipeline.
+    """
+    if name not in PIPELINES:
+        raise ConfigError(f"Unknown pipeline '{name}'.{closest(name, PIPELINES)} Known: {', '.join(PIPELINES)}.")
+    return getattr(importlib.import_module(f"ding_lite.entry.{PIPELINES[name].module}"), name)
 
 
 def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the pipeline that trains this policy; `policy_cfg` is a compiled or saved config's `policy`."""
-    return getattr(entry, pipeline_of(policy_cfg))
+    """Return the pipeline that trains a policy; `policy_cfg` is a compiled or saved config's `policy`."""
+    return load_pipeline(POLICY_REGISTRY.find(policy_cfg["type"]).pipeline)
 
 
 def check_pipeline(policy_cfg: Mapping[str, Any], pipeline: str) -> None:
-    """Raise `ConfigError` if the policy belongs into another pipeline than this one."""
-    right = pipeline_of(policy_cfg)
+    """Raise `ConfigError` unless the pipeline of this name is the one that the policy's class names."""
+    right = POLICY_REGISTRY.find(policy_cfg["type"]).pipeline
     if right != pipeline:
-        mode = next(mode for mode, name in MODES.items() if name == right)
+        load_pipeline(right)
         raise ConfigError(
-            f"Policy '{policy_cfg['type']}' learns {LEARNS[right]}: use {right}(...), or 'ding_lite -m {mode}'."
+            f"Policy '{policy_cfg['type']}' learns {PIPELINES[right].learns}: use {right}(...), or 'ding_lite -m "
+            f"{PIPELINES[right].mode}', which leaving out -m means too."
         )

@@ -184,7 +184,7 @@ class RolloutDataset(IterableDataset):
         policy, num_envs = self.cfg.policy, self.cfg.env.collector_env_num
         if self.unit == "episode":
             return EpisodeStream(num_envs)
-        if policy.on_policy:
+        if POLICY_REGISTRY.find(policy.type).pipeline == "serial_pipeline_onpolicy":
             return None
         batch_size = policy.learn.batch_size if self.unit == "batch" else None
         options = (policy.get("nstep", 1), policy.discount_factor, self._frame_stack)

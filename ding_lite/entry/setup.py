@@ -16,11 +16,11 @@ from torch import nn
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
-from ding_lite.config.config import pipeline_of
+from ding_lite.entry.pipelines import check_pipeline
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.ranks import get_local_world_size
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.seed import set_seed
 
 FIELDS = ("learn", "collect", "eval")  # the modes of a policy
@@ -116,17 +116,10 @@ def prepare_run(
     if all_ranks:
         check_same_config(cfg, **limits)
     if pipeline:
-        _check_pipeline(cfg, trains or pipeline)
+        check_pipeline(cfg.policy, trains or pipeline)
     spec = check_env(cfg.env, builders[0])
     check_shapes(cfg, spec, model is not None)
     return RunSetup(cfg, spec, model, limits, builders, pipeline)
-
-
-def _check_pipeline(cfg: EasyDict, pipeline: str) -> None:
-    """Raise `ConfigError` if another pipeline trains this policy."""
-    right = pipeline_of(cfg.policy)
-    if right != pipeline:
-        raise ConfigError(f"Policy '{cfg.policy.type}' is trained by {right}(...), not by {pipeline}(...).")
 
 
 def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:

@@ -41,29 +41,37 @@ from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import PolicyObservations, policy_side
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
+from ding_lite.utils.key import Key, default_values
 from ding_lite.utils.registry import ConfigError
 
-ENV_DEFAULTS: dict[str, Any] = dict(
-    type="gymnasium",  # (str) registered environment; 'gymnasium' makes any id of gymnasium's, with no code
-    import_names=[],  # (list) modules to import first: those that register `type` or `env_id`
-    env_id=None,  # (str) gymnasium id, such as 'CartPole-v1', or the game of a registered environment
-    collector_env_num=8,  # (int) environments that collect, per process
-    evaluator_env_num=8,  # (int) environments that evaluate, on rank 0
-    n_evaluator_episode=8,  # (int) episodes in one evaluation; a multiple of evaluator_env_num
-    stop_value=None,  # (float) training ends when the mean evaluation return reaches this; None: never
-    frame_stack=0,  # (int) newest frames in one observation, zeros before an episode's first; 0: no stack
-    clip_rewards=False,  # (bool) train on the sign of the reward; recorded returns stay true
-    episodic_life=False,  # (bool) training only: a lost life is `done` for the learner, and the game goes on
-    act_scale=True,  # (bool) actions -1..1 are a Box's low..high; False: the Box's own units. Both are clipped to it
-    max_episode_steps=None,  # (int) episodes are truncated after so many env steps; None: the environment's own limit
-    kwargs={},  # (dict) further arguments of gymnasium.make
+ENV_KEYS: dict[str, Any] = dict(
+    type=Key("gymnasium", "registered environment; 'gymnasium' makes any id of gymnasium's, with no code"),
+    import_names=Key([], "modules to import first: those that register `type` or `env_id`"),
+    env_id=Key(None, "gymnasium id, such as 'CartPole-v1', or the game of a registered environment", type=str),
+    collector_env_num=Key(8, "environments that collect, per process", low=1, high=4096),
+    evaluator_env_num=Key(8, "environments that evaluate, on rank 0", low=1, high=4096),
+    n_evaluator_episode=Key(8, "episodes in one evaluation; a multiple of evaluator_env_num", low=1),
+    stop_value=Key(None, "training ends when the mean evaluation return reaches this; None: never", type=float),
+    frame_stack=Key(
+        0, "newest frames in one observation, zeros before an episode's first; 0: no stack", low=0, high=4096
+    ),
+    clip_rewards=Key(False, "train on the sign of the reward; recorded returns stay true"),
+    episodic_life=Key(False, "training only: a lost life is `done` for the learner, and the game goes on"),
+    act_scale=Key(True, "actions -1..1 are a Box's low..high; False: the Box's own units. Both are clipped to it"),
+    max_episode_steps=Key(
+        None, "episodes are truncated after so many env steps; None: the environment's own limit", type=int, low=1
+    ),
+    kwargs=Key({}, "further arguments of gymnasium.make"),
     manager=dict(
-        type="base",  # (str) 'base': this process, one by one; 'subprocess': one process each; 'native': own engine
-        num_threads=0,  # (int) threads of a native engine; 0: the cores divided by the processes on this machine
-        step_timeout=60.0,  # (float) seconds until a subprocess that does not answer is replaced
-        max_retry=3,  # (int) failures in a row until a subprocess environment ends the run; 0: the first one does
+        type=Key("base", "'base': this process, one by one; 'subprocess': one process each; 'native': own engine"),
+        num_threads=Key(
+            0, "threads of a native engine; 0: the cores divided by the processes on this machine", low=0, high=4096
+        ),
+        step_timeout=Key(60.0, "seconds until a subprocess that does not answer is replaced", low=0.001, high=10**6),
+        max_retry=Key(3, "failures in a row until a subprocess environment ends the run; 0: the first one does", low=0),
     ),
 )
+ENV_DEFAULTS: dict[str, Any] = default_values(ENV_KEYS)  # plain values
 
 
 @dataclass(frozen=True)

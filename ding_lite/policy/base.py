@@ -26,6 +26,7 @@ from ding_lite.torch_utils.networks import broadcast_networks, modules_of
 from ding_lite.torch_utils.optimizer_step import OptimizerStep, Trained
 from ding_lite.torch_utils.optimizers import Optimizers
 from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
@@ -45,62 +46,86 @@ class Policy:
     """
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="",  # (str) name in the policy registry
-        on_policy=False,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
-        offline=False,  # (bool) it learns from a data set, without playing; told by the policy, not set
-        cuda=False,  # (bool) train on a GPU where there is one, else on the CPU with a note
-        multi_gpu=False,  # (bool) average gradients over all ranks; needed under a launcher, on CPUs too
-        bp_update_sync=True,  # (bool) False: where gradients are sent, torch's DDP averages them during backward
-        data_parallel="flat",  # (str) gradients are averaged by 'flat', ours, or 'ddp', torch's DistributedDataParallel
-        ddp=dict(
-            find_unused_parameters=False,  # (bool) parameters may be without gradient, at times or on some ranks
-            static_graph=False,  # (bool) every iteration uses the same parameters in the same way
-            bucket_cap_mb=25.0,  # (float) MiB of gradients that travel together
-            sync_batchnorm=False,  # (bool) batch normalisation over the samples of all ranks; GPUs only
-            comm_hook="",  # (str) gradients travel as they are, or by torch's hook 'fp16', 'bf16' or 'powersgd'
+        type=Key("", "name in the policy registry"),
+        cuda=Key(False, "train on a GPU where there is one, else on the CPU with a note"),
+        multi_gpu=Key(False, "average gradients over all ranks; needed under a launcher, on CPUs too"),
+        bp_update_sync=Key(True, "False: where gradients are sent, torch's DDP averages them during backward"),
+        data_parallel=Key(
+            "flat",
+            "gradients are averaged by 'flat', ours, or 'ddp', torch's DistributedDataParallel",
+            choices=("flat", "ddp"),
         ),
-        num_threads=None,  # (int, None) torch's threads in each rank; None: torch's choice. Small networks want 1
-        precision="float32",  # (str) 'float32', or 'bf16' for forward and backward passes under autocast
-        discount_factor=0.99,  # (float) gamma, per env step
-        model=dict(),  # (dict) the model's arguments, see its signature; shapes are taken from the environment
+        ddp=dict(
+            find_unused_parameters=Key(False, "parameters may be without gradient, at times or on some ranks"),
+            static_graph=Key(False, "every iteration uses the same parameters in the same way"),
+            bucket_cap_mb=Key(25.0, "MiB of gradients that travel together", above=0),
+            sync_batchnorm=Key(False, "batch normalisation over the samples of all ranks; GPUs only"),
+            comm_hook=Key(
+                "",
+                "gradients travel as they are, or by torch's hook 'fp16', 'bf16' or 'powersgd'",
+                choices=("", "fp16", "bf16", "powersgd"),
+            ),
+        ),
+        num_threads=Key(
+            None,
+            "torch's threads in each rank; None: torch's choice. Small networks want 1",
+            type=int,
+            low=1,
+            high=4096,
+        ),
+        precision=Key(
+            "float32",
+            "'float32', or 'bf16' for forward and backward passes under autocast",
+            choices=("float32", "bf16"),
+        ),
+        discount_factor=Key(0.99, "gamma, per env step", low=0, high=1),
+        model=dict(),  # the model's arguments, see its signature; shapes are taken from the environment
         learn=dict(
-            batch_size=64,  # (int) samples per rank and iteration
-            learning_rate=0.001,  # (float) step size of Adam
-            weight_decay=0.0,  # (float) L2 penalty of Adam
-            grad_clip_type=None,  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
-            grad_clip_value=0.5,  # (float) the bound
-            on_nonfinite="stop",  # (str) where loss or gradient is nan or infinite: 'stop', or 'skip' that update
-            ignore_done=False,  # (bool) bootstrap at terminal states too, as where a time limit cuts
-            resume_training=False,  # (bool) go on with a run: the checkpoint's below, or the one in exp_name
+            batch_size=Key(64, "samples per rank and iteration", low=1),
+            learning_rate=Key(0.001, "step size of Adam", low=0, high=10**6),
+            weight_decay=Key(0.0, "L2 penalty of Adam", low=0, high=10**6),
+            grad_clip_type=Key(
+                None,
+                "'clip_norm' or 'clip_value', applied to the averaged gradient",
+                choices=(None, "clip_norm", "clip_value"),
+            ),
+            grad_clip_value=Key(0.5, "the bound", low=0),
+            on_nonfinite=Key(
+                "stop",
+                "where loss or gradient is nan or infinite: 'stop', or 'skip' that update",
+                choices=("stop", "skip"),
+            ),
+            ignore_done=Key(False, "bootstrap at terminal states too, as where a time limit cuts"),
+            resume_training=Key(False, "go on with a run: the checkpoint's below, or the one in exp_name"),
             learner=dict(
                 hook=dict(
-                    load_ckpt_before_run="",  # (str) checkpoint file to start from; empty: none
-                    log_show_after_iter=100,  # (int) learner iterations between two records of the losses
-                    save_ckpt_after_iter=10000,  # (int) learner iterations between two checkpoints
-                    keep_ckpt=3,  # (int) newest checkpoints that are kept, beside the best; 0: all
-                    save_replay_buffer=True,  # (bool) checkpoints hold the replay buffer too, for exact resuming
-                    check_ranks_after_iter=1000,  # (int) learner iterations until ranks compare parameters; 0: never
+                    load_ckpt_before_run=Key("", "checkpoint file to start from; empty: none"),
+                    log_show_after_iter=Key(100, "learner iterations between two records of the losses", low=1),
+                    save_ckpt_after_iter=Key(10000, "learner iterations between two checkpoints", low=1),
+                    keep_ckpt=Key(3, "newest checkpoints that are kept, beside the best; 0: all", low=0),
+                    save_replay_buffer=Key(True, "checkpoints hold the replay buffer too, for exact resuming"),
+                    check_ranks_after_iter=Key(
+                        1000, "learner iterations until ranks compare parameters; 0: never", low=0
+                    ),
                 ),
             ),
         ),
         collect=dict(
-            n_sample=None,  # (int, None) env steps per rank and collect, a multiple of collector_env_num; None: that
+            n_sample=Key(
+                None, "env steps per rank and collect, a multiple of collector_env_num; None: that", type=int, low=1
+            ),
         ),
         eval=dict(
             evaluator=dict(
-                eval_freq=1000,  # (int) learner iterations between two evaluations
+                eval_freq=Key(1000, "learner iterations between two evaluations", low=1),
             ),
         ),
         other=dict(),
     )
+    pipeline: ClassVar[str] = "serial_pipeline"  # the function in ding_lite.entry that trains it
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of the bases' configs that it has no use for
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose
     trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys that act in our own training loop only, not in `RolloutDataset`
-    config_types: ClassVar[dict[str, tuple[type, ...]]] = {
-        "num_threads": (int, type(None)),
-        "learn.grad_clip_type": (str, type(None)),
-        "collect.n_sample": (int, type(None)),
-    }
 
     @classmethod
     def default_config(cls) -> EasyDict:

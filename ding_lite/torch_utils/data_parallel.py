@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from easydict import EasyDict
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from ding_lite.torch_utils.modes import Loss
@@ -122,8 +123,6 @@ def _wrap(network: nn.Module, loss: Loss, cfg: EasyDict) -> DistributedDataParal
     }
     ddp = DistributedDataParallel(_LossModule(network, loss), **options)
     if cfg.ddp.comm_hook:
-        from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
-
         register_ddp_comm_hook(DDPCommHookType[COMM_HOOKS[cfg.ddp.comm_hook]], ddp, dist.group.WORLD)
     return ddp
 
@@ -158,8 +157,6 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
         ConfigError: if a value is unknown, contradicts another one, or needs a GPU.
     """
     ddp = policy.ddp
-    if policy.data_parallel not in ("flat", "ddp"):
-        raise ConfigError(f"policy.data_parallel must be 'flat' or 'ddp', got '{policy.data_parallel}'.")
     if policy.data_parallel == "flat":
         for key in [key for key in defaults if ddp[key] != defaults[key]]:
             raise ConfigError(
@@ -167,9 +164,6 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
                 "it out."
             )
         return
-    if ddp.comm_hook not in ("", *COMM_HOOKS):
-        names = ", ".join(map(repr, ("", *COMM_HOOKS)))
-        raise ConfigError(f"policy.ddp.comm_hook must be one of {names}, got '{ddp.comm_hook}'.")
     if ddp.comm_hook == "powersgd" and policy.learn.on_nonfinite == "skip":
         raise ConfigError(
             "policy.ddp.comm_hook='powersgd' carries over what it did not send, a nan too: set "
@@ -186,5 +180,3 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
                 f"policy.ddp.{key}={ddp[key]!r} is torch's for GPUs alone: set policy.cuda=True on a machine that has "
                 "one, or leave it out."
             )
-    if not ddp.bucket_cap_mb > 0:
-        raise ConfigError(f"policy.ddp.bucket_cap_mb must be more than 0, got {ddp.bucket_cap_mb}.")

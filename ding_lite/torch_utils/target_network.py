@@ -23,8 +23,6 @@ def check_target(learn: EasyDict) -> None:
         learn.target_update_freq = DEFAULT_TARGET_UPDATE_FREQ
     if learn.target_theta is not None and learn.target_update_freq is not None:
         raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")
-    if learn.target_theta is not None and not 0 < learn.target_theta <= 1:
-        raise ConfigError(f"policy.learn.target_theta must be in (0, 1], got {learn.target_theta}.")
 
 
 class TargetNetwork:

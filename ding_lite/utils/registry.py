@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import traceback
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 C = TypeVar("C", bound=type)
 
@@ -72,7 +72,7 @@ class Registry(dict[str, type]):
 
         return add
 
-    def find(self, name: str) -> type:
+    def find(self, name: str) -> type[Any]:
         """Return the class called `name`, or raise `ConfigError` naming the closest one."""
         if not isinstance(name, str) or name not in self:  # what a config says may be anything
             known = ", ".join(sorted(self)) or "none"

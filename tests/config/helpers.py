@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import gymnasium
 from gymnasium.spaces import Discrete
 
 from ding_lite.config.schema import set_key
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -33,18 +33,21 @@ class WideModel(TinyModel):
 class BasePolicy:
     config = dict(
         type="base",
-        on_policy=False,
         cuda=False,
         multi_gpu=False,
         priority=False,
         nstep=1,
-        discount_factor=0.99,
+        discount_factor=Key(0.99, "gamma", low=0, high=1),
         model=dict(),
-        learn=dict(batch_size=64, learning_rate=0.001, schedule=dict()),
-        collect=dict(n_sample=None, n_episode=None),
+        learn=dict(
+            batch_size=Key(64, "samples per rank", low=1),
+            learning_rate=Key(0.001, "step size", low=0),
+            schedule=Key({}, "free content"),
+        ),
+        collect=dict(n_sample=Key(None, "env steps", type=int), n_episode=Key(None, "episodes", type=int)),
         other=dict(),
     )
-    config_types = {"collect.n_sample": (int, None), "collect.n_episode": (int, None), "learn.schedule": dict}
+    pipeline = "serial_pipeline"
 
     def default_model(self):  # a plain method, as DI-engine writes it
         return "config_test", ["ding_lite.model"]
@@ -57,11 +60,10 @@ class BasePolicy:
 
 class TinyPolicy(BasePolicy):
     config = dict(
-        learn=dict(theta=None, mode="fast"),
+        learn=dict(theta=Key(None, "share", type=float), mode=Key("fast", "how", choices=("fast", "slow"))),
         other=dict(replay_buffer=dict(type="", replay_buffer_size=1000)),
         eval=dict(evaluator=dict(eval_freq=10)),
     )
-    config_types = {"learn.theta": (float, type(None)), "learn.mode": Literal["fast", "slow"]}
     action_spaces = (Discrete,)
 
 

@@ -12,11 +12,12 @@ import pytest
 from easydict import EasyDict
 from gymnasium.spaces import Box
 
-from ding_lite.config import check_shapes, compile_config
+from ding_lite.config import check_shapes, compile_config, divided_sizes
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
-from ding_lite.config.schema import describe, get_key, matches
+from ding_lite.config.schema import get_key
 from ding_lite.envs.vector_env import check_env
 from ding_lite.policy import DQNPolicy
+from ding_lite.utils.key import describe, matches
 from ding_lite.utils.registry import (
     ENV_REGISTRY,
     POLICY_REGISTRY,
@@ -168,7 +169,6 @@ def test_content_of_a_declared_free_dict_is_not_checked():
         ("policy.learn.learning_rate", "1e-3", "float", "str '1e-3'"),
         ("policy.learn.learning_rate", True, "float", "bool True"),
         ("policy.learn.theta", "x", "float or None", "str 'x'"),
-        ("policy.learn.mode", "quick", "Literal['fast', 'slow']", "str 'quick'"),
         ("policy.model.obs_shape", "4", "int or list[int]", "str '4'"),
         ("policy.model.obs_shape", [4, "84"], "int or list[int]", "list [4, '84']"),
         ("policy.model.action_shape", [6], "int", "list [6]"),
@@ -178,7 +178,7 @@ def test_content_of_a_declared_free_dict_is_not_checked():
 def test_wrong_type_names_key_expected_and_got(path, value, expected, got):
     with pytest.raises(ConfigError) as error:
         compile_config(pair(nested(path, value)))
-    assert str(error.value) == f"{path}: expected {expected}, got {got}."
+    assert str(error.value).startswith(f"{path}: expected {expected}, got {got}.")
 
 
 @pytest.mark.parametrize(
@@ -259,6 +259,44 @@ def test_model_section_is_free_when_a_model_is_given():
     assert compile_config(pair(main), model_given=True).policy.model == dict(whatever=[1])
     with pytest.raises(ConfigError, match=r"Unknown key 'policy\.model\.whatever'"):
         compile_config(pair(main))
+
+
+# Which loop trains a policy, and sizes that processes share.
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"), [("ppo", "on_policy", True), ("bc", "offline", True), ("dqn", "on_policy", False)]
+)
+def test_keys_that_say_what_the_class_says_compile(kind, key, value):
+    collect = dict(n_sample=64) if kind == "ppo" else {}
+    main = dict(env=dict(env_id="CartPole-v1"), policy={key: value, "collect": collect})
+    assert key not in compile_config((main, dict(policy=dict(type=kind)))).policy
+
+
+def test_keys_that_contradict_the_class_are_refused_by_name():
+    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(on_policy=True))
+    with pytest.raises(ConfigError, match=r"policy\.on_policy cannot be set: of 'dqn' it is False"):
+        compile_config((main, dict(policy=dict(type="dqn"))))
+
+
+def test_a_class_whose_config_contradicts_its_pipeline_is_told_what_to_set(monkeypatch):
+    class Declares(TinyPolicy):
+        config = dict(type="config_test_loop", on_policy=True)
+
+    monkeypatch.setitem(POLICY_REGISTRY, "config_test_loop", Declares)
+    with pytest.raises(ConfigError, match="`pipeline`, such as pipeline = 'serial_pipeline_onpolicy'"):
+        compile_config(pair(policy=dict(type="config_test_loop")))
+    Declares.pipeline = "serial_pipeline_onpolicy"
+    assert compile_config(pair(policy=dict(type="config_test_loop"))).policy.on_policy
+
+
+def test_sizes_are_divided_whoever_sets_them():
+    # batch size 64 is the class's, n_sample the user's; n_episode is None
+    main = nested("policy.collect.n_sample", 32)
+    assert divided_sizes(pair(main), 2) == ["policy.learn.batch_size=32", "policy.collect.n_sample=16"]
+    assert divided_sizes(pair(main), 2, ["policy.learn.batch_size=6"])[0] == "policy.learn.batch_size=3"
+    with pytest.raises(ConfigError, match=r"batch_size=64 is shared by 3 processes: .* multiple of 3, such as 66"):
+        divided_sizes(pair(main), 3)
 
 
 # Types of parts.

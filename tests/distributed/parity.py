@@ -35,6 +35,10 @@ EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), ra
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
 
 
+def is_on_policy(cfg: EasyDict) -> bool:
+    return POLICY_REGISTRY.find(cfg.policy.type).pipeline == "serial_pipeline_onpolicy"
+
+
 @ENV_REGISTRY.register("parity")
 class RandomGame(gymnasium.Env):
     """Random observations and rewards; episodes of 2 to 8 steps, terminated or truncated."""
@@ -167,7 +171,7 @@ def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any
     samples = policy.collect_mode.get_train_sample(part)
     count = 0
     while count < STEPS:
-        if cfg.policy.on_policy:
+        if is_on_policy(cfg):
             batches = policy.learn_mode.get_batches(samples)
         else:
             batches = iter([batch := replay_everything(cfg, samples, len(columns))])
@@ -183,7 +187,7 @@ def run_problem(problem: dict[str, Any], data_parallel: str = "flat") -> dict[st
     """Return this rank's state after learning, or what went wrong."""
     cfg, world_size = copy.deepcopy(problem["cfg"]), get_world_size()
     cfg.policy.data_parallel, cfg.policy.ddp.find_unused_parameters = data_parallel, data_parallel == "ddp"
-    columns = (UNEVEN if cfg.policy.on_policy else EVEN)[world_size][get_rank()]
+    columns = (UNEVEN if is_on_policy(cfg) else EVEN)[world_size][get_rank()]
     # all of the samples in one batch, so that there is one joined batch whatever the order
     cfg.policy.learn.batch_size = 10**6
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ding_lite.config import check_shapes, compile_config, read_config
-from ding_lite.config.config import pipeline_of
+from ding_lite.config.schema import config_schema, get_key
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
 from tests.distributed.launcher import ROOT
@@ -44,7 +44,8 @@ def test_its_name_tells_the_seed_and_it_runs_by_itself(path: Path) -> None:
     assert main_config["exp_name"].endswith("_seed0")
     assert 'if __name__ == "__main__":' in text
     cfg = compile_config((main_config, create_config))
-    pipeline = "serial_pipeline_rpc" if "_rpc_" in path.name else pipeline_of(cfg.policy)
+    of_its_class = POLICY_REGISTRY.find(cfg.policy.type).pipeline
+    pipeline = "serial_pipeline_rpc" if "_rpc_" in path.name else of_its_class
     assert re.search(rf"\b{pipeline}\(.*, create_config\), seed=0", text)
 
 
@@ -62,10 +63,27 @@ def test_several_processes_can_share_its_sizes(path: Path) -> None:
     assert main_config["policy"]["multi_gpu"] is True
     if "to_ddp_config" not in path.read_text():
         return  # its sizes are per process
-    collect, batch_size = main_config["policy"]["collect"], main_config["policy"]["learn"]["batch_size"]
-    assert batch_size % 2 == 0
-    if compile_config(read_config(path)).policy.offline:
+    assert main_config["policy"]["learn"]["batch_size"] % 2 == 0  # to_ddp_config divides what the file itself sets
+    cfg = compile_config(read_config(path))
+    if "train_epoch" in cfg.policy.learn:
         return  # nothing is collected
-    num_envs = main_config["env"]["collector_env_num"]
-    unroll_len = main_config["policy"].get("unroll_len", 1)
-    assert (collect.get("n_sample") or collect.get("n_episode")) // 2 * unroll_len % num_envs == 0
+    collect = main_config["policy"]["collect"]
+    size = (collect.get("n_sample") or collect.get("n_episode")) * cfg.policy.get("unroll_len", 1)
+    assert size // 2 % cfg.env.collector_env_num == 0
+
+
+# What need not be said: sizes that a twin divides, and what names the file's environment and run.
+SAID = ("exp_name", "env.env_id", "policy.learn.batch_size", "policy.collect.n_sample", "policy.collect.n_episode")
+PUBLISHED = ("pong_dqn_config.py", "pong_dqn_ddp_config.py")  # every value of DI-engine's files
+
+
+@pytest.mark.parametrize("path", [path for path in CONFIGS if path.name not in PUBLISHED], ids=lambda path: path.name)
+def test_it_says_only_what_differs_from_the_defaults(path: Path) -> None:
+    main_config, create_config = read_config(path)
+    create = {"env": create_config["env"], "policy": create_config["policy"]}
+    compile_config((main_config, create_config))
+    schema = config_schema(create)
+    said = [key for key in schema if key not in SAID and get_key(main_config, key) is not None]
+    assert [key for key in said if get_key(main_config, key) == schema[key].default] == []
+    told = ("obs_shape", "action_shape")
+    assert not {key for key in told if key in main_config["policy"].get("model", {})}

@@ -9,6 +9,7 @@ import pytest
 
 from ding_lite.config.config import compile_config
 from ding_lite.config.schema import config_schema
+from ding_lite.utils.key import Key
 
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("make_config_reference", ROOT / "docs" / "make_config_reference.py")
@@ -51,40 +52,41 @@ def test_every_key_of_the_schema_is_on_the_page() -> None:
     assert [path for path in sorted(schema) if f"| `{path}` |" not in page] == []
 
 
-SOURCE = """
-class Thing:
-    config: dict = dict(
-        rate=0.1,  # (float) how fast
-        nested=dict(
-            size=None,  # (int, None) how many; None: all
-            names=["a"],  # (list) which
-        ),
-        free={},  # (dict) anything
+class Base:
+    config = dict(rate=Key(0.1, "how fast", low=0), nested=dict(size=Key(None, "how many; None: all", type=int)))
+
+
+class Thing(Base):
+    config = dict(
+        rate=0.5,
+        nested=dict(names=Key(["a"], "which")),
+        kind=Key("x", "what", choices=("x", "y")),
+        share=Key(0.5, "of all", above=0, high=1),
+        free=Key({}, "anything"),
     )
-"""
 
 
-def test_nested_defaults_and_their_comments_are_read() -> None:
-    assert reference.parse_defaults(SOURCE, "config", "Thing") == [
-        ("rate", "float", "0.1", "how fast"),
-        ("nested.size", "int, None", "None", "how many; None: all"),
+def test_a_class_lists_what_it_declares_and_what_it_changes() -> None:
+    assert reference.class_entries(Thing) == [
+        ("rate", "float, >= 0", "0.5", "how fast"),
         ("nested.names", "list", "['a']", "which"),
+        ("kind", "'x' or 'y'", "'x'", "what"),
+        ("share", "float, > 0, <= 1", "0.5", "of all"),
         ("free", "dict", "{}", "anything"),
     ]
+    assert ("nested.size", "int or None", "None", "how many; None: all") in reference.class_entries(Base)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("value", "message"),
     [
-        ("# (float) how fast", "", r"thing.py:4: 'rate' needs a comment '# \(type\) meaning'"),
-        ("# (float) how fast", "# how fast", "thing.py:4: 'rate' needs a comment"),
-        ("# (float) how fast", "# (int) how fast", "thing.py:4: 'rate' is documented as int, .* of type float"),
-        ('["a"]', '"a"', "thing.py:7: 'nested.names' is documented as list, .* of type str"),
+        (3, "Half.config: 'size' has no meaning: declare it as Key"),
+        (Key(None, "how many"), "Half.config: 'size' is None by default: give its Key a type"),
     ],
 )
-def test_a_default_without_its_comment_or_of_another_type_is_an_error(old: str, new: str, message: str) -> None:
+def test_a_key_without_meaning_or_type_is_an_error(value: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        reference.parse_defaults(SOURCE.replace(old, new), "config", "Thing", "thing.py")
+        reference.key_entries("Half", {"size": value})
 
 
 def test_a_model_parameter_that_the_docstring_leaves_out_is_an_error() -> None:

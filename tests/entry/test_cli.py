@@ -13,7 +13,7 @@ import torch
 
 import ding_lite
 import ding_lite.entry.setup as entry_setup
-from ding_lite.config import compile_config, save_config
+from ding_lite.config import compile_config, read_saved_run, save_config
 from ding_lite.entry.cli import main
 from ding_lite.utils import save_checkpoint
 from tests.distributed.launcher import ROOT, clean_environment, finish, start
@@ -21,6 +21,7 @@ from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
 from tests.entry.offline.helpers import offline_pair, record_cartpole
 from tests.policy.helpers import parameter_hash
 
+PPO = CONFIG.with_name("cartpole_ppo_config.py")
 ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
 
 
@@ -57,6 +58,88 @@ def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path) -> 
     by_hand = run("policy.learn.batch_size=16", seed=3, max_env_step=160)
     model = last_checkpoint(tmp_path / "run")["policy"]["model"]
     assert parameter_hash(model) == parameter_hash(by_hand.model)
+
+
+def test_the_policys_class_says_which_loop_trains_it(tmp_path: Path) -> None:
+    small = ["policy.learn.epoch_per_collect=1", "env.stop_value=None", "max_train_iter=1"]
+    main(["-c", str(PPO), "exp_name=run", *small])
+    assert read_saved_run(tmp_path / "run" / "total_config.py").pipeline == "serial_pipeline_onpolicy"
+
+
+def test_the_policys_type_may_be_given_by_policy_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nothing_starts: None
+) -> None:
+    Path("mine.py").write_text("main_config = dict(env=dict(env_id='CartPole-v1'))\ncreate_config = {}\n")
+    assert "such as policy=dict(type=...)" in mistake(capsys, "-c", "mine.py")
+    assert "Policy 'bc' learns from a data set" in mistake(capsys, "-c", "mine.py", "-m", "serial", "policy=bc")
+
+
+def test_a_directory_is_evaluated_by_its_best_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train("max_env_step=160")
+    told = []
+    for place in ("run/ckpt/ckpt_best.pth.tar", "run", "run/ckpt"):
+        capsys.readouterr()
+        main(["-m", "eval", "--ckpt", place, "--episodes", "2"])
+        told.append(capsys.readouterr().out)
+    assert told[0].startswith("return ")
+    assert told[1:] == told[:1] * 2
+    (tmp_path / "empty").mkdir()
+    assert "'empty' holds no ckpt_best.pth.tar" in mistake(capsys, "-m", "eval", "--ckpt", "empty")
+    assert "max_env_step has no effect on an eval" in mistake(capsys, "-m", "eval", "--ckpt", "run", "max_env_step=9")
+
+
+def test_processes_divide_the_sizes_of_a_config_for_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["policy.collect.n_sample=16", "max_env_step=160"]
+    done = command("-c", str(CONFIG), "--nproc", "2", "--divide", *SHORT, *sizes)
+    assert done.returncode == 0, done.stderr
+    policy = compile_config(tmp_path / "run" / "total_config.py").policy
+    assert (policy.learn.batch_size, policy.collect.n_sample, policy.multi_gpu) == (32, 8, True)
+    assert result(tmp_path / "run")["envstep"] == 160
+
+
+OWN_ENV = """
+import gymnasium
+from ding_lite.utils import ENV_REGISTRY
+
+@ENV_REGISTRY.register("beside")
+class Beside(gymnasium.Wrapper):
+    def __init__(self, cfg_env):
+        super().__init__(gymnasium.make("CartPole-v1"))
+"""
+OWN_CONFIG = """
+from beside_sizes import BATCH_SIZE
+
+main_config = dict(
+    env=dict(collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1),
+    policy=dict(collect=dict(n_sample=8), learn=dict(batch_size=BATCH_SIZE)),
+)
+create_config = dict(env=dict(type="beside", import_names=["beside_env"]), policy=dict(type="dqn"))
+"""
+
+
+def test_modules_beside_the_config_are_found_from_anywhere(tmp_path: Path) -> None:
+    for folder in ("mine", "elsewhere", "third"):
+        (tmp_path / folder).mkdir()
+    for name, text in {"beside_env": OWN_ENV, "beside_sizes": "BATCH_SIZE = 8\n", "my_config": OWN_CONFIG}.items():
+        (tmp_path / "mine" / f"{name}.py").write_text(text)
+    run = tmp_path / "elsewhere" / "run"
+    commands = [
+        ("elsewhere", ["-m", "ding_lite", "-c", "../mine/my_config.py", *SHORT, "max_env_step=80"]),
+        ("third", ["-m", "ding_lite", "resume", str(run), "max_env_step=160"]),
+        ("third", [str(run / "total_config.py")]),
+    ]
+    for folder, words in commands:
+        process = subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path / folder,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert process.returncode == 0, process.stderr
+    assert result(run)["envstep"] == 160
+    assert result(tmp_path / "third" / "run")["envstep"] == 80
 
 
 def test_limits_may_be_written_in_powers_of_ten(tmp_path: Path) -> None:
@@ -123,18 +206,29 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         (["policy.model.duelling=True"], "Did you mean 'policy.model.dueling'?"),
         (["policy.other.replay_buffer.alpha=0.5"], "policy.other.replay_buffer.alpha"),
         (["max_env_steps=100"], "Unknown option 'max_env_steps'. Did you mean 'max_env_step'?"),
-        (["max_env_step=many"], "max_env_step must be a number of steps, got 'many'"),
+        (["max_env_step=many"], "max_env_step must be a number of steps above 0, got 'many'"),
         (
             ["-m", "offline", "max_env_step=9"],
             "max_env_step is no limit of serial_pipeline_offline, which plays nothing",
         ),
         (["-m", "bc", "--nproc", "2", "max_env_step=9"], "max_env_step is no limit of serial_pipeline_bc"),
-        (["-m", "offline"], "is trained by serial_pipeline(...), not by serial_pipeline_offline(...)"),
+        (["-m", "offline"], "use serial_pipeline(...), or 'ding_lite -m serial', which leaving out -m means too."),
         (["-m", "rpc"], "needs an agent and at least one observer"),
+        (
+            ["-m", "serial_onpolicy"],
+            "Policy 'dqn' learns from a replay buffer: use serial_pipeline(...), or",
+        ),
+        (["policy=dqm"], "Unknown policy type 'dqm'. Did you mean 'dqn'?"),
+        (["max_env_step=-5"], "max_env_step must be a number of steps above 0, got '-5'"),
+        (["max_train_iter=0"], "max_train_iter must be a number of steps above 0, got '0'"),
+        (["max_env_step=inf"], "max_env_step must be a number of steps above 0, got 'inf'"),
         (["policy.learn.batch_size"], "is not key=value"),
         (["policy.learn.batch_size=big"], "policy.learn.batch_size: expected"),
         (["policy.cuda=1"], "policy.cuda: expected"),
-        (["policy.learn.batch_size=0"], "policy.learn.batch_size: expected at least 1, got 0"),
+        (
+            ["policy.learn.batch_size=0"],
+            "policy.learn.batch_size: expected at least 1, got 0. Meaning: samples per rank and iteration.",
+        ),
         (["policy.learn.target_theta=0.1", "policy.learn.target_update_freq=5"], "not both"),
         (["policy.collect.n_sample=9"], "is not a multiple of env.collector_env_num=8"),
         (["policy.model.obs_shape=5"], "policy.model.obs_shape is 5, but the environment has 4 "),
@@ -244,10 +338,17 @@ def test_a_port_in_use(
         (["-m", "eval"], "--ckpt is missing"),
         (["-m", "onpolicy", "-c", "x.py"], "invalid choice"),
         (["resume"], "resume: give the directory"),
-        (["resume", "run", "-s", "1"], "leave out -m, -c and -s"),
-        (["resume", "run", "-m", "serial"], "leave out -m, -c and -s"),
+        (["resume", "run", "-s", "1"], "leave out -m, -c, -s"),
+        (["resume", "run", "-m", "serial"], "leave out -m, -c, -s"),
         (["-m", "eval", "--ckpt", "x", "--nproc", "2"], "leave out --nproc"),
         (["-c", "x.py", "--nproc", "0"], "expected --nproc >= 1"),
+        (["-c", "x.py", "--episodes", "3"], "--ckpt and --episodes go with -m eval"),
+        (["-c", "x.py", "--ckpt", "run"], "--ckpt and --episodes go with -m eval"),
+        (["resume", "run", "--ckpt", "run"], "--ckpt and --episodes go with -m eval"),
+        (["-m", "eval", "--ckpt", "x", "--episodes", "0"], "expected --episodes >= 1, got 0"),
+        (["-m", "eval", "--ckpt", "x", "--divide"], "leave out --nproc, --max-restarts and --divide"),
+        (["-m", "rpc", "-c", "x.py", "--divide"], "leave out --divide"),
+        (["resume", "run", "--divide"], "leave out -m, -c, -s and --divide"),
     ],
 )
 def test_missing_options_are_said_with_the_usage(
@@ -355,7 +456,7 @@ def test_a_run_whose_config_names_no_pipeline_is_not_resumed(
 ) -> None:
     Path("other").mkdir()
     Path("other/total_config.py").write_text("main_config = create_config = {}\n")
-    assert "'other/total_config.py' calls no pipeline of ding_lite.entry" in mistake(capsys, "resume", "other")
+    assert "'other/total_config.py' names no pipeline" in mistake(capsys, "resume", "other")
 
 
 def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tmp_path: Path) -> None:

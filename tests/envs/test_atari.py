@@ -12,6 +12,7 @@ import pytest
 from easydict import EasyDict
 
 from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
+from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ConfigError
 from dizoo.atari.envs.atari_env import AtariEnv, find_rom
 
@@ -20,7 +21,8 @@ FIRE = 1  # in Breakout's minimal action set: NOOP, FIRE, RIGHT, LEFT
 
 
 def atari_config(env_id: str, manager: str = "native", num_threads: int = 2, **overrides: Any) -> EasyDict:
-    cfg = copy.deepcopy(ENV_DEFAULTS) | copy.deepcopy(AtariEnv.config) | {"type": "atari", "env_id": env_id} | overrides
+    own = default_values(AtariEnv.config) | {"type": "atari", "env_id": env_id}
+    cfg = copy.deepcopy(ENV_DEFAULTS) | own | overrides
     cfg["manager"] = ENV_DEFAULTS["manager"] | {"type": manager, "num_threads": num_threads}
     return EasyDict(cfg)
 

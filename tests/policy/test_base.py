@@ -52,8 +52,8 @@ def test_what_a_policy_goes_without_is_taken_out_of_its_own_defaults_alone() -> 
         ("learn.grad_clip_type=norm", "must be 'clip_norm', 'clip_value' or None, got 'norm'"),
         ("priority_IS_weight=True", "set policy.priority=True too"),
         ("learn.on_nonfinite=ignore", "policy.learn.on_nonfinite must be 'stop' or 'skip', got 'ignore'"),
-        ("learn.learner.hook.check_ranks_after_iter=-1", "hook.check_ranks_after_iter must be 0 or more, got -1"),
-        ("learn.learner.hook.keep_ckpt=-1", "hook.keep_ckpt must be 0 or more, got -1"),
+        ("learn.learner.hook.check_ranks_after_iter=-1", "hook.check_ranks_after_iter: expected at least 0, got -1"),
+        ("learn.learner.hook.keep_ckpt=-1", "hook.keep_ckpt: expected at least 0, got -1"),
     ],
 )
 def test_contradictions_are_config_errors(override: str, message: str) -> None:

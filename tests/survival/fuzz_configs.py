@@ -71,7 +71,8 @@ main_config.policy.cuda, main_config.policy.num_threads = False, 1
 main_config.env |= dict(collector_env_num=8, evaluator_env_num=2, n_evaluator_episode=2, max_episode_steps=10)
 if "n_sample" in main_config.policy.get("collect", {}):
     main_config.policy.collect.n_sample = min(main_config.policy.collect.n_sample, 64)
-    main_config.policy.learn.batch_size = min(main_config.policy.learn.batch_size, 16)
+    learn = main_config.policy.get("learn", {})
+    main_config.policy.learn = {**learn, "batch_size": min(learn.get("batch_size", 64), 16)}
 """
 HELPERS = """
 import collections, datetime, enum, fractions, pathlib

@@ -18,15 +18,15 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
 
-from ding_lite.config import compile_config
-from ding_lite.config.schema import show
+from ding_lite.config import find_policy
 from ding_lite.entry.launcher import ranks
-from ding_lite.entry.pipelines import find_pipeline
+from ding_lite.entry.pipelines import load_pipeline
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.launch_environment import read_launch
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.dist.watchdog import record_cause
+from ding_lite.utils.key import show
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 # What a rank runs before anything can be imported: the caller may have found the package in a path of its own.
@@ -109,12 +109,12 @@ def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Run the pipeline that a config's policy belongs to; return what result.json holds, and `exp_dir`."""
     together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which are stronger
     overrides = [*together, *kwargs.pop("overrides", ())]
-    model_given = kwargs.get("model") is not None
-    pipeline = find_pipeline(compile_config(config, kwargs.get("seed"), model_given, overrides).policy)
+    pair, policy_cls = find_policy(config, overrides)
+    pipeline = load_pipeline(policy_cls.pipeline)
     known = inspect.signature(pipeline).parameters
     for key in set(kwargs) - set(known):
         raise ConfigError(f"launch: {pipeline.__name__} takes no '{key}'.{closest(key, known)}")
-    pipeline(config, **kwargs, overrides=overrides)
+    pipeline(pair, **kwargs, overrides=overrides)
     path = last_exp_dir()
     return {**read_result(path), "exp_dir": path}
 
@@ -130,7 +130,8 @@ def run_call(folder: str) -> None:
             if get_rank() == 0:
                 _leave(value, Path(folder, "result"))
     except Exception as error:
-        record_cause(f"{type(error).__name__}: {error}", trace="".join(traceback.format_exception(error)))
+        mistake, trace = str(error) if isinstance(error, UserError) else "", traceback.format_exception(error)
+        record_cause(f"{type(error).__name__}: {error}", None, "".join(trace), mistake)
         if attempt != last:
             traceback.print_exception(error)
         sys.exit(ranks.USER_ERROR if isinstance(error, UserError) else 1)
@@ -210,12 +211,12 @@ def _leave(value: Any, path: Path) -> None:
 def _explain(error: ChildFailedError) -> Exception:
     """Return what `launch` raises: a user's mistake as such, else who failed with its traceback."""
     rank, failure = ranks.first_failure(error.failures)
-    kind, _, text = ranks.message_of(failure).partition(": ")
-    if failure.exitcode == ranks.USER_ERROR and kind != "SystemExit":
-        mistake = UserError(text)
+    cause, signum = ranks.read_cause(failure), ranks.interrupted_by(failure)
+    if cause.mistake:
+        mistake = UserError(cause.mistake)
         mistake.add_note(f"(raised on rank {rank})")
         return mistake
-    signum, trace = ranks.interrupted_by(failure), ranks.traceback_of(failure)
-    why = f": interrupted by {signal.Signals(signum).name}." if signum else f": {ranks.message_of(failure)}"
-    text = ranks.describe_end(rank, failure) + (f":\n\n{trace}" if trace else why.removesuffix(": "))
+    message = f"interrupted by {signal.Signals(signum).name}." if signum else cause.message
+    why = f"\n\n{cause.traceback}" if cause.traceback else f" {message}"
+    text = ranks.describe_end(rank, failure) + (f":{why}" if cause.traceback or message else "")
     return LaunchError(text, rank, failure.exitcode)

@@ -17,7 +17,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -161,24 +161,36 @@ def first_failure(failures: dict[int, ProcessFailure]) -> tuple[int, ProcessFail
     """
 
     def order(item: tuple[int, ProcessFailure]) -> tuple[bool, bool, int]:
-        failure = item[1]
-        message = message_of(failure)
-        second_hand = failure.exitcode == -signal.SIGTERM or message.startswith("lost another rank")
-        return second_hand, failure.exitcode > 0 and not message, failure.timestamp
+        failure, left = item[1], read_cause(item[1])
+        second_hand = failure.exitcode == -signal.SIGTERM or left.lost_peer
+        return second_hand, failure.exitcode > 0 and not left.message, failure.timestamp
 
     return min(failures.items(), key=order)
 
 
-def message_of(failure: ProcessFailure) -> str:
-    """Return what the rank left in its error file, on one line."""
-    told = failure.error_file_data["message"]
-    return " ".join(told["message"].split()) if isinstance(told, dict) else ""
+class Cause(NamedTuple):
+    """What a rank left in its error file, see `record_cause`; all empty if it left nothing.
+
+    Attributes:
+        message: why it ended, on one line.
+        traceback: of the exception that ended it.
+        mistake: the message of the `UserError` that ended it.
+        lost_peer: it ended because it had lost another rank.
+    """
+
+    message: str = ""
+    traceback: str = ""
+    mistake: str = ""
+    lost_peer: bool = False
 
 
-def traceback_of(failure: ProcessFailure) -> str:
-    """Return the traceback that the rank left in its error file; empty if it left none."""
+def read_cause(failure: ProcessFailure) -> Cause:
+    """Return what the failed rank left in its error file."""
     told = failure.error_file_data["message"]
-    return told["extraInfo"].get("traceback", "") if isinstance(told, dict) else ""
+    if not isinstance(told, dict):  # torch's own words where there is no file
+        return Cause()
+    more = {key: value for key, value in told["extraInfo"].items() if key in Cause._fields}
+    return Cause(" ".join(told["message"].split()), **more)
 
 
 def interrupted_by(failure: ProcessFailure) -> int:
@@ -195,7 +207,7 @@ def describe_end(rank: int, failure: ProcessFailure) -> str:
 
 
 def _describe(rank: int, failure: ProcessFailure) -> str:
-    message = message_of(failure)
+    message = read_cause(failure).message
     return describe_end(rank, failure) + (f": {message}" if message else ".")
 
 

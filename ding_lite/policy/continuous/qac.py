@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.target_network import TargetNetwork
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 
 
@@ -34,28 +35,28 @@ class QACPolicy(Policy):
     """
 
     config: ClassVar[dict[str, Any]] = dict(
-        priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
-        priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
-        nstep=1,  # (int) env steps summed before the bootstrap
-        random_collect_size=0,  # (int) env steps per rank played at random before learning starts
+        priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
+        priority_IS_weight=Key(False, "weigh losses to undo the bias of prioritised replay"),
+        nstep=Key(1, "env steps summed before the bootstrap", low=1),
+        random_collect_size=Key(0, "env steps per rank played at random before learning starts", low=0),
         model=dict(
-            twin_critic=True,  # (bool) two critics, whose smaller value is believed
-            action_space="reparameterization",  # (str) what the actor says, see the model
-            actor_head_hidden_size=256,  # (int) size of the actor's hidden layers
-            critic_head_hidden_size=256,  # (int) size of a critic's hidden layers
+            twin_critic=Key(True, "two critics, whose smaller value is believed"),
+            action_space=Key("reparameterization", "what the actor says, see the model"),
+            actor_head_hidden_size=Key(256, "size of the actor's hidden layers"),
+            critic_head_hidden_size=Key(256, "size of a critic's hidden layers"),
         ),
         learn=dict(
-            update_per_collect=1,  # (int) learner iterations after each collect
-            batch_size=256,  # (int) samples per rank and iteration
-            target_theta=0.005,  # (float) share of the critic that its target takes over at an update
+            update_per_collect=Key(1, "learner iterations after each collect", low=1),
+            batch_size=256,
+            target_theta=Key(0.005, "share of the critic that its target takes over at an update", above=0, high=1),
         ),
         collect=dict(
-            noise_sigma=0.1,  # (float) standard deviation of the noise on actions, where the actor says one
+            noise_sigma=Key(0.1, "standard deviation of the noise on actions, where the actor says one", low=0),
         ),
         other=dict(
             replay_buffer=dict(
-                type="",  # (str) 'uniform' or 'prioritized'; empty: as policy.priority says
-                replay_buffer_size=100000,  # (int) env steps per rank that are kept
+                type=Key("", "'uniform' or 'prioritized'; empty: as policy.priority says"),
+                replay_buffer_size=Key(100000, "env steps per rank that are kept", low=1),
             ),
         ),
     )
@@ -68,11 +69,9 @@ class QACPolicy(Policy):
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        given, theta = cfg.policy.model.get("action_space", cls.action_space), cfg.policy.learn.target_theta
+        given = cfg.policy.model.get("action_space", cls.action_space)
         if given != cls.action_space:
             raise ConfigError(f"policy.model.action_space must be '{cls.action_space}' for this policy, got '{given}'.")
-        if not 0 < theta <= 1:
-            raise ConfigError(f"policy.learn.target_theta must be in (0, 1], got {theta}.")
         if not cfg.env.act_scale:
             raise ConfigError(f"Policy '{cfg.policy.type}' acts within -1..1: set env.act_scale=True.")
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import gymnasium
 import torch
-from easydict import EasyDict
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.offline.source import OfflinePolicy
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 REGRESSION_LOSSES = {"l1_loss": functional.l1_loss, "mse_loss": functional.mse_loss}
@@ -27,24 +27,20 @@ class BCPolicy(OfflinePolicy, Policy):
     """Behaviour cloning of discrete and continuous actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="bc",  # (str) name in the policy registry
-        continuous=None,  # (bool, None) whether actions are continuous; None: as the environment's are
-        loss_type="l1_loss",  # (str) of continuous actions: 'l1_loss' or 'mse_loss'; the median's or the mean's
+        type="bc",
+        continuous=Key(None, "whether actions are continuous; None: as the environment's are", type=bool),
+        loss_type=Key(
+            "l1_loss",
+            "of continuous actions: 'l1_loss' or 'mse_loss'; the median's or the mean's",
+            choices=("l1_loss", "mse_loss"),
+        ),
         learn=dict(
-            ce_label_smooth=False,  # (bool) of discrete actions: a tenth of the probability is spread over all of them
+            ce_label_smooth=Key(False, "of discrete actions: a tenth of the probability is spread over all of them"),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box)
-    config_types: ClassVar[dict[str, tuple[type, ...]]] = {"continuous": (bool, type(None))}
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action")
-
-    @classmethod
-    def check_config(cls, cfg: EasyDict) -> None:
-        super().check_config(cfg)
-        if cfg.policy.loss_type not in REGRESSION_LOSSES:
-            names = "' or '".join(REGRESSION_LOSSES)
-            raise ConfigError(f"policy.loss_type must be '{names}', got '{cfg.policy.loss_type}'.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

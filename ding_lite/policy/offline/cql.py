@@ -30,6 +30,7 @@ from ding_lite.policy.continuous.qac import QACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.q_continuous import conservative_gap, q_td_error, temperature_error
 from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 LARGEST_LAGRANGE = 1e6
@@ -51,31 +52,28 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
     """CQL. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="cql",  # (str) name in the policy registry
+        type="cql",
         learn=dict(
-            learning_rate_q=3e-4,  # (float) step size of the critics' Adam, and of alpha'
-            learning_rate_policy=3e-4,  # (float) step size of the actor's Adam
-            learning_rate_alpha=3e-4,  # (float) step size of alpha's Adam
-            alpha=0.2,  # (float) weight of the entropy, at first if auto_alpha
-            auto_alpha=True,  # (bool) learn alpha, so that the entropy is target_entropy
-            target_entropy=None,  # (float, None) in nats; None: minus the number of dimensions
-            num_actions=10,  # (int) actions of each kind that stand for all, in a state
-            min_q_weight=1.0,  # (float) weight of the conservative term
-            with_q_entropy=False,  # (bool) the target counts the entropy too
-            with_lagrange=False,  # (bool) adapt the conservative term's weight to lagrange_thresh
-            lagrange_thresh=-1.0,  # (float) what min_q_weight gap_c is to be, above 0; with_lagrange only
+            learning_rate_q=Key(3e-4, "step size of the critics' Adam, and of alpha'", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "step size of the actor's Adam", low=0, high=10**6),
+            learning_rate_alpha=Key(3e-4, "step size of alpha's Adam", low=0, high=10**6),
+            alpha=Key(0.2, "weight of the entropy, at first if auto_alpha", above=0),
+            auto_alpha=Key(True, "learn alpha, so that the entropy is target_entropy"),
+            target_entropy=Key(None, "in nats; None: minus the number of dimensions", type=float),
+            num_actions=Key(10, "actions of each kind that stand for all, in a state", low=1),
+            min_q_weight=Key(1.0, "weight of the conservative term", low=0),
+            with_q_entropy=Key(False, "the target counts the entropy too"),
+            with_lagrange=Key(False, "adapt the conservative term's weight to lagrange_thresh"),
+            lagrange_thresh=Key(-1.0, "what min_q_weight gap_c is to be, above 0; with_lagrange only"),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
-    config_types: ClassVar[dict[str, Any]] = {"learn.target_entropy": (float, type(None))}
     networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha", "lagrange")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         learn = cfg.policy.learn
-        if learn.alpha <= 0:
-            raise ConfigError(f"policy.learn.alpha must be above 0, got {learn.alpha}.")
         if learn.with_lagrange and learn.lagrange_thresh <= 0:
             raise ConfigError(
                 f"policy.learn.with_lagrange=True needs a lagrange_thresh above 0, got {learn.lagrange_thresh}."

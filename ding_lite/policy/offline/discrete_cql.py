@@ -22,6 +22,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.offline.source import OfflinePolicy
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -30,22 +31,22 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
     """CQL(H) on QR-DQN. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="discrete_cql",  # (str) name in the policy registry
-        discount_factor=0.97,  # (float) gamma, per env step
-        nstep=1,  # (int) env steps summed before the bootstrap
+        type="discrete_cql",
+        discount_factor=0.97,
+        nstep=Key(1, "env steps summed before the bootstrap", low=1),
         learn=dict(
-            min_q_weight=1.0,  # (float) weight of the conservative term; 0 is QR-DQN
-            kappa=1.0,  # (float) the quantile regression's loss is quadratic up to this error; 0: nowhere
-            target_update_freq=None,  # (int, None) learner iterations between copies to the target; 100 if both unset
-            target_theta=None,  # (float, None) or the share of the online network mixed in at every iteration
+            min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
+            kappa=Key(1.0, "the quantile regression's loss is quadratic up to this error; 0: nowhere", low=0),
+            target_update_freq=Key(
+                None, "learner iterations between copies to the target; 100 if both unset", type=int, low=1
+            ),
+            target_theta=Key(
+                None, "or the share of the online network mixed in at every iteration", type=float, above=0, high=1
+            ),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
-    config_types: ClassVar[dict[str, tuple[type, ...]]] = {
-        "learn.target_update_freq": (int, type(None)),
-        "learn.target_theta": (float, type(None)),
-    }
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:

@@ -19,14 +19,14 @@ import math
 from typing import Any, ClassVar
 
 import torch
-from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.distribution import log_prob, sample
 from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error, q_td_error
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
 
 LEAST_SIGMA = math.exp(-5.0)  # a data set of one action in each state has no greatest likelihood
 
@@ -36,23 +36,17 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
     """IQL. Override `_value_loss`, `_critic_loss` or `_actor_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="iql",  # (str) name in the policy registry
+        type="iql",
         learn=dict(
-            learning_rate_q=3e-4,  # (float) step size of the critics' Adam
-            learning_rate_value=3e-4,  # (float) step size of the value's Adam
-            learning_rate_policy=3e-4,  # (float) step size of the actor's Adam
-            tau=0.7,  # (float) expectile: 0.5 values the data's policy, towards 1 its best actions
-            beta=3.0,  # (float) inverse temperature: 0 imitates all actions alike
+            learning_rate_q=Key(3e-4, "step size of the critics' Adam", low=0, high=10**6),
+            learning_rate_value=Key(3e-4, "step size of the value's Adam", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "step size of the actor's Adam", low=0, high=10**6),
+            tau=Key(0.7, "expectile: 0.5 values the data's policy, towards 1 its best actions", above=0, below=1),
+            beta=Key(3.0, "inverse temperature: 0 imitates all actions alike", low=0),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
     networks: ClassVar[tuple[str, ...]] = ("value", "critic", "actor")
-
-    @classmethod
-    def check_config(cls, cfg: EasyDict) -> None:
-        super().check_config(cfg)
-        if not 0 < cfg.policy.learn.tau < 1:
-            raise ConfigError(f"policy.learn.tau must be between 0 and 1, got {cfg.policy.learn.tau}.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

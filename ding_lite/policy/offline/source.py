@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from easydict import EasyDict
 
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 
 # Keys that mean something only where samples come from a replay buffer, for `config_without` of offline policies.
@@ -26,20 +27,20 @@ class OfflinePolicy:
     """
 
     config: ClassVar[dict[str, Any]] = dict(
-        offline=True,  # (bool) learned from a data set; fixed by the policy class
         learn=dict(
-            train_epoch=100,  # (int) passes over the data set
+            train_epoch=Key(100, "passes over the data set", low=1),
             learner=dict(
                 dataloader=dict(
-                    num_workers=1,  # (int) processes per rank that load ahead; 0: none
+                    num_workers=Key(1, "processes per rank that load ahead; 0: none", low=0, high=4096),
                 ),
             ),
         ),
         collect=dict(
-            data_type="",  # (str) 'hdf5', 'npz', 'npy' or 'minari'; empty: as the path's ending says
-            data_path="",  # (str) the data set: a file, a directory, or the id of a Minari data set
+            data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: as the path's ending says"),
+            data_path=Key("", "the data set: a file, a directory, or the id of a Minari data set"),
         ),
     )
+    pipeline: ClassVar[str] = "serial_pipeline_offline"
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")
 
     @classmethod

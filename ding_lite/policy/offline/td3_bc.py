@@ -25,6 +25,7 @@ from ding_lite.policy.continuous.qac import QACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.q_continuous import q_td_error, td3_bc_actor_error
 from ding_lite.utils.dist.collectives import allreduce_data
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
@@ -33,21 +34,21 @@ class TD3BCPolicy(OfflinePolicy, QACPolicy):
     """TD3+BC. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="td3_bc",  # (str) name in the policy registry
+        type="td3_bc",
         model=dict(
-            action_space="regression",  # (str) the actor says an action
+            action_space=Key("regression", "the actor says an action"),
         ),
         learn=dict(
-            learning_rate_actor=1e-3,  # (float) step size of the actor's Adam
-            learning_rate_critic=1e-3,  # (float) step size of the critics' Adam
-            actor_update_freq=2,  # (int) learner iterations between two steps of actor and targets
-            noise=True,  # (bool) noise on the target action
-            noise_sigma=0.2,  # (float) its standard deviation
+            learning_rate_actor=Key(1e-3, "step size of the actor's Adam", low=0, high=10**6),
+            learning_rate_critic=Key(1e-3, "step size of the critics' Adam", low=0, high=10**6),
+            actor_update_freq=Key(2, "learner iterations between two steps of actor and targets", low=1),
+            noise=Key(True, "noise on the target action"),
+            noise_sigma=Key(0.2, "its standard deviation", low=0),
             noise_range=dict(
-                min=-0.5,  # (float) least noise
-                max=0.5,  # (float) greatest noise
+                min=Key(-0.5, "least noise"),
+                max=Key(0.5, "greatest noise"),
             ),
-            alpha=2.5,  # (float) weight of Q against imitation
+            alpha=Key(2.5, "weight of Q against imitation", low=0),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = REPLAY_KEYS

@@ -15,6 +15,7 @@ from torch import Tensor
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -23,18 +24,17 @@ class A2CPolicy(ActorCriticPolicy):
     """A2C for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="a2c",  # (str) name in the policy registry
-        discount_factor=0.9,  # (float) gamma, per env step
+        type="a2c",
+        discount_factor=0.9,
         learn=dict(
-            adv_norm=False,  # (bool) advantages of each minibatch, of all ranks together, to mean 0 and deviation 1
-            grad_clip_type="clip_norm",  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
+            adv_norm=Key(False, "advantages of each minibatch, of all ranks together, to mean 0 and deviation 1"),
+            grad_clip_type="clip_norm",
         ),
         collect=dict(
-            n_sample=80,  # (int) env steps per rank and collect, a multiple of collector_env_num
-            gae_lambda=0.95,  # (float) lambda of generalised advantage estimation
+            n_sample=Key(80, "env steps per rank and collect, a multiple of collector_env_num", low=1),
+            gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
         ),
     )
-    config_types: ClassVar[dict[str, Any]] = {"collect.n_sample": int}
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         block = self._to_device(samples)

@@ -18,6 +18,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.distribution import mode, sample
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.torch_utils.minibatch import minibatches, normalize_parts
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 
@@ -26,12 +27,12 @@ class ActorCriticPolicy(Policy):
     """Base of policies whose model returns `logit` and `value`; on-policy unless a subclass says otherwise."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        on_policy=True,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
         learn=dict(
-            value_weight=0.5,  # (float) weight of the value loss; the policy's is 1
-            entropy_weight=0.01,  # (float) weight of the entropy bonus
+            value_weight=Key(0.5, "weight of the value loss; the policy's is 1"),
+            entropy_weight=Key(0.01, "weight of the entropy bonus"),
         ),
     )
+    pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
     _explained: Tensor | None = None  # `explained_variance` of the last collect's samples
 
@@ -39,7 +40,7 @@ class ActorCriticPolicy(Policy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         n_sample, batch_size = cfg.policy.collect.n_sample, cfg.policy.learn.batch_size
-        if cfg.policy.on_policy and batch_size > n_sample:
+        if cls.pipeline == "serial_pipeline_onpolicy" and batch_size > n_sample:
             raise ConfigError(
                 f"policy.learn.batch_size={batch_size} is more than policy.collect.n_sample={n_sample}, all that there "
                 "is to learn from after a collect: lower the one or raise the other."

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.rl_utils.vtrace import vtrace_data, vtrace_error
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
@@ -23,29 +24,31 @@ class IMPALAPolicy(ActorCriticPolicy):
     """IMPALA for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="impala",  # (str) name in the policy registry
-        on_policy=False,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
-        unroll_len=32,  # (int) env steps of a sequence, which is one sample: n_sample and batch_size count sequences
+        type="impala",
+        unroll_len=Key(
+            32, "env steps of a sequence, which is one sample: n_sample and batch_size count sequences", low=1
+        ),
         learn=dict(
-            update_per_collect=4,  # (int) learner iterations after each collect
-            batch_size=16,  # (int) sequences per rank and iteration
-            learning_rate=0.0005,  # (float) step size of Adam
-            entropy_weight=0.0001,  # (float) weight of the entropy bonus
-            lambda_=0.95,  # (float) lambda of the V-trace return
-            rho_clip_ratio=1.0,  # (float) greatest importance weight of a temporal difference
-            c_clip_ratio=1.0,  # (float) greatest importance weight of what follows
-            rho_pg_clip_ratio=1.0,  # (float) greatest importance weight of a policy gradient
+            update_per_collect=Key(4, "learner iterations after each collect", low=1),
+            batch_size=Key(16, "sequences per rank and iteration", low=1),
+            learning_rate=0.0005,
+            entropy_weight=0.0001,
+            lambda_=Key(0.95, "lambda of the V-trace return", low=0, high=1),
+            rho_clip_ratio=Key(1.0, "greatest importance weight of a temporal difference", low=0),
+            c_clip_ratio=Key(1.0, "greatest importance weight of what follows", low=0),
+            rho_pg_clip_ratio=Key(1.0, "greatest importance weight of a policy gradient", low=0),
         ),
         collect=dict(
-            n_sample=None,  # (int, None) sequences per rank and collect; None: one in each environment
+            n_sample=Key(None, "sequences per rank and collect; None: one in each environment", type=int, low=1),
         ),
         other=dict(
             replay_buffer=dict(
-                type="sequence",  # (str) the type of buffer
-                replay_buffer_size=1000,  # (int) sequences per rank that are kept
+                type=Key("sequence", "the type of buffer"),
+                replay_buffer_size=Key(1000, "sequences per rank that are kept", low=1),
             ),
         ),
     )
+    pipeline: ClassVar[str] = "serial_pipeline"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss and detached tensors to log. Pure in model and batch.

@@ -17,6 +17,7 @@ from ding_lite.rl_utils.distribution import mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.pg import pg_data, pg_error
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
@@ -26,18 +27,18 @@ class PGPolicy(Policy):
     """REINFORCE for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="pg",  # (str) name in the policy registry
-        on_policy=True,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
-        deterministic_eval=True,  # (bool) evaluate the most likely action, not a sampled one
+        type="pg",
+        deterministic_eval=Key(True, "evaluate the most likely action, not a sampled one"),
         learn=dict(
-            entropy_weight=0.01,  # (float) weight of the entropy bonus
-            grad_clip_type="clip_norm",  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
-            grad_clip_value=5.0,  # (float) the bound
+            entropy_weight=Key(0.01, "weight of the entropy bonus"),
+            grad_clip_type="clip_norm",
+            grad_clip_value=5.0,
         ),
         collect=dict(
-            n_episode=8,  # (int) whole episodes per rank and collect, a multiple of collector_env_num
+            n_episode=Key(8, "whole episodes per rank and collect, a multiple of collector_env_num", low=1),
         ),
     )
+    pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
     config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
 

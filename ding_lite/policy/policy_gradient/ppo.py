@@ -22,6 +22,7 @@ from ding_lite.rl_utils.ppo import ppo_data, ppo_error
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.dist.collectives import allreduce_data
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves
 
@@ -31,39 +32,32 @@ class PPOPolicy(ActorCriticPolicy):
     """PPO for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="ppo",  # (str) name in the policy registry
-        recompute_adv=True,  # (bool) estimate values and advantages anew at each epoch after the first
+        type="ppo",
+        recompute_adv=Key(True, "estimate values and advantages anew at each epoch after the first"),
         learn=dict(
-            epoch_per_collect=10,  # (int) passes over the samples of a collect
-            batch_size=64,  # (int) samples per rank and iteration
-            learning_rate=3e-4,  # (float) step size of Adam
-            lr_scheduler=None,  # (dict, None) linear fall: dict(epoch_num=collects, min_lr_lambda=share left)
-            entropy_weight=0.0,  # (float) weight of the entropy bonus
-            clip_ratio=0.2,  # (float) bound of |p_new / p_old - 1|
-            clip_scheduler=None,  # (dict, None) linear fall: dict(epoch_num=collects, min_clip_lambda=share left)
-            value_clip=True,  # (bool) keep new values within clip_ratio of the old ones
-            dual_clip=None,  # (float, None) greatest weight of a negative advantage, above 1
-            adv_norm=True,  # (bool) advantages of each minibatch, of all ranks together, to mean 0 and deviation 1
-            value_norm=True,  # (bool) the model predicts returns normalised by their running mean and deviation
-            ppo_param_init=True,  # (bool) orthogonal initial weights, small ones in the policy's last layer
-            grad_clip_type="clip_norm",  # (str, None) 'clip_norm' or 'clip_value', applied to the averaged gradient
-            kl_beta=0.0,  # (float) weight of a penalty, the mean of KL(old policy || new policy)
-            target_kl=None,  # (float, None) the mean KL that kl_early_stop and kl_adaptive refer to
-            kl_early_stop=False,  # (bool) end a collect's updates when the mean KL exceeds 1.5 target_kl
-            kl_adaptive=False,  # (bool) after a collect double or halve kl_beta, where KL is 1.5 times off target_kl
+            epoch_per_collect=Key(10, "passes over the samples of a collect", low=1),
+            batch_size=64,
+            learning_rate=3e-4,
+            lr_scheduler=Key(None, "linear fall: dict(epoch_num=collects, min_lr_lambda=share left)", type=dict),
+            entropy_weight=0.0,
+            clip_ratio=Key(0.2, "bound of |p_new / p_old - 1|", low=0),
+            clip_scheduler=Key(None, "linear fall: dict(epoch_num=collects, min_clip_lambda=share left)", type=dict),
+            value_clip=Key(True, "keep new values within clip_ratio of the old ones"),
+            dual_clip=Key(None, "greatest weight of a negative advantage, above 1", type=float, above=1),
+            adv_norm=Key(True, "advantages of each minibatch, of all ranks together, to mean 0 and deviation 1"),
+            value_norm=Key(True, "the model predicts returns normalised by their running mean and deviation"),
+            ppo_param_init=Key(True, "orthogonal initial weights, small ones in the policy's last layer"),
+            grad_clip_type="clip_norm",
+            kl_beta=Key(0.0, "weight of a penalty, the mean of KL(old policy || new policy)", low=0),
+            target_kl=Key(None, "the mean KL that kl_early_stop and kl_adaptive refer to", type=float),
+            kl_early_stop=Key(False, "end a collect's updates when the mean KL exceeds 1.5 target_kl"),
+            kl_adaptive=Key(False, "after a collect double or halve kl_beta, where KL is 1.5 times off target_kl"),
         ),
         collect=dict(
-            n_sample=2048,  # (int) env steps per rank and collect, a multiple of collector_env_num
-            gae_lambda=0.95,  # (float) lambda of generalised advantage estimation
+            n_sample=Key(2048, "env steps per rank and collect, a multiple of collector_env_num", low=1),
+            gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
         ),
     )
-    config_types: ClassVar[dict[str, Any]] = {
-        "learn.lr_scheduler": (dict, type(None)),
-        "learn.clip_scheduler": (dict, type(None)),
-        "learn.dual_clip": (float, type(None)),
-        "learn.target_kl": (float, type(None)),
-        "collect.n_sample": int,
-    }
     trainer_keys: ClassVar[tuple[str, ...]] = (
         *("learn.lr_scheduler", "learn.clip_scheduler", "learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl"),
     )
@@ -81,8 +75,6 @@ class PPOPolicy(ActorCriticPolicy):
                 raise ConfigError(
                     f"policy.learn.{key} must be dict(epoch_num=collects, {lowest}=share left), got {dict(schedule)}."
                 )
-        if learn.dual_clip is not None and learn.dual_clip <= 1:
-            raise ConfigError(f"policy.learn.dual_clip must be above 1, got {learn.dual_clip}.")
         uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
         if (learn.get("target_kl") is not None) != uses_target:
             raise ConfigError("policy.learn.target_kl goes with kl_early_stop=True or kl_adaptive=True: set both.")

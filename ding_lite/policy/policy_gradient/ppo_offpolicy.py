@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -19,24 +20,24 @@ class PPOOffPolicy(PPOPolicy):
     """PPO of `serial_pipeline`. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="ppo_offpolicy",  # (str) name in the policy registry
-        on_policy=False,  # (bool) each collect is learned from at once, then thrown away; told by the policy, not set
+        type="ppo_offpolicy",
         learn=dict(
-            update_per_collect=5,  # (int) learner iterations after each collect
-            learning_rate=0.001,  # (float) step size of Adam
-            entropy_weight=0.01,  # (float) weight of the entropy bonus
-            adv_norm=False,  # (bool) advantages of each minibatch, of all ranks together, to mean 0 and deviation 1
+            update_per_collect=Key(5, "learner iterations after each collect", low=1),
+            learning_rate=0.001,
+            entropy_weight=0.01,
+            adv_norm=False,
         ),
         collect=dict(
-            n_sample=128,  # (int) env steps per rank and collect, a multiple of collector_env_num
+            n_sample=128,
         ),
         other=dict(
             replay_buffer=dict(
-                type="uniform",  # (str) the type of buffer
-                replay_buffer_size=10000,  # (int) env steps per rank that are kept
+                type=Key("uniform", "the type of buffer"),
+                replay_buffer_size=Key(10000, "env steps per rank that are kept", low=1),
             ),
         ),
     )
+    pipeline: ClassVar[str] = "serial_pipeline"
 
     config_without: ClassVar[tuple[str, ...]] = (
         *("recompute_adv", "learn.epoch_per_collect", "learn.target_kl", "learn.kl_early_stop", "learn.kl_adaptive"),

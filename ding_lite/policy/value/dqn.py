@@ -21,6 +21,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
@@ -29,45 +30,43 @@ class DQNPolicy(Policy):
     """DQN. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        type="dqn",  # (str) name in the policy registry
-        priority=False,  # (bool) prioritised replay (Schaul et al. 2016)
-        priority_IS_weight=False,  # (bool) weigh losses to undo the bias of prioritised replay
-        nstep=3,  # (int) env steps summed before the bootstrap
-        random_collect_size=0,  # (int) env steps per rank played at random before learning starts
-        double=True,  # (bool) the online network chooses the action that the target network evaluates
-        noisy_net=False,  # (bool) explore by noisy layers in the head instead of epsilon
+        type="dqn",
+        priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
+        priority_IS_weight=Key(False, "weigh losses to undo the bias of prioritised replay"),
+        nstep=Key(3, "env steps summed before the bootstrap", low=1),
+        random_collect_size=Key(0, "env steps per rank played at random before learning starts", low=0),
+        double=Key(True, "the online network chooses the action that the target network evaluates"),
+        noisy_net=Key(False, "explore by noisy layers in the head instead of epsilon"),
         learn=dict(
-            update_per_collect=3,  # (int) learner iterations after each collect
-            target_update_freq=None,  # (int, None) learner iterations between copies to the target; 100 if both unset
-            target_theta=None,  # (float, None) or the share of the online network mixed in at every iteration
+            update_per_collect=Key(3, "learner iterations after each collect", low=1),
+            target_update_freq=Key(
+                None, "learner iterations between copies to the target; 100 if both unset", type=int, low=1
+            ),
+            target_theta=Key(
+                None, "or the share of the online network mixed in at every iteration", type=float, above=0, high=1
+            ),
         ),
         other=dict(
             eps=dict(
-                type="exp",  # (str) 'exp' or 'linear' fall of epsilon
-                start=0.95,  # (float) epsilon at global env step 0
-                end=0.1,  # (float) epsilon that it falls to
-                decay=10000,  # (int) global env steps: the time constant, or the length of the linear fall
+                type=Key("exp", "'exp' or 'linear' fall of epsilon", choices=("exp", "linear")),
+                start=Key(0.95, "epsilon at global env step 0", low=0, high=1),
+                end=Key(0.1, "epsilon that it falls to", low=0, high=1),
+                decay=Key(10000, "global env steps: the time constant, or the length of the linear fall", low=1),
             ),
             replay_buffer=dict(
-                type="",  # (str) 'uniform' or 'prioritized'; empty: as policy.priority says
-                replay_buffer_size=10000,  # (int) env steps per rank that are kept
+                type=Key("", "'uniform' or 'prioritized'; empty: as policy.priority says"),
+                replay_buffer_size=Key(10000, "env steps per rank that are kept", low=1),
             ),
         ),
     )
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
-    config_types: ClassVar[dict[str, tuple[type, ...]]] = {
-        "learn.target_update_freq": (int, type(None)),
-        "learn.target_theta": (float, type(None)),
-    }
     _epsilon = 0.0  # of the last collect
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        eps, model = cfg.policy.other.eps, cfg.policy.model
+        model = cfg.policy.model
         check_target(cfg.policy.learn)
-        if eps.type not in ("exp", "linear"):
-            raise ConfigError(f"policy.other.eps.type must be 'exp' or 'linear', got '{eps.type}'.")
         if model.get("noise", cfg.policy.noisy_net) != cfg.policy.noisy_net:
             raise ConfigError("policy.model.noise contradicts policy.noisy_net: set policy.noisy_net alone.")
 

@@ -166,7 +166,8 @@ class DDPContext:
         if self._report and (get_rank() == 0 or shown not in (f"{INTERRUPTED}\n", f"{first}\n")):  # else rank 0 prints it
             sys.stderr.write(textwrap.indent(shown, f"[rank {get_rank()}] "))
             sys.stderr.flush()
-        record_cause(f"lost another rank: {lost}" if lost else cause, trace=text)
+        mistake = str(error) if isinstance(error, UserError) else ""
+        record_cause(f"lost another rank: {lost}" if lost else cause, None, text, mistake, bool(lost))
         self._unwatch(status, "" if lost or not isinstance(error, Exception) else cause, alike=bool(first))
         atexit.register(_end_process, status)
         leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
@@ -178,7 +179,8 @@ class DDPContext:
     def _leave_no_group(self, error: BaseException | None, cause: str) -> None:
         """Leave the block of one process, or one inside another's group."""
         if cause and self._watchdog:
-            record_cause(cause, trace="".join(traceback.format_exception(error)))
+            mistake = str(error) if isinstance(error, UserError) else ""
+            record_cause(cause, None, "".join(traceback.format_exception(error)), mistake)
         self._unwatch()
         if isinstance(error, KeyboardInterrupt) and get_world_size() == 1:
             if self._report:

@@ -8,7 +8,7 @@ from typing import Any
 from easydict import EasyDict
 
 from ding_lite.utils.dist.ranks import get_world_size
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 
 
 def to_ddp_config(cfg: dict[str, Any]) -> EasyDict:
@@ -18,15 +18,9 @@ def to_ddp_config(cfg: dict[str, Any]) -> EasyDict:
         ConfigError: if one of them is not a multiple of the world size.
     """
     new, size = EasyDict(copy.deepcopy(dict(cfg))), get_world_size()
-    for section, key in (("learn", "batch_size"), ("collect", "n_sample"), ("collect", "n_episode")):
+    for path in SHARED_SIZES:
+        _, section, key = path.split(".")
         values = new.get("policy", {}).get(section, {})
-        value = values.get(key)
-        if not isinstance(value, int):
-            continue  # unset, or of a wrong type, which compiling the config reports
-        if value % size:
-            raise ConfigError(
-                f"policy.{section}.{key}={value} is shared by {size} processes: expected a multiple of {size}, "
-                f"such as {-(-value // size) * size}."
-            )
-        values[key] = value // size
+        if isinstance(values.get(key), int):  # else unset, or of a wrong type, which compiling the config reports
+            values[key] = divide(path, values[key], size)
     return new

@@ -93,14 +93,22 @@ def read_seconds(name: str, default: str, given: float | None = None) -> float:
     return float(text)
 
 
-def record_cause(cause: str, path: str | None = None, trace: str = "") -> None:
-    """Write why a rank (this one, without `path`) ends to where torch's launcher reads it for its last lines.
+def record_cause(
+    cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
+) -> None:
+    """Write why a rank ends to the error file, where torch's launcher reads it for its last lines, and ours all of it.
 
-    The traceback `trace` is for our own launcher; torch's would print it in the place of the cause.
+    Args:
+        cause: one line.
+        path: the error file; None: this rank's own.
+        trace: the traceback; torch's launcher would print it instead of the cause.
+        mistake: what the user can put right, if that is the cause: the message of a `UserError`.
+        lost_peer: the rank ends because it lost another one.
     """
     path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
     if path:
-        more = {"py_callstack": cause, "timestamp": str(int(time.time())), "traceback": trace}
+        own = {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
+        more = {"py_callstack": cause, "timestamp": str(int(time.time())), **own}
         told = {"message": cause, "extraInfo": more}
         with suppress(OSError), open(path, "w") as file:
             json.dump({"message": told}, file)
@@ -351,7 +359,7 @@ class Watchdog:
         self._say(f"ends because {cause}")
         self._found.set()
         if not self._leaving.wait(AFTERMATH) and not self._stop.is_set():
-            record_cause(f"lost another rank: {cause}")
+            record_cause(f"lost another rank: {cause}", lost_peer=True)
             os._exit(1)
 
     # What the main thread calls when it leaves.

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.worker.replay.buffer import ReplayBuffer, create_ring_and_view
 from ding_lite.worker.replay.ring import Ring
@@ -143,9 +144,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     """Replay of transitions or sequences that draws by priority, see `PrioritizedSampler` and `UniformReplayBuffer`."""
 
     config: ClassVar[dict[str, Any]] = dict(
-        alpha=0.6,  # (float) how far priorities count: 0 uniform, 1 proportional
-        beta=0.4,  # (float) how far weights undo the bias, at first
-        anneal_step=100000,  # (int) batches over which beta rises to 1
+        alpha=Key(0.6, "how far priorities count: 0 uniform, 1 proportional", low=0),
+        beta=Key(0.4, "how far weights undo the bias, at first", low=0, high=1),
+        anneal_step=Key(100000, "batches over which beta rises to 1", low=1),
     )
 
     def __init__(

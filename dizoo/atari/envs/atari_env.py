@@ -21,6 +21,7 @@ from gymnasium.vector import AutoresetMode
 
 from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.vector_env import EnvSpec
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
 
 GAME_ID = re.compile(r"(?:ALE/(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<rom>\w+))")
@@ -117,15 +118,15 @@ class AtariEnv(gymnasium.Env):
     """One Atari game; observations `[max(1, frame_stack), 84, 84]` uint8."""
 
     config: ClassVar = dict(
-        env_id="PongNoFrameskip-v4",  # (str) 'PongNoFrameskip-v4', 'ALE/Pong-v5' or the ROM's name, 'pong'
-        frame_stack=4,  # (int) newest frames in one observation, zeros before an episode's first
-        clip_rewards=True,  # (bool) train on the sign of the reward; recorded returns stay true
-        episodic_life=True,  # (bool) training only: a lost life is `done` for the learner, and the game goes on
-        frame_skip=4,  # (int) emulator frames per env step
-        noop_max=30,  # (int) most no-ops at a game's start; their number is drawn for each game
-        sticky_action_prob=0.0,  # (float) chance per frame that the emulator repeats the previous action
-        fire_reset=False,  # (bool) press FIRE when a game starts
-        manager=dict(type="native"),  # (dict) ale-py's engine is the fastest
+        env_id=Key("PongNoFrameskip-v4", "'PongNoFrameskip-v4', 'ALE/Pong-v5' or the ROM's name, 'pong'"),
+        frame_stack=Key(4, "newest frames in one observation, zeros before an episode's first", low=0, high=4096),
+        clip_rewards=True,
+        episodic_life=True,
+        frame_skip=Key(4, "emulator frames per env step"),
+        noop_max=Key(30, "most no-ops at a game's start; their number is drawn for each game"),
+        sticky_action_prob=Key(0.0, "chance per frame that the emulator repeats the previous action"),
+        fire_reset=Key(False, "press FIRE when a game starts"),
+        manager=dict(type="native"),  # ale-py's engine is the fastest
     )
     stacks_frames = True
     counts_episodes = True

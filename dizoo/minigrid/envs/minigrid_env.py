@@ -9,6 +9,7 @@ import numpy as np
 from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 from dizoo.extras import require
 
@@ -18,9 +19,9 @@ class MiniGridEnv(gymnasium.Wrapper):
     """One MiniGrid room; `info` and the limit of steps are its own."""
 
     config: ClassVar = dict(
-        env_id="MiniGrid-Empty-8x8-v0",  # (str) gymnasium id
-        full_obs=False,  # (bool) see the whole grid instead of the 7 x 7 cells before the agent
-        onehot_obs=False,  # (bool) zeros and ones of cells and direction, no mission; else cells' and letters' numbers
+        env_id=Key("MiniGrid-Empty-8x8-v0", "gymnasium id"),
+        full_obs=Key(False, "see the whole grid instead of the 7 x 7 cells before the agent"),
+        onehot_obs=Key(False, "zeros and ones of cells and direction, no mission; else cells' and letters' numbers"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:

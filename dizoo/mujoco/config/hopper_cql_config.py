@@ -9,32 +9,14 @@ hopper_cql_config = EasyDict(
     exp_name="hopper_cql_seed0",
     env=dict(
         env_id="Hopper-v5",
-        act_scale=True,
-        evaluator_env_num=8,
-        n_evaluator_episode=8,
         stop_value=6000,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
-        discount_factor=0.99,
-        model=dict(
-            obs_shape=11,
-            action_shape=3,
-            twin_critic=True,
-            action_space="reparameterization",
-            actor_head_hidden_size=256,
-            critic_head_hidden_size=256,
-        ),
         learn=dict(
             train_epoch=250,
-            batch_size=256,
-            learning_rate_q=3e-4,
             learning_rate_policy=1e-4,
-            target_theta=0.005,
-            alpha=0.2,
             auto_alpha=False,
-            num_actions=10,
             min_q_weight=5.0,
         ),
         collect=dict(

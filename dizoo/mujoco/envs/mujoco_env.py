@@ -9,6 +9,7 @@ import numpy as np
 from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 from dizoo.extras import require
 
@@ -18,7 +19,7 @@ class MujocoEnv(gymnasium.Wrapper):
     """gymnasium's MuJoCo environments, with observations in float32."""
 
     config: ClassVar = dict(
-        env_id="Hopper-v5",  # (str) gymnasium id, such as 'HalfCheetah-v5'
+        env_id=Key("Hopper-v5", "gymnasium id, such as 'HalfCheetah-v5'"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:

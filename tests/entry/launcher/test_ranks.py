@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -13,7 +12,8 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from ding_lite.entry.launcher.ranks import first_failure
+from ding_lite.entry.launcher.ranks import Cause, first_failure, read_cause
+from ding_lite.utils.dist.watchdog import record_cause
 from tests.distributed.launcher import finish, start
 
 LAUNCH = """
@@ -152,7 +152,7 @@ def test_only_a_second_ctrl_c_kills_ranks_that_are_still_saving(tmp_path: Path) 
 def failure(folder: Path, exitcode: int, message: str = "") -> ProcessFailure:
     path = folder / f"{exitcode}.json"
     if message:
-        path.write_text(json.dumps({"message": {"message": message, "extraInfo": {"timestamp": "0"}}}))
+        record_cause(message, str(path), lost_peer=message.startswith("lost"))
     return ProcessFailure(local_rank=0, pid=1, exitcode=exitcode, error_file=str(path))
 
 
@@ -173,3 +173,12 @@ def test_the_rank_that_failed_by_itself_is_named_not_those_that_lost_it(
     (tmp_path / "1").mkdir()
     failures = {0: failure(tmp_path, *other), 1: failure(tmp_path / "1", *cause)}
     assert first_failure(failures)[0] == 1
+
+
+def test_what_a_rank_left_is_read_by_its_fields(tmp_path: Path) -> None:
+    path = tmp_path / "error.json"
+    record_cause("UserError: kind: two\nlines", str(path), "a traceback", mistake="kind: two\nlines")
+    left = ProcessFailure(local_rank=0, pid=1, exitcode=2, error_file=str(path))
+    assert read_cause(left) == Cause("UserError: kind: two lines", "a traceback", "kind: two\nlines", lost_peer=False)
+    nothing = ProcessFailure(local_rank=0, pid=1, exitcode=2, error_file=str(tmp_path / "none"))
+    assert read_cause(nothing) == Cause()

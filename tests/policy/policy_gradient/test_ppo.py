@@ -374,7 +374,7 @@ def test_without_the_optimizer_the_model_comes_with_its_units_and_no_counters() 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["learn.dual_clip=0.5"], "policy.learn.dual_clip must be above 1, got 0.5"),
+        (["learn.dual_clip=0.5"], "policy.learn.dual_clip: expected a number above 1, got 0.5"),
         (["learn.target_kl=0.1"], "set both"),
         (["learn.kl_early_stop=True"], "set both"),
         (["learn.kl_adaptive=True", "learn.target_kl=0.1"], "set policy.learn.kl_beta above 0"),

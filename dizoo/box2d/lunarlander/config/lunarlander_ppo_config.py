@@ -6,20 +6,14 @@ lunarlander_ppo_config = EasyDict(
     exp_name="lunarlander_ppo_seed0",
     env=dict(
         env_id="LunarLander-v3",
-        collector_env_num=8,
         evaluator_env_num=20,
         n_evaluator_episode=40,
         stop_value=230,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
         discount_factor=0.999,
-        recompute_adv=True,
         model=dict(
-            obs_shape=8,
-            action_shape=4,
-            action_space="discrete",
             share_encoder=False,
             encoder_hidden_size_list=[64, 64],
             actor_head_layer_num=0,
@@ -27,14 +21,7 @@ lunarlander_ppo_config = EasyDict(
             activation="tanh",
         ),
         learn=dict(
-            epoch_per_collect=10,
-            batch_size=64,
-            learning_rate=0.0003,
-            value_weight=0.5,
             entropy_weight=0.01,
-            clip_ratio=0.2,
-            adv_norm=True,
-            value_norm=True,
         ),
         collect=dict(
             n_sample=2048,

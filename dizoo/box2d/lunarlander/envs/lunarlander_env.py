@@ -8,6 +8,7 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 from dizoo.extras import require
 
@@ -17,7 +18,7 @@ class LunarLanderEnv(gymnasium.Wrapper):
     """gymnasium's lunar lander; continuous by `env_id='LunarLanderContinuous-v3'` or `kwargs=dict(continuous=True)`."""
 
     config: ClassVar = dict(
-        env_id="LunarLander-v3",  # (str) gymnasium id
+        env_id=Key("LunarLander-v3", "gymnasium id"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:

@@ -8,6 +8,7 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 
 
@@ -16,7 +17,7 @@ class AcroBotEnv(gymnasium.Wrapper):
     """gymnasium's Acrobot: -1 a step until the tip is above the line; an episode is truncated after 500 steps."""
 
     config: ClassVar = dict(
-        env_id="Acrobot-v1",  # (str) gymnasium id
+        env_id=Key("Acrobot-v1", "gymnasium id"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:

@@ -6,28 +6,20 @@ cartpole_a2c_config = EasyDict(
     exp_name="cartpole_a2c_seed0",
     env=dict(
         env_id="CartPole-v0",
-        collector_env_num=8,
         evaluator_env_num=5,
         n_evaluator_episode=5,
         stop_value=195,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
-        discount_factor=0.9,
         model=dict(
-            obs_shape=4,
-            action_shape=2,
             encoder_hidden_size_list=[128, 128, 64],
         ),
         learn=dict(
             batch_size=40,
-            learning_rate=0.001,
-            entropy_weight=0.01,
         ),
         collect=dict(
             n_sample=80,
-            gae_lambda=0.95,
         ),
         eval=dict(evaluator=dict(eval_freq=50)),
     ),

@@ -14,12 +14,9 @@ cartpole_bc_config = EasyDict(
         stop_value=195,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
         continuous=False,
         model=dict(
-            obs_shape=4,
-            action_shape=2,
             encoder_hidden_size_list=[64, 64, 128],
         ),
         learn=dict(

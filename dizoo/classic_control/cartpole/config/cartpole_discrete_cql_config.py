@@ -14,22 +14,15 @@ cartpole_discrete_cql_config = EasyDict(
         stop_value=195,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
         model=dict(
-            obs_shape=4,
-            action_shape=2,
             encoder_hidden_size_list=[128, 128, 64],
             num_quantiles=64,
         ),
-        discount_factor=0.97,
         nstep=3,
         learn=dict(
-            train_epoch=100,
             batch_size=64,
-            learning_rate=0.001,
             target_update_freq=100,
-            kappa=1.0,
             min_q_weight=30.0,  # the quantile loss it is weighed against is a sum over num_quantiles
         ),
         collect=dict(

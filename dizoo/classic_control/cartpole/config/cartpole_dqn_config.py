@@ -6,17 +6,13 @@ cartpole_dqn_config = EasyDict(
     exp_name="cartpole_dqn_seed0",
     env=dict(
         env_id="CartPole-v0",
-        collector_env_num=8,
         evaluator_env_num=5,
         n_evaluator_episode=5,
         stop_value=195,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
         model=dict(
-            obs_shape=4,
-            action_shape=2,
             encoder_hidden_size_list=[128, 128, 64],
             dueling=True,
         ),
@@ -25,12 +21,10 @@ cartpole_dqn_config = EasyDict(
         learn=dict(
             update_per_collect=5,
             batch_size=64,
-            learning_rate=0.001,
         ),
         collect=dict(n_sample=8),
         eval=dict(evaluator=dict(eval_freq=100)),
         other=dict(
-            eps=dict(type="exp", start=0.95, end=0.1, decay=10000),
             replay_buffer=dict(replay_buffer_size=20000),
         ),
     ),

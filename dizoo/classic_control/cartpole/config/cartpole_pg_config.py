@@ -6,22 +6,15 @@ cartpole_pg_config = EasyDict(
     exp_name="cartpole_pg_seed0",
     env=dict(
         env_id="CartPole-v0",
-        collector_env_num=8,
         evaluator_env_num=5,
         n_evaluator_episode=5,
         stop_value=195,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
         discount_factor=0.9,
-        model=dict(
-            obs_shape=4,
-            action_shape=2,
-        ),
         learn=dict(
             batch_size=64,
-            learning_rate=0.001,
             entropy_weight=0.001,
         ),
         collect=dict(n_episode=80),

@@ -6,20 +6,14 @@ cartpole_ppo_config = EasyDict(
     exp_name="cartpole_ppo_seed0",
     env=dict(
         env_id="CartPole-v1",
-        collector_env_num=8,
         evaluator_env_num=20,
         n_evaluator_episode=40,
         stop_value=475,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
         discount_factor=0.98,
-        recompute_adv=True,
         model=dict(
-            obs_shape=4,
-            action_shape=2,
-            action_space="discrete",
             share_encoder=False,
             encoder_hidden_size_list=[64, 64],
             actor_head_layer_num=0,
@@ -27,17 +21,12 @@ cartpole_ppo_config = EasyDict(
             activation="tanh",
         ),
         learn=dict(
-            epoch_per_collect=10,
             batch_size=64,
             learning_rate=0.001,
             lr_scheduler=dict(epoch_num=400, min_lr_lambda=0.1),
-            value_weight=0.5,
-            entropy_weight=0.0,
-            clip_ratio=0.2,
         ),
         collect=dict(
             n_sample=256,
-            gae_lambda=0.95,
         ),
         eval=dict(evaluator=dict(eval_freq=400)),
     ),

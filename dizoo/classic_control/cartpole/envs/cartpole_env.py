@@ -8,6 +8,7 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 
 
@@ -16,7 +17,7 @@ class CartPoleEnv(gymnasium.Wrapper):
     """gymnasium's CartPole; an episode is truncated after 500 steps, in 'CartPole-v0' after 200."""
 
     config: ClassVar = dict(
-        env_id="CartPole-v1",  # (str) gymnasium id
+        env_id=Key("CartPole-v1", "gymnasium id"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:

@@ -7,20 +7,11 @@ mtcar_ppo_config = EasyDict(
     env=dict(
         env_id="MountainCar-v0",
         scale_obs=True,
-        collector_env_num=8,
-        evaluator_env_num=8,
-        n_evaluator_episode=8,
         stop_value=-110,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
-        discount_factor=0.99,
-        recompute_adv=True,
         model=dict(
-            obs_shape=2,
-            action_shape=3,
-            action_space="discrete",
             share_encoder=False,
             encoder_hidden_size_list=[64, 64],
             actor_head_layer_num=0,
@@ -29,13 +20,8 @@ mtcar_ppo_config = EasyDict(
         ),
         learn=dict(
             epoch_per_collect=4,
-            batch_size=64,
             learning_rate=0.001,
-            value_weight=0.5,
             entropy_weight=0.01,
-            clip_ratio=0.2,
-            adv_norm=True,
-            value_norm=True,
         ),
         collect=dict(
             n_sample=1024,

@@ -9,6 +9,7 @@ import numpy as np
 from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 
 
@@ -17,8 +18,8 @@ class MountainCarEnv(gymnasium.Wrapper):
     """gymnasium's mountain car: -1 a step until the hill is climbed; an episode is truncated after 200 steps."""
 
     config: ClassVar = dict(
-        env_id="MountainCar-v0",  # (str) gymnasium id
-        scale_obs=False,  # (bool) observations from -1 to 1; speeds are at most 0.07 otherwise
+        env_id=Key("MountainCar-v0", "gymnasium id"),
+        scale_obs=Key(False, "observations from -1 to 1; speeds are at most 0.07 otherwise"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:

@@ -10,31 +10,23 @@ pendulum_bc_config = EasyDict(
     exp_name="pendulum_bc_seed0",
     env=dict(
         env_id="Pendulum-v1",
-        act_scale=True,
         evaluator_env_num=20,
         n_evaluator_episode=100,
         stop_value=-185,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
-        loss_type="l1_loss",
         model=dict(
-            obs_shape=3,
-            action_shape=1,
-            action_space="continuous",
             encoder_hidden_size_list=[128, 128],
         ),
         learn=dict(
             train_epoch=60,
             batch_size=128,
-            learning_rate=1e-3,
         ),
         collect=dict(
             data_type="hdf5",
             data_path="./pendulum_ppo_seed0/expert_demos.hdf5",
         ),
-        eval=dict(evaluator=dict(eval_freq=1000)),
     ),
 )
 main_config = pendulum_bc_config

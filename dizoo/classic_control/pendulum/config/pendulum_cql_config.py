@@ -10,20 +10,14 @@ pendulum_cql_config = EasyDict(
     exp_name="pendulum_cql_seed0",
     env=dict(
         env_id="Pendulum-v1",
-        act_scale=True,
         evaluator_env_num=20,
         n_evaluator_episode=100,
         stop_value=-185,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
         discount_factor=0.9,
         model=dict(
-            obs_shape=3,
-            action_shape=1,
-            twin_critic=True,
-            action_space="reparameterization",
             actor_head_hidden_size=128,
             critic_head_hidden_size=128,
         ),
@@ -33,17 +27,12 @@ pendulum_cql_config = EasyDict(
             learning_rate_q=1e-3,
             learning_rate_policy=1e-3,
             learning_rate_alpha=1e-3,
-            target_theta=0.005,
-            alpha=0.2,
-            auto_alpha=True,
             num_actions=4,
-            min_q_weight=1.0,
         ),
         collect=dict(
             data_type="hdf5",
             data_path="./pendulum_ppo_seed0/expert_demos.hdf5",
         ),
-        eval=dict(evaluator=dict(eval_freq=1000)),
     ),
 )
 main_config = pendulum_cql_config

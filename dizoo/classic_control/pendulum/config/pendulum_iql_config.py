@@ -10,38 +10,27 @@ pendulum_iql_config = EasyDict(
     exp_name="pendulum_iql_seed0",
     env=dict(
         env_id="Pendulum-v1",
-        act_scale=True,
         evaluator_env_num=20,
         n_evaluator_episode=100,
         stop_value=-185,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
-        discount_factor=0.99,
         model=dict(
-            obs_shape=3,
-            action_shape=1,
-            twin_critic=True,
-            action_space="reparameterization",
             actor_head_hidden_size=128,
             critic_head_hidden_size=128,
         ),
         learn=dict(
             train_epoch=60,
-            batch_size=256,
             learning_rate_q=1e-3,
             learning_rate_value=1e-3,
             learning_rate_policy=5e-4,
-            target_theta=0.005,
-            tau=0.7,
             beta=0.5,
         ),
         collect=dict(
             data_type="hdf5",
             data_path="./pendulum_ppo_seed0/expert_demos.hdf5",
         ),
-        eval=dict(evaluator=dict(eval_freq=1000)),
     ),
 )
 main_config = pendulum_iql_config

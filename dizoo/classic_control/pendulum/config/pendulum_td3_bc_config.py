@@ -10,20 +10,13 @@ pendulum_td3_bc_config = EasyDict(
     exp_name="pendulum_td3_bc_seed0",
     env=dict(
         env_id="Pendulum-v1",
-        act_scale=True,
         evaluator_env_num=20,
         n_evaluator_episode=100,
         stop_value=-185,
     ),
     policy=dict(
-        cuda=False,
         num_threads=1,
-        discount_factor=0.99,
         model=dict(
-            obs_shape=3,
-            action_shape=1,
-            twin_critic=True,
-            action_space="regression",
             actor_head_hidden_size=128,
             critic_head_hidden_size=128,
         ),
@@ -31,19 +24,11 @@ pendulum_td3_bc_config = EasyDict(
             train_epoch=60,
             batch_size=128,
             learning_rate_actor=1e-4,
-            learning_rate_critic=1e-3,
-            target_theta=0.005,
-            actor_update_freq=2,
-            noise=True,
-            noise_sigma=0.2,
-            noise_range=dict(min=-0.5, max=0.5),
-            alpha=2.5,
         ),
         collect=dict(
             data_type="hdf5",
             data_path="./pendulum_ppo_seed0/expert_demos.hdf5",
         ),
-        eval=dict(evaluator=dict(eval_freq=1000)),
     ),
 )
 main_config = pendulum_td3_bc_config

@@ -8,6 +8,7 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 
 
@@ -16,7 +17,7 @@ class PendulumEnv(gymnasium.Wrapper):
     """gymnasium's Pendulum: swing up and balance by a torque; every episode is truncated after 200 steps."""
 
     config: ClassVar = dict(
-        env_id="Pendulum-v1",  # (str) gymnasium id
+        env_id=Key("Pendulum-v1", "gymnasium id"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:

@@ -9,20 +9,14 @@ pong_discrete_cql_config = EasyDict(
     exp_name="pong_discrete_cql_seed0",
     env=dict(
         env_id="PongNoFrameskip-v4",
-        frame_stack=4,
-        evaluator_env_num=8,
-        n_evaluator_episode=8,
         stop_value=20,
     ),
     policy=dict(
         cuda=True,
         model=dict(
-            obs_shape=[4, 84, 84],
-            action_shape=6,
             encoder_hidden_size_list=[128, 128, 512],
             num_quantiles=200,
         ),
-        nstep=1,
         discount_factor=0.99,
         learn=dict(
             train_epoch=30000,

@@ -1,0 +1,182 @@
+"""What the options of the command line ask for: train, go on with a run, evaluate, start the processes of a job."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ding_lite.config import divided_sizes, find_policy, read_saved_run
+from ding_lite.config.config import SavedRun
+from ding_lite.entry.eval_entry import evaluate_checkpoint
+from ding_lite.entry.launcher.ranks import run_ranks
+from ding_lite.entry.pipelines import MODES, PIPELINES, load_pipeline
+from ding_lite.utils.checkpoint.run_directory import read_result
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.launch_environment import read_launch
+from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.registry import ConfigError, UserError, closest
+
+LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # and what result.json says of them
+TOGETHER = "policy.multi_gpu=True"  # goes before the user's own overrides, which are stronger
+
+
+def run(args: argparse.Namespace) -> None:
+    """Do what the options ask for, which `cli.py` has checked; a user's mistake ends the process with status 2."""
+    if args.nproc > 1 or args.max_restarts > 0:
+        try:
+            raise SystemExit(_launch(args))
+        except UserError as error:
+            print(error, file=sys.stderr)
+            raise SystemExit(2) from None
+    with DDPContext():
+        limits, overrides = _split_words(args.words)
+        if args.mode == "eval":
+            _evaluate(args, limits, overrides)
+        elif args.resume is not None:
+            _resume(args.resume, limits, overrides)
+        else:
+            _train(args, limits, overrides)
+
+
+def _train(args: argparse.Namespace, limits: dict[str, int], overrides: list[str]) -> None:
+    """Run a config by the pipeline that `-m` or the policy's class names."""
+    pair, policy_cls = find_policy(args.config, overrides)
+    pipeline = load_pipeline(MODES[args.mode] if args.mode else policy_cls.pipeline)
+    limits = _limits_of(pipeline, limits)
+    if args.divide and get_world_size() > 1:
+        overrides = [TOGETHER, *overrides, *divided_sizes(pair, get_world_size(), overrides)]
+    pipeline(pair, args.seed, overrides=overrides, **limits)
+
+
+def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) -> None:
+    """Go on with the run in a directory from its newest checkpoint, with its own config and limits unless given."""
+    saved = _read_resumable(directory, bool(limits or overrides))
+    own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
+    pipeline = load_pipeline(saved.pipeline)
+    limits = {**saved.limits, **_limits_of(pipeline, limits)}
+    pair = (saved.main_config, saved.create_config)
+    pipeline(pair, overrides=[f"exp_name={directory}", *own, *overrides], **limits)
+
+
+def _evaluate(args: argparse.Namespace, limits: dict[str, int], overrides: Sequence[str]) -> None:
+    """Evaluate a checkpoint, with the config of its run unless one is given."""
+    for key in limits:
+        raise ConfigError(f"{key} has no effect on an evaluation: leave it out; --episodes says how many are played.")
+    checkpoint = _find_checkpoint(args.ckpt)
+    config = args.config or _config_beside(checkpoint)
+    evaluate_checkpoint(config, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=overrides)
+
+
+def _launch(args: argparse.Namespace) -> int:
+    """Run this command on `--nproc` processes; return the exit status."""
+    if read_launch() is not None:
+        raise UserError("--nproc and --max-restarts start processes: leave them out under another launcher, or srun.")
+    limits, _ = _split_words(args.words)
+    pipeline = MODES.get(args.mode, "")  # empty: every rank asks the policy's class
+    if args.resume is not None:
+        pipeline = _read_resumable(args.resume, bool(args.words)).pipeline
+    if pipeline:
+        _limits_of(load_pipeline(pipeline), limits)
+    what = ["resume", args.resume] if args.resume is not None else ["-c", args.config]
+    what += ["-m", args.mode] * bool(args.mode) + ["--divide"] * args.divide
+    seed = [] if args.seed is None else ["-s", str(args.seed)]
+    learns_alone = args.nproc == 1 or pipeline == MODES["rpc"]  # there the agent does
+    command = [sys.executable, "-u", "-m", "ding_lite", *what, *seed, *([] if learns_alone else [TOGETHER])]
+    return run_ranks([*command, *args.words], args.nproc, args.max_restarts)
+
+
+def _limits_of(pipeline: Callable[..., Any], limits: dict[str, int]) -> dict[str, int]:
+    """Return the limits under the names of the pipeline's parameters.
+
+    Raises:
+        ConfigError: it has no such limit.
+    """
+    known = inspect.signature(pipeline).parameters
+    named = {"max_iter" if "max_iter" in known and key == "max_train_iter" else key: n for key, n in limits.items()}
+    unknown = [key for key in named if key not in known]
+    if unknown:
+        raise ConfigError(f"{unknown[0]} is no limit of {pipeline.__name__}, which plays nothing: set max_train_iter.")
+    return named
+
+
+def _read_resumable(directory: str, changed: bool) -> SavedRun:
+    """Return what a run that can go on has saved; one that has finished can if a limit or a key is `changed`."""
+    path = os.path.join(directory, "total_config.py")
+    if not os.path.isdir(directory):
+        raise ConfigError(f"Cannot resume '{directory}': there is no such directory.")
+    if not os.path.isfile(path):
+        raise ConfigError(f"Cannot resume '{directory}': not an experiment directory, it has no total_config.py.")
+    result = read_result(directory)
+    reason = result.get("stop_reason", "interrupted")
+    if reason != "interrupted" and not changed:
+        what = f"{reason}={2 * result[LIMITS[reason]]}" if reason in LIMITS else "env.stop_value=None"
+        if reason == "train_epoch":
+            what = f"policy.learn.train_epoch={2 * result['epoch']}"
+        raise ConfigError(
+            f"The run in '{directory}' has finished ({reason}): to train further, change that, such as {what}."
+        )
+    saved = read_saved_run(path)
+    if saved.pipeline not in PIPELINES:
+        raise ConfigError(f"'{path}' names no pipeline: it was altered. Run it with -c, as a new run.")
+    return saved
+
+
+def _find_checkpoint(path: str) -> str:
+    """Return a checkpoint's file: `path` itself, or the best checkpoint of the run whose directory it is.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not os.path.exists(path):
+        raise ConfigError(f"The checkpoint '{path}' does not exist.")
+    if not os.path.isdir(path):
+        return path
+    for folder in ("ckpt", ""):
+        best = os.path.join(path, folder, "ckpt_best.pth.tar")
+        if os.path.isfile(best):
+            return best
+    raise ConfigError(
+        f"'{path}' holds no ckpt_best.pth.tar: expected a run's directory, its ckpt folder, or a checkpoint file."
+    )
+
+
+def _config_beside(checkpoint: str) -> str:
+    """Return the config of the run that a checkpoint belongs to."""
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(checkpoint))), "total_config.py")
+    if not os.path.isfile(path):
+        raise ConfigError(f"'{checkpoint}' does not lie in the ckpt folder of an experiment: name its config with -c.")
+    return path
+
+
+def _split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """Separate `max_env_step=...` and `max_train_iter=...`, the pipeline's own, from overrides of the config."""
+    limits: dict[str, int] = {}
+    overrides = []
+    for word in words:
+        key, sep, text = word.partition("=")
+        if not sep:
+            raise ConfigError(f"'{word}' is not key=value, such as policy.learn.batch_size=16 or max_env_step=20000.")
+        if key in LIMITS:
+            limits[key] = _read_limit(key, text)
+        elif key == "policy":
+            overrides.append(f"policy.type={text}")
+        elif "." not in key and key not in ("exp_name", "seed"):
+            raise ConfigError(f"Unknown option '{key}'.{closest(key, (*LIMITS, 'exp_name', 'seed', 'policy', 'env'))}")
+        else:
+            overrides.append(word)
+    return limits, overrides
+
+
+def _read_limit(key: str, text: str) -> int:
+    """Return a limit of a run; powers of ten such as 1e6 are understood."""
+    try:
+        limit = int(float(text))
+    except (ValueError, OverflowError):
+        limit = 0
+    if limit < 1:
+        raise ConfigError(f"{key} must be a number of steps above 0, got '{text}'.")
+    return limit

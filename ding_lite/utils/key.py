@@ -1,0 +1,237 @@
+"""Declaring a config key: its default, meaning, type and range in one place, in the class that has the key.
+
+A class declares its keys in `config`, nested dicts of `Key`:
+
+    config = dict(
+        learn=dict(
+            batch_size=Key(64, "samples per rank and iteration", low=1),
+            grad_clip_type=Key(None, "how gradients are clipped", choices=(None, "clip_norm", "clip_value")),
+            target_entropy=Key(None, "in nats; None: minus the number of dimensions", type=float),
+        ),
+    )
+
+A subclass may write a plain value, `learning_rate=3e-4`, to change a default and keep the rest of the declaration. A
+plain value that no base class declares is a key of the value's type without range and meaning.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ding_lite.utils.registry import ConfigError
+
+SECTION = object()  # the type of a dict that declares no keys yet
+LARGEST_INT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Key:
+    """One config key.
+
+    Attributes:
+        default: its value unless the user sets it.
+        meaning: what it does, with units; error messages and docs/config.md quote it.
+        type: a type, a `typing` annotation or a tuple of them. None: the type of `default`, or of `choices`. Where the
+            default is None, None is allowed too.
+        low: the smallest allowed number; for a list, of each number in it.
+        high: the largest allowed number. None: no limit for floats; 2^31 - 1 for an int that has a `low`.
+        above: like `low`, but the bound itself is not allowed.
+        below: like `high`, but the bound itself is not allowed.
+        choices: the only allowed values.
+    """
+
+    default: Any
+    meaning: str
+    type: Any = None
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def hint(self) -> Any:
+        """The types that a value may have, as `matches` takes them."""
+        if self.type is None:
+            kinds = tuple(None if value is None else type(value) for value in self.choices or (self.default,))
+            return Any if kinds == (None,) else kinds
+        return (self.type, None) if self.default is None and not matches(None, self.type) else self.type
+
+    def check(self, path: str, value: Any) -> None:
+        """Raise `ConfigError` unless `value` is allowed; `path` is the key's dotted name in the message."""
+        mistake = self._find_mistake(value)
+        if mistake:
+            raise ConfigError(f"{path}{mistake}." + (f" Meaning: {self.meaning}." if self.meaning else ""))
+
+    def _find_mistake(self, value: Any) -> str:
+        """Say what is expected instead of a value, and what there is; empty if it is allowed."""
+        if self.choices:
+            allowed = any(value == choice and type(value) is type(choice) for choice in self.choices)
+            return "" if allowed else f" must be {self._name_choices()}, got {show_value(value)}"
+        if not matches(value, self.hint):
+            return f": expected {describe(self.hint)}, got {show(value)}"
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, int | float) and not isinstance(item, bool) and not self._contains(item):
+                return f": expected {self._describe_range(item)}, got {item!r}"
+        return ""
+
+    def _name_choices(self) -> str:
+        *first, last = [repr(choice) for choice in sorted(self.choices, key=lambda choice: choice is None)]
+        return f"{', '.join(first)} or {last}" if first else last
+
+    def _limit(self) -> float:
+        """Return the largest allowed number."""
+        if self.high is None and self.low is not None and matches(0, self.hint) and not matches(0.5, self.hint):
+            return LARGEST_INT
+        return math.inf if self.high is None else self.high
+
+    def _contains(self, number: float) -> bool:
+        above, below = (-math.inf if self.above is None else self.above), math.inf if self.below is None else self.below
+        low = -math.inf if self.low is None else self.low
+        inside = low <= number <= self._limit()  # false for nan
+        return inside and (self.above is None or number > above) and (self.below is None or number < below)
+
+    def _describe_range(self, number: float) -> str:
+        high = self._limit()
+        if self.low is not None and (number > high or high == 1):
+            return f"a number from {self.low} to {high}"
+        if self.above is not None and self.below is not None:
+            return f"a number between {self.above} and {self.below}"
+        if self.above is not None:
+            return f"a number above {self.above}" + (f", at most {self.high}" if self.high is not None else "")
+        if self.low is not None:
+            return f"at least {self.low}" + (f", below {self.below}" if self.below is not None else "")
+        bounds = [f"at most {self.high}"] * (self.high is not None) + [f"below {self.below}"] * (self.below is not None)
+        return bounds[0] if bounds else "a number"
+
+    def range_text(self) -> str:
+        """Return the range as the reference shows it, such as `>= 1` or `0..1`; empty if there is none."""
+        if self.choices:
+            return ""
+        if self.low is not None and self.high is not None:
+            return f"{self.low}..{self.high}"
+        bounds = ((">=", self.low), (">", self.above), ("<=", self.high), ("<", self.below))
+        return ", ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
+
+
+def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
+    """Return the keys that a class and its bases declare in `config`, by their dotted names.
+
+    Keys that a class lists in `config_without` are dropped from those of its bases. A section without keys is a `Key`
+    of type `SECTION`.
+
+    Args:
+        cls: the class.
+        base: declarations that those of the class extend.
+    """
+    tree = dict(base)
+    for owner in reversed(cls.__mro__):
+        tree = _overlay(tree, vars(owner).get("config", {}))
+        for path in vars(owner).get("config_without", ()):
+            *sections, last = path.split(".")
+            section = tree
+            for name in sections:
+                section = section[name]
+            section.pop(last, None)
+    return dict(_flatten(tree, ""))
+
+
+def default_values(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return declarations, nested or dotted, as nested dicts of default values; the result is a copy."""
+    values: dict[str, Any] = {}
+    for path, key in _flatten(tree, ""):
+        *sections, last = path.split(".")
+        section = values
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[last] = copy.deepcopy(key.default)
+    return values
+
+
+def _overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the declarations `low` with those of `high` over them."""
+    merged = {name: _overlay(value, {}) if isinstance(value, Mapping) else value for name, value in low.items()}
+    for name, value in high.items():
+        inner = merged.get(name)
+        if isinstance(value, Key):
+            merged[name] = value
+        elif isinstance(inner, Key):
+            merged[name] = _change_default(inner, value)
+        elif isinstance(value, Mapping):
+            merged[name] = _overlay(inner if isinstance(inner, dict) else {}, value)
+        else:
+            merged[name] = Key(value, "")
+    return merged
+
+
+def _change_default(key: Key, value: Any) -> Key:
+    """Return `key` with another default; a value of another type replaces the declaration."""
+    fits = matches(list(value) if isinstance(value, tuple) else value, key.hint)
+    if not fits and not key.choices:
+        return Key(value, key.meaning)
+    return replace(key, default=value, type=key.type if key.choices else key.hint)
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Key]]:
+    for name, value in tree.items():
+        path = prefix + name
+        if isinstance(value, Key):
+            yield path, value
+        elif not isinstance(value, Mapping):
+            yield path, Key(value, "")
+        elif value:
+            yield from _flatten(value, path + ".")
+        else:
+            yield path, Key({}, "", SECTION)
+
+
+def matches(value: Any, hint: Any) -> bool:
+    """Tell whether a plain value has a type: an int is a float, a bool is no int, a list is a tuple.
+
+    Args:
+        value: of numbers, texts, lists and dicts.
+        hint: a type, a `typing` annotation (`Literal` too), or a tuple of them; `Any` is anything.
+    """
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, tuple) or origin in (typing.Union, types.UnionType):
+        return any(matches(value, option) for option in (args or hint))
+    if origin is typing.Literal:
+        return any(value == option and type(value) is type(option) for option in args)
+    kind = origin or hint
+    if kind in (float, int):
+        return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+    if kind in (list, tuple, Sequence):
+        return isinstance(value, list) and all(matches(item, args[0]) for item in value if args)
+    return (
+        value is None if kind in (None, types.NoneType) else isinstance(value, kind) if isinstance(kind, type) else True
+    )
+
+
+def describe(hint: Any) -> str:
+    """Say in words what `matches` accepts."""
+    if isinstance(hint, tuple):
+        return " or ".join(dict.fromkeys(describe(option) for option in hint))
+    text = str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
+    for long, short in (("collections.abc.Sequence", "list"), ("typing.", ""), ("NoneType", "None"), (" | ", " or ")):
+        text = text.replace(long, short)
+    return text
+
+
+def show(value: Any) -> str:
+    """Return type and value for an error message, whatever the value is."""
+    return f"{type(value).__name__} {show_value(value)}"
+
+
+def show_value(value: Any) -> str:
+    """Return a value for an error message, whatever it is."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a class of the user's; also an int of thousands of digits
+        text = f"(its repr fails with {type(error).__name__})"
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,23 @@
+"""DQN on Atari Pong on several processes, with the values of DI-engine's file of this name; sizes are per process.
+
+`python -m torch.distributed.launch --nproc_per_node=2 --master_port=29501 THIS_FILE`
+"""
+
+import copy
+
+from dizoo.atari.config.serial.pong.pong_dqn_config import pong_dqn_config, pong_dqn_create_config
+
+pong_dqn_ddp_config = copy.deepcopy(pong_dqn_config)
+pong_dqn_ddp_config.exp_name = "data_pong/pong_dqn_ddp_seed0"
+pong_dqn_ddp_config.env.collector_env_num = 4
+pong_dqn_ddp_config.env.evaluator_env_num = 4
+pong_dqn_ddp_config.policy.multi_gpu = True
+main_config = pong_dqn_ddp_config
+create_config = pong_dqn_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+    from ding_lite.utils import DDPContext
+
+    with DDPContext():
+        serial_pipeline((main_config, create_config), seed=0, max_env_step=int(3e6))

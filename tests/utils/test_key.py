@@ -1,0 +1,89 @@
+"""A declaration is read from the class that has the key, its bases, and what a user wrote in either form."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import pytest
+
+from ding_lite.utils.key import SECTION, Key, declared_keys, default_values
+from ding_lite.utils.registry import ConfigError
+
+
+class Base:
+    config: ClassVar[dict[str, Any]] = dict(
+        rate=Key(0.1, "step size", low=0, high=1),
+        learn=dict(size=Key(None, "samples; None: all", type=int, low=1), kind=Key("a", "which", choices=("a", "b"))),
+        free=Key({}, "anything"),
+        other=dict(),
+    )
+
+
+class Derived(Base):
+    config: ClassVar[dict[str, Any]] = dict(rate=1, learn=dict(size=8), other=dict(new="x"), free={"a": {"b": 1}})
+
+
+class Without(Derived):
+    config_without = ("learn.kind", "rate")
+
+
+def test_a_plain_value_changes_the_default_and_keeps_the_rest() -> None:
+    keys = declared_keys(Derived)
+    assert (keys["rate"].default, keys["rate"].meaning, keys["rate"].high) == (1, "step size", 1)
+    keys["rate"].check("rate", 0.5)  # a float, as the base says, though the default is an int
+    keys["learn.size"].check("size", None)  # as the base says
+    with pytest.raises(ConfigError, match=r"size: expected at least 1, got 0\. Meaning: samples; None: all\."):
+        keys["learn.size"].check("size", 0)
+    assert keys["free"].default == {"a": {"b": 1}}
+    assert keys["other.new"] == Key("x", "")
+    assert declared_keys(Base)["other"].type is SECTION
+
+
+def test_a_plain_value_of_another_type_has_its_own_type() -> None:
+    class Changed(Base):
+        config: ClassVar[dict[str, Any]] = dict(rate="linear")
+
+    declared_keys(Changed)["rate"].check("rate", "cosine")
+
+
+def test_keys_that_a_class_has_no_use_for_are_dropped() -> None:
+    assert sorted(declared_keys(Without)) == ["free", "learn.size", "other.new"]
+    assert sorted(declared_keys(Derived)) == ["free", "learn.kind", "learn.size", "other.new", "rate"]
+
+
+def test_default_values_are_nested_copies() -> None:
+    values = default_values(declared_keys(Base))
+    assert values == dict(rate=0.1, learn=dict(size=None, kind="a"), free={}, other={})
+    values["free"]["a"] = 1
+    assert default_values(Base.config)["free"] == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "allowed", "refused", "message"),
+    [
+        (
+            Key(0.5, "x", low=0, high=1),
+            (0, 1, 0.5),
+            (-0.1, 1.1, math.nan),
+            "expected a number from 0 to 1",
+        ),
+        (Key(0.5, "x", above=0, below=1), (1e-9, 0.9), (0, 1, math.nan), "expected a number between 0 and 1, got"),
+        (Key(0.5, "x", above=0, high=1), (1,), (0, 1.5), "expected a number above 0, at most 1, got"),
+        (Key(0.5, "x", above=1), (math.inf,), (1, math.nan), "expected a number above 1, got"),
+        (Key(0.5, "x", below=1), (-math.inf,), (1,), "expected below 1, got"),
+        (Key(0.5, "x"), (math.inf,), (math.nan,), "expected a number, got nan"),
+        (Key(3, "x", low=1), (2**31 - 1,), (2**31,), "expected a number from 1 to 2147483647, got 2147483648"),
+        (Key([1], "x", low=1), ([1, 2], []), ([1, 0],), "expected at least 1, got 0"),
+        (Key(None, "x", choices=(None, "a", "b")), (None, "a"), ("c", 1), "must be 'a', 'b' or None, got"),
+        (Key(1, "x", choices=(1, 2)), (2,), (True, 1.0), "must be 1 or 2, got"),
+        (Key(None, "x", type=float), (None, 1, 0.5), ("a", True), "expected float or None, got"),
+        (Key(False, "x"), (True,), (1, None), "expected bool, got"),
+    ],
+)
+def test_what_is_not_allowed_is_said_with_what_is(key: Key, allowed: tuple, refused: tuple, message: str) -> None:
+    for value in allowed:
+        key.check("a.b", value)
+    for value in refused:
+        with pytest.raises(ConfigError, match=rf"^a\.b:? {message}.* Meaning: x\.$"):
+            key.check("a.b", value)
