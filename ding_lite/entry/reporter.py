@@ -131,8 +131,6 @@ class RunReporter(AbstractContextManager):
         values = {}
         if sums["duration"]:
             values["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
-        if sums["abnormal"]:
-            values["collect/abnormal_episodes"] = sums["abnormal"]
         if sums["episode"]:
             values["collect/return_mean"] = sums["return"] / sums["episode"]
             values["collect/length_mean"] = sums["length"] / sums["episode"]

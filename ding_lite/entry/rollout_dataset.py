@@ -34,7 +34,7 @@ from ding_lite.worker import EpisodeCollector, SampleCollector
 from ding_lite.worker.replay.stream import EpisodeStream, TransitionStream
 
 UNITS = ("transition", "batch", "episode")
-FIGURES = ("env_step", "episode", "return", "length", "abnormal")
+FIGURES = ("env_step", "episode", "return", "length")
 BY_VALUE = 2**16  # bytes: greater tensors are passed to another process in shared memory
 MAX_WORKERS = 1024  # loader workers of a rank
 EPISODE_ROWS = 32  # env steps in each environment between two looks for new parameters, if no n_sample says it
@@ -132,7 +132,7 @@ class RolloutDataset(IterableDataset):
     def figures(self) -> dict[str, float]:
         """Return sums over what this rank's workers have collected so far.
 
-        `env_step`; `episode`s that ended, their `return` and `length`; `abnormal` ends, which are no episodes.
+        `env_step`; `episode`s that ended, their `return` and `length`.
         """
         return dict(zip(FIGURES, self._counts.sum(0).tolist(), strict=True))
 

@@ -1,9 +1,10 @@
 """Vector environments in SAME_STEP mode, built from a config."""
 
+from ding_lite.envs.builders import make_gymnasium
+from ding_lite.envs.checks import EnvError
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.subprocess_env import EnvError
-from ding_lite.envs.vector_env import ENV_DEFAULTS, EnvSpec, check_env, create_vector_env, make_gymnasium
+from ding_lite.envs.vector_env import ENV_DEFAULTS, EnvSpec, check_env, create_vector_env
 
 __all__ = [
     "ENV_DEFAULTS",

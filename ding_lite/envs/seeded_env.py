@@ -1,8 +1,7 @@
-"""Seeds: every environment's own, every episode's own, and the environment that starts and replays an episode by them.
+"""Seeds: one for each environment, one for each of its episodes, and the environment that starts episodes with them.
 
-An episode is a function of `(seed, episode, actions)`: the seed that the environment was last given, the number of
-episodes since, and the actions taken. So what is needed to come back to any step of it is small, and no simulator has
-to save its state. Never imports torch: worker processes import this module.
+An episode is a function of `(seed, episode, actions)`: the seed that its environment was last given, the number of
+episodes since then, and the actions taken. Never imports torch: worker processes import this module.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.tree import tree_map
 
 MASK64 = 2**64 - 1
 
@@ -21,7 +20,7 @@ MASK64 = 2**64 - 1
 def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
     """Return `n` seeds below 2**31 that depend on nothing but `seed` and `path`.
 
-    Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`, give independent seeds; a larger `n`
+    Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`, give independent seeds. A larger `n`
     continues the same list.
     """
     key = tuple(part if isinstance(part, int) else zlib.crc32(part.encode()) for part in path)
@@ -30,9 +29,9 @@ def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
 
 
 def episode_seed(seed: int, episode: int) -> int:
-    """Return the seed below 2**31 of an environment's episode; that of episode 0 is `seed` itself.
+    """Return the seed below 2**31 of an environment's episode; episode 0 has the environment's own `seed`.
 
-    SplitMix64 (Steele, Lea and Flood, 2014) of both numbers: it takes a microsecond, `derive_seeds` takes ten.
+    SplitMix64 (Steele, Lea and Flood, 2014) of both numbers. It takes a microsecond; `derive_seeds` takes ten.
     """
     if episode == 0:
         return seed
@@ -43,10 +42,14 @@ def episode_seed(seed: int, episode: int) -> int:
 
 
 class SeededEnv(gymnasium.Wrapper):
-    """One environment of several whose episodes all have their own seed, see `episode_seed`.
+    """One environment of several; each of its episodes has a seed of its own, see `episode_seed`.
 
-    An environment that says `counts_episodes = True` of itself gets its own seed and `options["episode"]` instead, and
-    makes of both what it likes.
+    An environment with an attribute `counts_episodes = True` gets its own seed and `options["episode"]` instead, and
+    may interpret both freely.
+
+    Args:
+        env: the environment.
+        index: its place in the vector environment.
     """
 
     def __init__(self, env: gymnasium.Env, index: int = 0) -> None:
@@ -58,29 +61,21 @@ class SeededEnv(gymnasium.Wrapper):
         """Start an episode: the next one, or episode 0 of a new seed.
 
         Args:
-            seed: of the environment, not of an episode.
-            options: `episode` `[N]` starts that one instead. `actions`, one array `[T, ...]` or a dict of these for
-                each of N environments, are taken at once; `info["replayed"]` tells whether the episode took them all.
-                Whatever else there is goes to the environment.
+            seed: the environment's, not an episode's.
+            options: `episode`, int `[N]`, says which episode to start instead. Other options go to the environment.
         """
         others = dict(options or {})
-        episode_N, actions_N = others.pop("episode", None), others.pop("actions", None)
+        episode_N = others.pop("episode", None)
         if seed is not None:
             self._seed, self._episode = seed, -1
         self._episode = self._episode + 1 if episode_N is None else int(episode_N[self._index])
         if self._counts:
-            others["episode"] = self._episode
-            seed = self._seed
-        else:
-            seed = episode_seed(self._seed, self._episode)
-        obs, info = self.env.reset(seed=seed, options=others or None)
-        return (obs, info) if actions_N is None else self._replay(obs, info, actions_N[self._index])
+            return self.env.reset(seed=self._seed, options=others | {"episode": self._episode})
+        return self.env.reset(seed=episode_seed(self._seed, self._episode), options=others or None)
 
-    def _replay(self, obs: Any, info: dict[str, Any], actions: Any) -> tuple[Any, dict[str, Any]]:
-        num_steps, ended = len(next(tree_leaves(actions))), False
-        for t in range(num_steps):
-            if ended:
-                break
-            obs, _, terminated, truncated, info = self.env.step(tree_map(lambda rows, t=t: rows[t], actions))
-            ended = terminated or truncated
-        return obs, {**info, "replayed": not ended}
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step. The last observation of an episode is a copy, since the reset that follows may overwrite it."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        if terminated or truncated:
+            obs = tree_map(np.array, obs)
+        return obs, reward, terminated, truncated, info

@@ -13,7 +13,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -32,16 +32,12 @@ from gymnasium.vector.utils import (
     read_from_shared_memory,
 )
 
+from ding_lite.envs.checks import EnvError
 from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, SharedArrays
-from ding_lite.utils.registry import UserError
 
 CLOSE_GRACE = 5.0  # seconds that workers get to close their environments before they are killed
 LONGEST_WAIT = 86400.0  # seconds; poll takes no more than 24 days
 logger = logging.getLogger(__name__)
-
-
-class EnvError(UserError, RuntimeError):
-    """An environment failed more often than `env.manager.max_retry` allows."""
 
 
 class WorkerError(Exception):
@@ -62,9 +58,9 @@ class SubprocessVectorEnv(VectorEnv):
     """Environments in processes of their own, which may fail: SAME_STEP, observations in shared memory.
 
     A worker that dies, raises, or does not answer in time is replaced by a new one, and the others' steps are kept. In
-    the step where that happens its reward is 0, it is truncated, `info["abnormal"] [N]` (bool, present only then) is
-    True, and its `info["final_obs"]` is the last observation before. It then has to be reset, with a `reset_mask`. One
-    that fails in `reset` is reset again.
+    the step where that happens its episode is truncated with reward 0, `info["final_obs"]` is the last observation
+    before, and the new worker starts the next episode, as after any other end. One that fails in `reset` is reset
+    again. To know which episode is the next, it counts them as `SeededEnv` does.
 
     Args:
         env_fns: make the environments, one each, in the workers.
@@ -79,13 +75,15 @@ class SubprocessVectorEnv(VectorEnv):
         self.num_envs = len(env_fns)
         self._env_fns, self._step_timeout, self._max_retry = env_fns, step_timeout, max_retry
         self._failures = [0] * self.num_envs
+        self._seeds: list[int | None] = [None] * self.num_envs
+        self._episode_N = np.full(self.num_envs, -1, np.int64)
         self._busy = False
         self._memory = os.memfd_create("observations")
         self._nursery = Nursery(self._memory, CLOSE_GRACE)
         self._workers: list[Worker] = []
         try:
             self._workers.extend(self._start_worker(index) for index in range(self.num_envs))
-            answers = self._insist(dict.fromkeys(range(self.num_envs), ("describe",)), {})
+            answers = self._insist(dict.fromkeys(range(self.num_envs), ("describe",)))
             self._set_spaces([answers[index] for index in range(self.num_envs)])
         except BaseException:
             self.close(terminate=True)
@@ -98,28 +96,32 @@ class SubprocessVectorEnv(VectorEnv):
 
         Args:
             seed: one per environment, or that of the first one, to which the others add their index.
-            options: given to the environments, but for `reset_mask` (bool `[N]`: which to reset). `actions`, one entry
-                per environment, are what each takes at once: it gets `step_timeout` for every one of them.
+            options: given to the environments, but for `reset_mask` (bool `[N]`: which to reset). `episode`, int `[N]`,
+                says which episode of its seed each starts; by default it is the first of a new seed, else the next.
         """
         options = dict(options or {})
         mask_N = options.pop("reset_mask", np.ones(self.num_envs, np.bool_))
-        index_K = [int(i) for i in np.flatnonzero(mask_N)]
-        if seed is None or isinstance(seed, int | np.integer):
-            seed = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
-        requests, seconds = {}, {}
-        for i in index_K:
-            own, count = _own_options(options, i)
-            requests[i], seconds[i] = ("reset", seed[i], own or None), self._step_timeout * (1 + count)
-        answers = self._insist(requests, seconds)
+        if isinstance(seed, int | np.integer):
+            seed = [int(seed) + i for i in range(self.num_envs)]
+        next_N = options.pop("episode", self._episode_N + 1 if seed is None else np.zeros(self.num_envs, np.int64))
+        self._episode_N = np.where(mask_N, next_N, self._episode_N)
+        index_K = np.flatnonzero(mask_N).tolist()
+        for i in index_K if seed is not None else ():
+            self._seeds[i] = seed[i]
         infos: dict[str, Any] = {}
-        for i in index_K:
-            infos = self._add_info(infos, answers[i], i)
+        for i, info in self._start(index_K, options).items():
+            infos = self._add_info(infos, info, i)
         return self.observations, infos
+
+    def _start(self, index_K: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        """Start the episodes that `self._episode_N` numbers in these environments; return the `info` of each."""
+        options = options | {"episode": self._episode_N}
+        return self._insist({i: ("reset", self._seeds[i], options) for i in index_K})
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment."""
         requests = {i: ("step", action) for i, action in enumerate(iterate(self.action_space, actions))}
-        answers = self._exchange(requests, {})
+        answers = self._exchange(requests)
         reward_N = np.zeros(self.num_envs, np.float64)
         terminated_N, truncated_N = np.zeros((2, self.num_envs), np.bool_)
         infos: dict[str, Any] = {}
@@ -127,13 +129,15 @@ class SubprocessVectorEnv(VectorEnv):
             infos = self._add_info(infos, info, i)
             if terminated_N[i] or truncated_N[i]:
                 self._failures[i] = 0
-        if len(answers) < self.num_envs:
-            infos["abnormal"] = np.array([i not in answers for i in range(self.num_envs)])
-            truncated_N |= infos["abnormal"]
-            for i in [i for i in requests if i not in answers]:
-                # a worker writes its observation last of all, so that this is still the one before
-                last = next(islice(iterate(self.observation_space, self.observations), i, None))
-                infos = self._add_info(infos, {"final_obs": deepcopy(last)}, i)
+        lost = [i for i in requests if i not in answers]
+        truncated_N[lost] = True
+        self._episode_N += terminated_N | truncated_N
+        for i in lost:
+            # a worker writes its observation last of all, so that this is still the one before
+            last = next(islice(iterate(self.observation_space, self.observations), i, None))
+            infos = self._add_info(infos, {"final_obs": deepcopy(last)}, i)
+        for i, info in self._start(lost, {}).items():
+            infos = self._add_info(infos, info, i)
         return self.observations, reward_N, terminated_N, truncated_N, infos
 
     def close_extras(self, terminate: bool = False) -> None:
@@ -177,18 +181,15 @@ class SubprocessVectorEnv(VectorEnv):
             worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, CloudpickleWrapper(self._env_fns[index]))))
         return worker
 
-    def _insist(self, requests: dict[int, tuple], seconds: Mapping[int, float]) -> dict[int, Any]:
+    def _insist(self, requests: dict[int, tuple]) -> dict[int, Any]:
         """Ask until every environment has given an answer."""
         answers: dict[int, Any] = {}
         while missing := {i: request for i, request in requests.items() if i not in answers}:
-            answers |= self._exchange(missing, seconds)
+            answers |= self._exchange(missing)
         return answers
 
-    def _exchange(self, requests: dict[int, tuple], seconds: Mapping[int, float]) -> dict[int, Any]:
-        """Return the answers of the workers that gave one within their `seconds` (or `step_timeout`).
-
-        The others are replaced.
-        """
+    def _exchange(self, requests: dict[int, tuple]) -> dict[int, Any]:
+        """Return the answers of the workers that gave one within `step_timeout`, and replace the others."""
         if self.closed or self._busy:
             state = "closed" if self.closed else "unusable: its last step or reset was interrupted"
             raise EnvError(f"The environments cannot be used: the vector environment is {state}.")
@@ -203,7 +204,7 @@ class SubprocessVectorEnv(VectorEnv):
                 failures[i] = ""
         for i in [i for i in requests if i not in failures]:
             try:
-                answers[i] = self._receive(self._workers[i], started, seconds.get(i, self._step_timeout))
+                answers[i] = self._receive(self._workers[i], started)
             except WorkerError as error:
                 failures[i] = str(error)
         for i, failure in failures.items():
@@ -211,8 +212,8 @@ class SubprocessVectorEnv(VectorEnv):
         self._busy = False
         return answers
 
-    def _receive(self, worker: Worker, started: float, seconds: float) -> Any:
-        seconds += START_TIMEOUT if worker.fresh else 0
+    def _receive(self, worker: Worker, started: float) -> Any:
+        seconds = self._step_timeout + (START_TIMEOUT if worker.fresh else 0)
         left = min(max(0.0, started + seconds - time.monotonic()), LONGEST_WAIT)
         try:
             if not worker.poll.poll(left * 1000):
@@ -242,15 +243,3 @@ class SubprocessVectorEnv(VectorEnv):
             raise EnvError(f"Environment {index} {failure} ({count}).")
         logger.warning("Environment %d %s; it is started again (%s).", index, failure, count)
         self._workers[index] = self._start_worker(index)
-
-
-def _own_options(options: dict[str, Any], index: int) -> tuple[dict[str, Any], int]:
-    """Return the options without the other environments' actions, and how many actions this one has to replay."""
-    actions = options.get("actions")
-    if actions is None:
-        return options, 0
-    own = actions[index]
-    rows = own
-    while isinstance(rows, Mapping):
-        rows = next(iter(rows.values()))
-    return {**options, "actions": [own if i == index else None for i in range(len(actions))]}, len(rows)

@@ -10,12 +10,13 @@ ended in this step):
   the unclipped rewards; where an episode ended, the totals of that episode.
 * `info["final_obs"] [K, ...]`: the last observations of the ended episodes in the order of their environments, the
   caller's to keep; absent if none ended.
-* `info["abnormal"] [N]` bool: present only in a step in which environments failed. They are truncated with reward 0,
-  what they showed last is in `final_obs`, their totals are not those of a finished episode, `obs` is their next one's.
 * `info["life_lost"] [N]` bool: only in training with `episodic_life`; a life was lost, and the game goes on.
-* actions are `[N, ...]` arrays, or a dict of these, of `action_space`: floats mean what `act_scale` says.
-* every episode has its own seed, see `seeded_env`: `state_dict` holds the actions of those that are running, and
-  `load_state_dict` plays them again.
+* actions are `[N, ...]` arrays, or a dict of these, of `action_space`: numbers from 0, and floats that mean what
+  `act_scale` says, see `spaces`.
+* every episode has a seed of its own, see `seeded_env`. In training `state_dict` and `load_state_dict` bring the
+  running episodes back, see `restorable`.
+* an environment that fails, where its engine survives that, is truncated with reward 0; `final_obs` is what it showed
+  last.
 * Anything else that the environments put into `info` is passed on as gymnasium batches it.
 
 This module never imports torch: worker processes import it.
@@ -24,8 +25,7 @@ This module never imports torch: worker processes import it.
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,10 +34,14 @@ import gymnasium
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ding_lite.envs.episode_monitor import EpisodeMonitor, policy_side
-from ding_lite.envs.seeded_env import SeededEnv, derive_seeds
+from ding_lite.envs.builders import Builder, build_single, find_builder, stack_depth, wrap_single
+from ding_lite.envs.checks import build_checked
+from ding_lite.envs.episode_monitor import EpisodeMonitor
+from ding_lite.envs.restorable import RestorableVectorEnv
+from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.spaces import PolicyObservations, policy_side
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
-from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_of
+from ding_lite.utils.registry import ConfigError
 
 ENV_DEFAULTS: dict[str, Any] = dict(
     type="gymnasium",  # (str) registered environment; 'gymnasium' makes any id of gymnasium's, with no code
@@ -60,41 +64,47 @@ ENV_DEFAULTS: dict[str, Any] = dict(
         max_retry=3,  # (int) failures in a row until a subprocess environment ends the run; 0: the first one does
     ),
 )
-Builder = Callable[[EasyDict], gymnasium.Env]
-MANAGERS = ("base", "subprocess", "native")
 
 
 @dataclass(frozen=True)
 class EnvSpec:
     """What a model must know of one environment (before batching)."""
 
-    observation_space: gymnasium.Space
-    action_space: gymnasium.Space  # the policy's side, see `BoxActions`
+    observation_space: gymnasium.Space  # what the policy sees, see `PolicyObservations`
+    action_space: gymnasium.Space  # what the policy chooses from, see `policy_side`
     frame_stack: int  # frames in one observation; 0 if observations are not a rolling stack
+    notes: tuple[str, ...] = ()  # what the user should know of the conversion
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:
     """Check the environment part of a compiled config and return the environment's spaces; no worker is started.
 
-    At most one environment is built, in this process, and closed again. `builders`: see `create_vector_env`.
+    At most one environment is built, in this process. It takes one step, and is closed again.
+
+    Args:
+        cfg_env: the compiled `cfg.env`.
+        builders: see `create_vector_env`.
 
     Raises:
-        ConfigError: unknown type, id or manager; an environment that cannot be built, or that reports no lives where
-            `episodic_life` needs them.
+        ConfigError: unknown type, id or manager; an environment that cannot be built or played, whose observations are
+            not supported, or that reports no lives where `episodic_life` needs them.
     """
-    builder = _find_builder(cfg_env, builders)
+    builder = find_builder(cfg_env, builders)
     if hasattr(builder, "check"):
         spec = builder.check(cfg_env)
         return replace(spec, action_space=policy_side(spec.action_space, cfg_env.act_scale)[0])
-    env = _build_single(builder, cfg_env)
-    has_lives = not cfg_env.episodic_life or "lives" in env.reset(seed=0)[1]
-    env.close()
-    if not has_lives:
+    env, info = build_checked(lambda: builder(cfg_env), cfg_env.env_id or cfg_env.type)
+    try:
+        note = PolicyObservations(env).note
+        observation_space = wrap_single(env, builder, cfg_env).observation_space
+    finally:
+        env.close()
+    if cfg_env.episodic_life and "lives" not in info:
         raise ConfigError(
             "env.episodic_life is True, but the environment reports no info['lives']: set it to False, or report them."
         )
     action_space = policy_side(env.action_space, cfg_env.act_scale)[0]
-    return EnvSpec(env.observation_space, action_space, _stack_depth(cfg_env))
+    return EnvSpec(observation_space, action_space, stack_depth(cfg_env), (note,) if note else ())
 
 
 def create_vector_env(
@@ -104,7 +114,7 @@ def create_vector_env(
     training: bool,
     local_world_size: int = 1,
     builders: Sequence[Builder] | None = None,
-) -> EpisodeMonitor:
+) -> EpisodeMonitor | RestorableVectorEnv:
     """Build `num_envs` environments that keep the contract of this module.
 
     A registered environment is a `gymnasium.Env` class that takes `cfg.env` as its only argument. It may declare
@@ -118,15 +128,15 @@ def create_vector_env(
         cfg_env: the compiled `cfg.env`.
         num_envs: environments in this process.
         seed: of the first `reset()`, if that names none; each environment gets its own, derived from it.
-        training: whether `clip_rewards` and `episodic_life` apply.
+        training: whether `clip_rewards` and `episodic_life` apply, and a state can be saved and loaded.
         local_world_size: processes that share this machine's cores.
         builders: make the environments, one each, from `cfg.env`, instead of what `cfg.env.type` names.
 
     Raises:
         ConfigError: see `check_env`.
     """
-    builder, manager = _find_builder(cfg_env, builders), cfg_env.manager
-    builds = [partial(_build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
+    builder, manager = find_builder(cfg_env, builders), cfg_env.manager
+    builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
     if len(builds) != num_envs:
         raise ConfigError(
             f"{num_envs} environments are configured, but {len(builds)} functions that build one are given."
@@ -144,81 +154,13 @@ def create_vector_env(
     monitor = EpisodeMonitor(
         env,
         seed,
-        frame_stack=_stack_depth(cfg_env),
+        frame_stack=stack_depth(cfg_env),
         clip_rewards=training and cfg_env.clip_rewards,
         episodic_life=training and cfg_env.episodic_life,
         act_scale=cfg_env.act_scale,
-        counts_episodes=counts_episodes,
-        journal=training,
     )
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
-    return monitor
-
-
-def _find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
-    """Return what makes one environment: the caller's builder, gymnasium with an id, or a registered class."""
-    manager = cfg_env.manager.type
-    if manager not in MANAGERS:
-        raise ConfigError(
-            f"env.manager.type is '{manager}', expected one of {MANAGERS}.{closest(str(manager), MANAGERS)}"
-        )
-    builder: Any
-    if builders:
-        builder = builders[0]
-    elif cfg_env.type == "gymnasium":
-        builder = partial(make_gymnasium, spec=_find_id(cfg_env.env_id))
-    else:
-        builder = ENV_REGISTRY.find(cfg_env.type)
-    if manager == "native" and not hasattr(builder, "make_native"):
-        raise ConfigError(
-            f"env.manager.type is 'native', but '{cfg_env.type}' environments have no engine of their own: "
-            "use 'base' or 'subprocess'."
-        )
-    return builder
-
-
-def _find_id(env_id: str | None) -> Any:
-    if not env_id:
-        raise ConfigError("env.env_id is not set: expected a gymnasium id such as 'CartPole-v1'.")
-    try:
-        return gymnasium.spec(env_id)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        hint = closest(env_id, gymnasium.registry) or " Does env.import_names name the module that registers it?"
-        raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
-
-
-def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
-    """Make the environment that `cfg.env` names; a gymnasium spec, unlike an id, is known in worker processes too.
-
-    Raises:
-        ConfigError: gymnasium does not know the id, or cannot make it with `env.kwargs`.
-    """
-    spec = spec or _find_id(cfg_env.env_id)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # that an id has a successor is the user's choice
-            return gymnasium.make(
-                spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
-            )
-    except Exception as error:  # of a library that is missing, or of the environment's own
-        own = not isinstance(error, (gymnasium.error.Error, ImportError, TypeError))  # a TypeError: of env.kwargs
-        reason = (place_of(error) if own else "") + (str(error) or type(error).__name__)
-        raise ConfigError(
-            f"env.env_id '{spec.id}' cannot be made with env.kwargs {dict(cfg_env.kwargs)}: {reason}"
-        ) from error
-
-
-def _build_single(builder: Any, cfg_env: EasyDict, index: int = 0) -> gymnasium.Env:
-    env = builder(cfg_env)
-    if cfg_env.max_episode_steps:
-        env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
-    if _stack_depth(cfg_env) and not getattr(builder, "stacks_frames", False):
-        env = gymnasium.wrappers.FrameStackObservation(env, cfg_env.frame_stack, padding_type="zero")
-    return SeededEnv(env, index)
-
-
-def _stack_depth(cfg_env: EasyDict) -> int:
-    return cfg_env.frame_stack if cfg_env.frame_stack > 1 else 0
+    return RestorableVectorEnv(monitor, seed, counts_episodes) if training else monitor
 
 
 def _cpu_count() -> int:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 
-from ding_lite.envs import EpisodeMonitor
 from ding_lite.worker.collector import SampleCollector
 
 FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
@@ -18,15 +18,15 @@ FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
 class EpisodeCollector(SampleCollector):
     """Plays `n_episode` episodes of one rank a call, from their beginning to their end.
 
-    T is what the slowest environment needs for its share. Others go on meanwhile, and what they play is in the block
-    but not to be learned from: `valid` `[T, N]` says which steps belong to the episodes that count. One that ends
-    abnormally does not, and another is played for it. The rest of the block is `SampleCollector`'s. Every step played
-    counts as `env_step`, whether valid or not.
+    T is what the slowest environment needs for its share. Others go on meanwhile, and what they play then is in the
+    block too. Which steps count follows from the block: those of each environment's first episodes, as many as the
+    environment with the fewest has ended, see `rl_utils.episodes.first_episodes`. Every step played is an `env_step`,
+    whether it counts or not. The rest of the block is `SampleCollector`'s.
     """
 
     def __init__(
         self,
-        env: EpisodeMonitor,
+        env: VectorEnv,
         policy: SimpleNamespace,
         n_episode: int,
         seeds: list[int],
@@ -41,14 +41,15 @@ class EpisodeCollector(SampleCollector):
         if self._episode_step_N.any():  # else all are new
             self.reset()
         kwargs = self._policy.get_collect_kwargs(self.envstep)
-        due_N = np.full(self._num_envs, n_episode // self._num_envs if n_episode else self._share)
-        valid: list[np.ndarray] = []
-        while (valid_N := due_N > 0).any():
-            t = len(valid)
+        share = n_episode // self._num_envs if n_episode else self._share
+        ended_N, t = np.zeros(self._num_envs, np.int64), 0
+        while ended_N.min() < share:
             if t == self._rows.capacity:
                 self._rows.reserve(max(2 * t, FIRST_CAPACITY))
-            due_N -= self._play(t, random, kwargs)
-            valid.append(valid_N)
-        block, totals = self._rows.take(len(valid), self._obs, np.stack(valid))
-        samples = self._policy.get_train_sample(block)
-        return samples, self._count(len(valid), totals, time.perf_counter() - start)
+            ended_N += self._play(t, random, kwargs)
+            t += 1
+        block, ends = self._rows.take(t, self._obs)
+        env_K = ends.pop("index") % self._num_envs
+        counted_K = [np.count_nonzero(env_K[:k] == n) < share for k, n in enumerate(env_K)]
+        counted = {key: values[counted_K] for key, values in ends.items()}
+        return self._policy.get_train_sample(block), self._count(t, counted, time.perf_counter() - start)

@@ -2,38 +2,60 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 
-from ding_lite.envs import EpisodeMonitor
+from ding_lite.envs import EnvError
 from ding_lite.utils.dist.collectives import broadcast_object_list
 from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.tree import tree_map
+
+PROGRESS_PERIOD = 10.0  # seconds
 
 
 class Evaluator:
     """Plays `n_episode` episodes every `eval_freq` learner iterations.
 
     Each environment plays its share, so that short episodes count no more than long ones, from seeds that are new at
-    every evaluation and the same in every run. An episode that ends abnormally, because its environment failed, does
-    not count, and another is played for it.
+    every evaluation and the same in every run.
+
+    Attributes:
+        eval_count: evaluations that came to an end.
+        last_iter: learner iteration of the last one, -1 before the first.
+        best_return: the greatest mean return so far.
     """
 
     def __init__(
         self,
-        env: EpisodeMonitor | None,
+        env: VectorEnv | None,
         policy: SimpleNamespace,
         n_episode: int,
         eval_freq: int,
         stop_value: float | None,
         seeds_at: Callable[[int], list[int]],
         interrupt: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Take a policy's `eval_mode`; `env` is None on ranks other than 0; `seeds_at(k)` seeds evaluation number k."""
-        self._env, self._policy, self._interrupt = env, policy, interrupt
+        """Take the parts.
+
+        Args:
+            env: the environments; None on ranks other than 0.
+            policy: its `eval_mode`.
+            n_episode: episodes of an evaluation, a multiple of the number of environments.
+            eval_freq: learner iterations between evaluations.
+            stop_value: mean return that ends training, or None.
+            seeds_at: returns the environments' seeds for evaluation number k.
+            interrupt: asked at every step whether to break off.
+            on_progress: called every `PROGRESS_PERIOD` seconds of an evaluation, with the episodes that have ended and
+                the env steps that each environment has played.
+        """
+        self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
 
@@ -47,14 +69,23 @@ class Evaluator:
         Returns:
             stop_flag, whether the mean return reached `stop_value`, and episode_info: `return_mean, return_std,
             return_min, return_max, length_mean`, `returns` (one per episode) and `best`, whether none before was as
-            good. episode_info is empty if the evaluation was interrupted.
+            good. If the evaluation was interrupted, episode_info is empty and nothing is counted.
+
+        Raises:
+            EnvError: the return of an episode is not finite.
         """
         message: list[Any] = [self._play() if self._env is not None else None]
         broadcast_object_list(message)
         returns, lengths = message[0]
-        self.last_iter, self.eval_count = train_iter, self.eval_count + 1
         if len(returns) < self._n_episode:
             return False, {}
+        if not all(map(math.isfinite, returns)):
+            wrong = [value for value in returns if not math.isfinite(value)]
+            raise EnvError(
+                f"Evaluation at iteration {train_iter}: {len(wrong)} of {len(returns)} episodes have the return "
+                f"{wrong[0]}. The environment gave a reward that is not finite: mend the environment."
+            )
+        self.last_iter, self.eval_count = train_iter, self.eval_count + 1
         mean = float(np.mean(returns))
         info = {"return_mean": mean, "return_std": float(np.std(returns)), "length_mean": float(np.mean(lengths))}
         info |= {"return_min": min(returns), "return_max": max(returns), "returns": returns}
@@ -68,17 +99,21 @@ class Evaluator:
         due_N = np.full(self._env.num_envs, self._n_episode // self._env.num_envs)
         returns: list[float] = []
         lengths: list[int] = []
-        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))
+        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # it takes lists
         self._policy.reset()
+        told, n_step = time.monotonic(), 0
         while due_N.any() and not self._interrupt():
             heartbeat("evaluate")
+            if self._on_progress and time.monotonic() - told >= PROGRESS_PERIOD:
+                self._on_progress(len(returns), n_step)
+                told = time.monotonic()
+            n_step += 1
             action = self._policy.forward(obs)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
             ended = np.flatnonzero(terminated | truncated)
             if len(ended):
                 self._policy.reset(ended)
-                counted_N = (due_N > 0) & ~info.get("abnormal", np.False_)
-                counted = ended[counted_N[ended]]
+                counted = ended[due_N[ended] > 0]
                 due_N[counted] -= 1
                 returns += info["episode_return"][counted].tolist()
                 lengths += info["episode_length"][counted].tolist()

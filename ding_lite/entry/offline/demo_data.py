@@ -19,8 +19,9 @@ from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
 from ding_lite.entry.experiment import load_policy, read_env_setting
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
-from ding_lite.envs.episode_monitor import policy_side
+from ding_lite.envs.spaces import policy_side
 from ding_lite.policy import Policy
+from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
 from ding_lite.utils.dist.collectives import allreduce_data, broadcast_object_list
 from ding_lite.utils.dist.ranks import get_local_world_size, get_rank, get_world_size
@@ -209,7 +210,10 @@ def _clip(action: Any, space: gymnasium.Space) -> Any:
 
 
 def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
-    """Return the first `number` (None: all) valid rows of a block `[T, N, ...]`, one environment after the other."""
+    """Return the first `number` rows of a block `[T, N, ...]`, one environment after the other.
+
+    If `number` is None, these are the rows of the whole episodes that count.
+    """
     following = tree_map(lambda obs, last: torch.cat([obs[1:], last[None]]), block["obs"], block["last_obs"])
     if "final_index" in block:
         tree_map(
@@ -221,8 +225,8 @@ def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
     cut_TN[-1] = True
     columns = {key: block[key] for key in ("obs", "action", "reward", "done")}
     columns |= {"next_obs": following, "traj_flag": cut_TN}
-    valid_TN = block.get("valid", torch.ones_like(cut_TN))
-    row_M = valid_TN.T.flatten().nonzero().squeeze(1)[:number]
+    counted_TN = torch.ones_like(cut_TN) if number is not None else first_episodes(block["final_index"], *cut_TN.shape)
+    row_M = counted_TN.T.flatten().nonzero().squeeze(1)[:number]
     rows = tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1)[row_M].numpy(), columns)
     rows["traj_flag"][-1:] = True
     return rows

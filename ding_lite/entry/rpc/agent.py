@@ -22,7 +22,7 @@ from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
-FIGURES = ("env_step", "episode", "return", "length", "abnormal")  # of a collect, summed over observers
+FIGURES = ("env_step", "episode", "return", "length")  # of a collect, summed over observers
 
 
 class SplitEncoder:

@@ -37,7 +37,7 @@ class A2CPolicy(ActorCriticPolicy):
         block = self._to_device(samples)
         adv_TN, return_TN = self._advantages(block, *self._values(block))
         columns = {"obs": block["obs"], "action": block["action"], "adv": adv_TN, "return_": return_TN}
-        samples_M = flatten_rows(columns, block.get("valid"))
+        samples_M = flatten_rows(columns)
         yield from self._minibatches(samples_M, rank_sizes(len(samples_M["adv"])))
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,6 +1,6 @@
 """What actor-critic policies share: acting by a stochastic policy, advantages, minibatches.
 
-Shapes: T steps, N environments, M samples (T N, less those that are not `valid`), B samples of a minibatch. `logit` as
+Shapes: T steps, N environments, M samples (T N), B samples of a minibatch. `logit` as
 `rl_utils.distribution` says.
 """
 
@@ -115,6 +115,6 @@ class ActorCriticPolicy(Policy):
         return output | {"action": mode(output["logit"])}
 
 
-def flatten_rows(data: Any, valid_TN: Tensor | None = None) -> Any:
-    """Return nested dicts of `[T, N, ...]` as `[T N, ...]`, or of the valid steps alone."""
-    return tree_map(lambda leaf: leaf.flatten(0, 1) if valid_TN is None else leaf[valid_TN], data)
+def flatten_rows(data: Any) -> Any:
+    """Return nested dicts of `[T, N, ...]` as `[T N, ...]`."""
+    return tree_map(lambda leaf: leaf.flatten(0, 1), data)

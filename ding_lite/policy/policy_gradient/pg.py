@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.distribution import mode, sample
+from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.pg import pg_data, pg_error
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -53,12 +54,13 @@ class PGPolicy(Policy):
         return logit if self._cfg.precision == "float32" else tree_map(Tensor.float, logit)
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Return `obs, action` and `return_`, discounted returns-to-go, of the steps that count, `[M, ...]`."""
+        """Return `obs, action` and `return_`, discounted returns-to-go, of the episodes that count, `[M, ...]`."""
         nothing = torch.zeros_like(block["reward"])
         data = gae_data(nothing, nothing, block["reward"], block["done"], block["traj_flag"])
         returns = gae(data, self._cfg.discount_factor, lambda_=1.0)  # with values of zero these are the returns
         columns = {"obs": block["obs"], "action": block["action"], "return_": returns}
-        return tree_map(lambda leaf: leaf[block["valid"]], columns)
+        counted_TN = first_episodes(block["final_index"], *block["reward"].shape)
+        return tree_map(lambda leaf: leaf[counted_TN], columns)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss and detached tensors to log. Pure in model and batch.

@@ -102,11 +102,8 @@ class PPOPolicy(ActorCriticPolicy):
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._set_schedules()
         block = self._to_device(samples)
-        valid_TN = block.get("valid")
-        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")}, valid_TN)
+        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")})
         sizes = rank_sizes(len(next(tree_leaves(samples_M))))
-        if not all(sizes):
-            return  # a rank has nothing to step with, so none does
         for epoch in range(self._cfg.learn.epoch_per_collect):
             if epoch == 0 or self._cfg.recompute_adv:
                 samples_M |= self._targets(block, epoch)
@@ -122,7 +119,7 @@ class PPOPolicy(ActorCriticPolicy):
         stats, norm = self._value_stats, self._cfg.learn.value_norm
         unscale = stats.denormalize if norm else lambda value: value
         adv_TN, return_TN = self._advantages(block, unscale(value_TN), unscale(next_value_TN))
-        targets_M = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN}, block.get("valid"))
+        targets_M = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN})
         if norm and epoch == 0:
             stats.update(targets_M["return_"])
         return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})

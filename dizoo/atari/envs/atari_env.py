@@ -53,7 +53,7 @@ def find_rom(env_id: str) -> str:
 
 
 class AtariEngine(AtariVectorEnv):
-    """ale-py's vector environment, whose games are started and replayed as `ding_lite.envs.SeededEnv` does it.
+    """ale-py's vector environment, which starts games as `ding_lite.envs.seeded_env.SeededEnv` starts episodes.
 
     A seed makes ale-py load the ROM again, which takes as long as 250 steps of play. So only every `games_per_seed`-th
     game has a seed of its own; those between are the ones that follow it, whatever was played in it.
@@ -74,15 +74,13 @@ class AtariEngine(AtariVectorEnv):
 
         Args:
             seed: one per game. None: those that they have.
-            options: `episode` `[N]`, `reset_mask` `[N]` (None: all); `actions`, if all are started.
+            options: `episode` `[N]`; `reset_mask` `[N]`, by default all.
         """
         options = options or {}
         mask_N = options.get("reset_mask", np.full(self.num_envs, True))
         seed_N = self._seed_N if seed is None else np.asarray(seed)
         game_N = options.get("episode", self._game_N + 1 if seed is None else np.zeros(self.num_envs, np.int64))
-        if "actions" not in options:
-            return self._start(mask_N, seed_N, game_N)
-        return self._replay(seed_N, game_N, options["actions"])
+        return self._start(mask_N, seed_N, game_N)
 
     def _start(self, mask_N: np.ndarray, seed_N: np.ndarray, game_N: np.ndarray) -> tuple[Any, dict[str, Any]]:
         place_N = game_N % self._games_per_seed
@@ -100,21 +98,6 @@ class AtariEngine(AtariVectorEnv):
             left_N = left_N - 1
         assert result is not None, "no game was to be started"
         return result
-
-    def _replay(self, seed_N: np.ndarray, game_N: np.ndarray, actions_N: list[Any]) -> tuple[Any, dict[str, Any]]:
-        """Start games so that all have played their actions at the same time."""
-        length_N = np.array([len(actions) for actions in actions_N])
-        obs, info = self._start(np.full(self.num_envs, True), seed_N, game_N)
-        replayed_N = np.full(self.num_envs, True)
-        for left in range(length_N.max(), 0, -1):
-            if (length_N == left).any() and left < length_N.max():
-                self._start(length_N == left, seed_N, game_N)
-            row = [actions[len(actions) - left] if left <= len(actions) else 0 for actions in actions_N]
-            obs, _, terminated_N, truncated_N, info = self.step(np.array(row))
-            replayed_N &= ~((terminated_N | truncated_N) & (left <= length_N))
-        if (length_N == 0).any() and length_N.any():
-            obs, info = self._start(length_N == 0, seed_N, game_N)
-        return obs, {**info, "replayed": replayed_N}
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every game."""

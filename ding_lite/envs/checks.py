@@ -1,0 +1,103 @@
+"""Tries an environment before a run starts: what is wrong with it is one line that names it and the cause.
+
+Never imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Dict
+
+from ding_lite.utils.registry import ConfigError, UserError, place_of
+
+OLD_INTERFACE = (
+    "This is the interface of gym before 0.26: port the environment to gymnasium, whose reset(seed=, options=) returns "
+    "(obs, info) and step (obs, reward, terminated, truncated, info)"
+)
+OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpected keyword argument 'options'")
+
+
+class EnvError(UserError, RuntimeError):
+    """An environment failed while a run was using it."""
+
+
+def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnasium.Env, dict[str, Any]]:
+    """Build an environment, reset it and take one step.
+
+    Args:
+        build: makes the environment, without wrappers.
+        name: how messages call it.
+
+    Returns:
+        The environment, which is the caller's to close, and the `info` of its reset.
+
+    Raises:
+        ConfigError: it cannot be built, raises, or breaks gymnasium's interface.
+    """
+    env = _attempt(build, name, "be built")
+    if not isinstance(env, gymnasium.Env):
+        raise ConfigError(f"Environment '{name}' is a {type(env).__name__}: expected a gymnasium.Env. {OLD_INTERFACE}.")
+    try:
+        info = _check_reset(_attempt(lambda: env.reset(seed=0), name, "be reset"), env, name)
+        env.action_space.seed(0)
+        action = env.action_space.sample()
+        _check_step(_attempt(lambda: env.step(action), name, "take a step"), env, name)
+    except BaseException:
+        env.close()
+        raise
+    return env, info
+
+
+def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:
+    try:
+        return call()
+    except UserError:  # it says what is wrong already
+        raise
+    except Exception as error:
+        hint = f" {OLD_INTERFACE}." if any(sign in str(error) for sign in OLD_SIGNS) else ""
+        cause = " ".join(str(error).split())
+        raise ConfigError(
+            f"Environment '{name}' cannot {what}: {place_of(error)}{type(error).__name__}: {cause}{hint}"
+        ) from error
+
+
+def _check_reset(result: Any, env: gymnasium.Env, name: str) -> dict[str, Any]:
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+        kind = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        raise ConfigError(f"Environment '{name}': reset returned {kind}, expected (obs, info). {OLD_INTERFACE}.")
+    _check_shape(result[0], env.observation_space, name, "reset")
+    return result[1]
+
+
+def _check_step(result: Any, env: gymnasium.Env, name: str) -> None:
+    if len(result) != 5:
+        raise ConfigError(f"Environment '{name}': step returned {len(result)} values, expected 5. {OLD_INTERFACE}.")
+    obs, reward, *_ = result
+    _check_shape(obs, env.observation_space, name, "step")
+    if np.shape(reward) != ():
+        raise ConfigError(
+            f"Environment '{name}': step returned a reward of shape {np.shape(reward)}, expected one number: return "
+            "float(reward)."
+        )
+
+
+def _check_shape(obs: Any, space: gymnasium.Space, name: str, method: str) -> None:
+    """Raise `ConfigError` if an observation, or a part of it, has another shape than its space."""
+    if isinstance(space, Dict):
+        if not isinstance(obs, dict) or set(obs) != set(space):
+            keys = sorted(obs) if isinstance(obs, dict) else f"a {type(obs).__name__}"
+            raise ConfigError(
+                f"Environment '{name}': {method} returned an observation with the keys {keys}, but observation_space "
+                f"has {sorted(space)}."
+            )
+        for key, part in space.items():
+            _check_shape(obs[key], part, name, method)
+    elif space.shape is not None and np.shape(obs) != space.shape:
+        raise ConfigError(
+            f"Environment '{name}': {method} returned an observation of shape {np.shape(obs)}, but its "
+            f"observation_space says {space.shape}."
+        )

@@ -1,0 +1,212 @@
+"""Brings environments back to where they were, so that a resumed run equals one that was never stopped.
+
+An episode is a function of its seed, its number and its actions, see `seeded_env`. So a state holds these, and playing
+the actions again brings every environment back without saving its simulator. Neither the engines nor the monitor know
+of this. Never imports torch. N environments, T steps of an episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorWrapper
+
+from ding_lite.envs.episode_monitor import EpisodeMonitor
+from ding_lite.envs.seeded_env import derive_seeds, episode_seed
+from ding_lite.utils.tree import lengthen, tree_leaves, tree_map
+
+JOURNAL_LIMIT = 32_768  # env steps; Atari's half an hour is 27,000. 2 MB for 8 environments of discrete actions
+
+
+class ActionJournal:
+    """The newest actions `[T, N, ...]`, or a dict of these, in a ring that is as long as the longest running episode.
+
+    Args:
+        limit: most rows.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self.capacity = limit, min(256, limit)
+        self._rows: Any = None
+        self._count = 0  # rows written
+        self._room = self.capacity  # rows that can be written before one that is still needed is overwritten
+
+    def append(self, actions: Any, length_N: np.ndarray) -> None:
+        """Write a row; `length_N` says how many rows each environment's running episode has, without it."""
+        if self._rows is None:
+            self._rows = tree_map(lambda leaf: np.empty((self.capacity, *leaf.shape), leaf.dtype), actions)
+        if self._room == 0:
+            self._make_room(int(length_N.max()))
+        place = self._count % self.capacity
+        tree_map(lambda rows, leaf: rows.__setitem__(place, leaf), self._rows, actions)
+        self._count += 1
+        self._room -= 1
+
+    def _make_room(self, longest: int) -> None:
+        if longest >= self.capacity < self._limit:
+            index = np.arange(self._count - self.capacity, self._count) % self.capacity
+            self.capacity = min(2 * self.capacity, self._limit)
+            self._rows = tree_map(lambda rows: lengthen(rows[index], self.capacity), self._rows)
+            self._count = len(index)
+        self._room = max(self.capacity - longest, 1)
+
+    def read(self, n: int, length: int) -> Any:
+        """Return the newest `length` actions of environment `n`, or none if the journal does not hold so many."""
+        if self._rows is None:
+            return np.empty(0, np.int64)
+        if length > min(self._count, self.capacity):
+            length = 0
+        index = np.arange(self._count - length, self._count) % self.capacity
+        return tree_map(lambda rows: rows[index, n], self._rows)
+
+
+class RestorableVectorEnv(VectorWrapper):
+    """Remembers seeds, numbers and actions of the running episodes, and plays them again when a state is loaded.
+
+    Args:
+        env: whose engine starts episodes as `SeededEnv` does, or cannot be brought back.
+        seed: of the first `reset()`, if that names none; each environment gets its own, derived from it.
+        counts_episodes: whether the engine takes `options["episode"]`. If not, environments are seeded anew at a reset
+            of all, and always start over when a state is loaded.
+    """
+
+    def __init__(self, env: EpisodeMonitor, seed: int, counts_episodes: bool = True) -> None:
+        super().__init__(env)
+        self.frame_stack = env.frame_stack
+        self._counts_episodes = counts_episodes
+        self._journal = ActionJournal(JOURNAL_LIMIT)
+        self._obs: Any = None
+        self._seed_N = np.array(derive_seeds(seed, n=env.num_envs))
+        self._episode_N = np.full(env.num_envs, -1, np.int64)
+        self._length_N = np.zeros(env.num_envs, np.int64)
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start a new episode in every environment, see `EpisodeMonitor.reset`.
+
+        Raises:
+            ValueError: `options` has a `reset_mask`, though ended episodes restart by themselves.
+        """
+        if options and "reset_mask" in options:
+            raise ValueError("options['reset_mask'] is not supported: ended episodes restart by themselves.")
+        if seed is not None:
+            seed = derive_seeds(int(seed), n=self.num_envs) if isinstance(seed, int | np.integer) else seed
+            self._seed_N, self._episode_N = np.array(seed), np.full(self.num_envs, -1, np.int64)
+        return self._start_next(np.full(self.num_envs, True), options)
+
+    def _start_next(self, mask_N: np.ndarray, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start the next episode where `mask_N` says so; the observations are those of all environments."""
+        self._episode_N = self._episode_N + mask_N
+        self._length_N = np.where(mask_N, 0, self._length_N)
+        return self._start(mask_N, options)
+
+    def _start(self, mask_N: np.ndarray, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start episode `self._episode_N` where `mask_N` says so."""
+        options, seeds = dict(options or {}), self._seed_N.tolist()
+        if self._counts_episodes:
+            options["episode"] = self._episode_N.copy()
+        else:
+            seeds = [episode_seed(*pair) for pair in zip(seeds, self._episode_N.tolist(), strict=True)]
+        if not mask_N.all():
+            options["reset_mask"] = mask_N
+        self._obs, info = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]  # it takes lists
+        return self._obs, info
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take one step in every environment; see the contract in `vector_env`."""
+        self._journal.append(actions, self._length_N)
+        self._obs, reward_N, terminated_N, truncated_N, info = self.env.step(actions)
+        ended_N = terminated_N | truncated_N
+        self._episode_N += ended_N
+        self._length_N = np.where(ended_N, 0, info["episode_length"])
+        return self._obs, reward_N, terminated_N, truncated_N, info
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what brings the running episodes back.
+
+        Returns:
+            `seed, episode, length` int64 `[N]`, `obs` `[N, ...]`, `actions`, a list of N arrays `[T, ...]` or dicts of
+            these, and `draws`, the states of the action space's random generators.
+        """
+        return {
+            "seed": self._seed_N.copy(),
+            "episode": self._episode_N.copy(),
+            "length": self._length_N.copy(),
+            "obs": tree_map(np.array, self._obs),
+            "actions": [self._journal.read(n, length) for n, length in enumerate(self._length_N.tolist())],
+            "draws": [generator.bit_generator.state for generator in _generators(self.action_space)],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Play the running episodes of a state again, up to where they were.
+
+        An environment starts its next episode instead if the episode was too long for the journal, or if the
+        environment is not deterministic.
+
+        Returns:
+            The observations `[N, ...]`, the env steps since each environment's reset `[N]`, and which environments are
+            where they were, bool `[N]`.
+
+        Raises:
+            ValueError: the state is of another number of environments.
+        """
+        if len(state["seed"]) != self.num_envs:
+            raise ValueError(
+                f"The checkpoint holds {len(state['seed'])} collecting environments of this rank, the config says "
+                f"env.collector_env_num={self.num_envs}: set it to the number they were saved with."
+            )
+        for generator, own in zip(_generators(self.action_space), state["draws"], strict=True):
+            generator.bit_generator.state = own
+        length_N = np.array([len(next(tree_leaves(actions))) for actions in state["actions"]])
+        known_N = (length_N == state["length"]) & self._counts_episodes
+        self._journal = ActionJournal(JOURNAL_LIMIT)
+        self._seed_N, self._episode_N = np.array(state["seed"]), state["episode"] + ~known_N
+        restored_N = known_N & self._replay(state["actions"], np.where(known_N, length_N, 0))
+        restored_N &= _same_rows(self._obs, state["obs"])
+        self._episode_N, self._length_N = state["episode"] + ~known_N, np.where(restored_N, length_N, 0)
+        if (known_N & ~restored_N).any():
+            self._start_next(known_N & ~restored_N)
+        return self._obs, self._length_N.copy(), restored_N
+
+    def _replay(self, actions_N: list[Any], length_N: np.ndarray) -> np.ndarray:
+        """Start episodes one after another so that all have taken their `length_N` actions at the same time.
+
+        Returns:
+            Which episodes took all their actions without ending, bool `[N]`.
+        """
+        self._start(np.full(self.num_envs, True))
+        whole_N, longest = np.full(self.num_envs, True), int(length_N.max())
+        filler = actions_N[int(length_N.argmax())]  # what environments play that wait for their start
+        for left in range(longest, 0, -1):
+            if left < longest and (length_N == left).any():
+                self._start(length_N == left)
+            rows = [
+                tree_map(lambda leaf, t=length - left: leaf[t], actions)
+                if length >= left
+                else tree_map(lambda leaf: leaf[0], filler)
+                for actions, length in zip(actions_N, length_N.tolist(), strict=True)
+            ]
+            row = tree_map(lambda *leaves: np.stack(leaves), *rows)
+            self._journal.append(row, length_N - left)
+            self._obs, _, terminated_N, truncated_N, _ = self.env.step(row)
+            whole_N &= ~((terminated_N | truncated_N) & (length_N >= left))
+        if longest and (length_N == 0).any():
+            self._start(length_N == 0)
+        return whole_N
+
+
+def _same_rows(left: Any, right: Any) -> np.ndarray:
+    """Return for which environments observations `[N, ...]` are the same, bit for bit."""
+    pairs = [zip(*leaves, strict=True) for leaves in zip(tree_leaves(left), tree_leaves(right), strict=True)]
+    return np.all([[a.tobytes() == b.tobytes() for a, b in rows] for rows in pairs], axis=0)
+
+
+def _generators(space: gymnasium.Space) -> list[np.random.Generator]:
+    """Return the random generators of a space and of the spaces that it is made of."""
+    parts = getattr(space, "spaces", ())
+    parts = parts.values() if isinstance(parts, dict) else parts
+    return [space.np_random, *(generator for part in parts for generator in _generators(part))]

@@ -1,0 +1,167 @@
+"""What a policy is shown of an environment, and what its actions become there.
+
+A policy chooses numbers from 0, or vectors of floats. It is shown vectors of floats, images of bytes with their
+channels first, or a dict of arrays. Whatever an environment has instead is converted here. Never imports torch: worker
+processes import this module. Shapes: N environments, A choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces.utils import flatdim, flatten
+
+from ding_lite.utils.registry import ConfigError
+
+CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
+
+
+class BoxActions:
+    """Turns a policy's actions into those of a Box of numbers.
+
+    With `act_scale`, -1..1 becomes low..high in every dimension that is bounded on both sides. Other dimensions pass
+    unchanged. The result is clipped to the bounds, and rounded if the Box holds integers.
+
+    Attributes:
+        space: the actions that the policy chooses from, floats.
+    """
+
+    def __init__(self, box: Box, act_scale: bool) -> None:
+        self._box, self._whole = box, np.issubdtype(box.dtype, np.integer)
+        dtype = np.dtype(np.float64 if self._whole else box.dtype)
+        self._low, self._high = box.low.astype(dtype), box.high.astype(dtype)
+        scaled = box.bounded_below & box.bounded_above & act_scale
+        low, high = np.where(scaled, self._low, -1.0), np.where(scaled, self._high, 1.0)
+        self._centre, self._half = low / 2 + high / 2, high / 2 - low / 2  # 0 and 1 where nothing is scaled
+        side = np.float32 if self._whole else box.dtype.type
+        one = side(1)
+        low, high = (np.where(scaled, end, own) for end, own in ((-one, self._low), (one, self._high)))
+        self.space: Box = Box(low.astype(side), high.astype(side), dtype=side)
+
+    def __call__(self, action: np.ndarray) -> np.ndarray:
+        """Return the environment's actions `[N, ...]`, of the Box's type, for the policy's."""
+        scaled = np.clip(action * self._half + self._centre, self._low, self._high)
+        return (np.rint(scaled) if self._whole else scaled).astype(self._box.dtype)
+
+
+def policy_side(space: gymnasium.Space, act_scale: bool) -> tuple[gymnasium.Space, Callable[[Any], Any]]:
+    """Return the action space that a policy chooses from, and what turns its batched actions into the environment's.
+
+    Numbers of a `Discrete` or `MultiDiscrete` begin at 0 for the policy, wherever the environment's begin.
+
+    Args:
+        space: the environment's own.
+        act_scale: whether -1..1 means the bounds of a Box, see `BoxActions`.
+    """
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.number):
+        actions = BoxActions(space, act_scale)
+        return actions.space, actions
+    if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
+        start = space.start
+        counted = Discrete(int(space.n)) if isinstance(space, Discrete) else MultiDiscrete(space.nvec)
+        return counted, lambda action: action + start
+    if isinstance(space, Dict) and set(space) == {"action_type", "action_args"}:
+        type_space, to_type = policy_side(space["action_type"], act_scale)
+        args_space, to_args = policy_side(space["action_args"], act_scale)
+        hybrid = Dict({"action_type": type_space, "action_args": args_space})
+        return hybrid, lambda action: {
+            "action_type": to_type(action["action_type"]),
+            "action_args": to_args(action["action_args"]),
+        }
+    return space, lambda action: action
+
+
+class PolicyObservations(gymnasium.ObservationWrapper):
+    """Shows a policy the observations of one environment in a form that networks take.
+
+    * `Discrete` and `MultiDiscrete`: one-hot vectors of float32; `MultiBinary`: a vector of float32.
+    * A Box of integers: float32, but for images, uint8 of two dimensions or more, which stay bytes.
+    * An image `[H, W, C]`: `[C, H, W]`.
+    * Everything else is unchanged: Boxes of floats, and a Dict, which only a model of the user's takes.
+
+    Attributes:
+        note: what the user should know of the change; empty if nothing surprising was changed.
+
+    Raises:
+        ConfigError: an observation space that nothing here learns from, such as `Tuple` or `Text`.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space, self._convert, self.note = _observation_side(env.observation_space)
+
+    @classmethod
+    def wrap(cls, env: gymnasium.Env) -> gymnasium.Env:
+        """Return the environment itself if nothing has to be converted."""
+        wrapped = cls(env)
+        return env if wrapped.observation_space is env.observation_space else wrapped
+
+    def observation(self, observation: Any) -> Any:
+        """Return the policy's observation for the environment's."""
+        return self._convert(observation)
+
+
+def _observation_side(space: gymnasium.Space) -> tuple[gymnasium.Space, Callable[[Any], Any], str]:
+    """Return the space that a policy sees, what converts an observation, and a note for the user."""
+    if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
+        vector = Box(0, 1, (flatdim(space),), np.float32)
+        return vector, lambda obs: flatten(space, obs).astype(np.float32), ""
+    if isinstance(space, Box):
+        return _box_side(space)
+    if isinstance(space, Dict):
+        for part in space.values():
+            _observation_side(part)  # refuses what is not supported
+        return space, lambda obs: obs, ""
+    raise ConfigError(
+        f"The environment's observations are {space}: expected Box, Discrete, MultiDiscrete, MultiBinary, or a Dict of "
+        "these. Wrap the environment, for instance in gymnasium.wrappers.FlattenObservation."
+    )
+
+
+def _box_side(space: Box) -> tuple[Box, Callable[[Any], Any], str]:
+    shape = space.shape
+    if len(shape) == 3 and shape[2] in CHANNELS and min(shape[:2]) > max(CHANNELS):
+        image = Box(np.moveaxis(space.low, 2, 0), np.moveaxis(space.high, 2, 0), dtype=space.dtype.type)
+        note = f"observations {list(shape)} are images in the order height, width, channels: the policy sees them as "
+        return image, lambda obs: np.moveaxis(np.asarray(obs), 2, 0), note + f"{list(image.shape)}, channels first."
+    if np.issubdtype(space.dtype, np.floating) or (space.dtype == np.uint8 and len(shape) > 1):
+        return space, lambda obs: obs, ""
+    floats = Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
+    return floats, lambda obs: np.asarray(obs, np.float32), ""
+
+
+def random_actions(space: gymnasium.Space, obs: Any) -> Any:
+    """Draw actions of a vector environment at random, from those that the observations allow.
+
+    Args:
+        space: the batched action space of the policy; its random generator draws.
+        obs: observations `[N, ...]`. If they are a dict with the key `action_mask`, bool `[N, A]`, or `[N, M, A]` for M
+            agents, only actions that it marks are drawn.
+
+    Raises:
+        ValueError: a mask allows no action.
+    """
+    if isinstance(obs, dict) and "action_mask" in obs:
+        return sample_masked(obs["action_mask"], space.np_random)
+    return space.sample()
+
+
+def sample_masked(mask_XA: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw one of the actions that each row of a mask `[..., A]` allows, all with the same probability.
+
+    Returns:
+        Numbers of actions, int64 `[...]`.
+
+    Raises:
+        ValueError: a row allows no action.
+    """
+    allowed_XA = np.asarray(mask_XA, np.bool_)
+    count_X = allowed_XA.sum(-1)
+    if not count_X.all():
+        raise ValueError(f"action_mask: expected at least one allowed action in each row, got none in {mask_XA}.")
+    drawn_X = rng.integers(count_X)  # the place among those that are allowed
+    return (allowed_XA.cumsum(-1) > drawn_X[..., None]).argmax(-1)

@@ -1,0 +1,26 @@
+"""Which steps of a rollout block belong to episodes that count. Shapes: T steps, N environments, K ended episodes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def first_episodes(final_index_K: Tensor, n_step: int, num_envs: int) -> Tensor:
+    """Mark the steps of each environment's first episodes, for every environment the same number of episodes.
+
+    That number is the largest that all environments have ended. Environments with short episodes then count no more
+    than those with long ones. The block has to begin with new episodes everywhere.
+
+    Args:
+        final_index_K: places `t * N + n` where episodes ended, int64.
+        n_step: T.
+        num_envs: N.
+
+    Returns:
+        bool `[T, N]`.
+    """
+    end_TN = torch.zeros(n_step * num_envs, dtype=torch.int64, device=final_index_K.device)
+    end_TN = end_TN.index_fill(0, final_index_K, 1).view(n_step, num_envs)
+    ended_before_TN = end_TN.cumsum(0) - end_TN
+    return ended_before_TN < end_TN.sum(0).min()
