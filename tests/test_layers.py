@@ -18,7 +18,7 @@ ALLOWED = {
     "config": {"utils", "envs"},
     "model": {"torch_utils", "utils"},
     "policy": {"model", "rl_utils", "torch_utils", "utils"},
-    "worker": {"envs", "torch_utils", "utils"},
+    "worker": {"envs", "rl_utils", "torch_utils", "utils"},  # rl_utils: the n-step sums of replay and data sets
     "entry": {"config", "envs", "model", "policy", "rl_utils", "torch_utils", "utils", "worker"},
 }
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))

@@ -27,7 +27,8 @@ from ding_lite.utils.dist.ranks import get_local_world_size, get_rank, get_world
 from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
-from ding_lite.worker import EpisodeCollector, Evaluator, Learner, SampleCollector, UniformReplayBuffer
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker import EpisodeCollector, Evaluator, Learner, ReplayBuffer, SampleCollector
 
 STATEFUL = ("learner", "collector", "evaluator")  # parts whose state a checkpoint holds, beside the policy's
 
@@ -80,7 +81,7 @@ class Experiment(AbstractContextManager):
             hook = cfg.policy.learn.learner.hook
             options = (hook.log_show_after_iter, self._on_log, hook.check_ranks_after_iter)
             self.learner = Learner(self.policy.learn_mode, *options)
-            self._replay: UniformReplayBuffer | None = None
+            self._replay: ReplayBuffer | None = None
             self._enough = False  # whether the replay buffers of all ranks hold a batch
             self._saved_iter, self._saved_eval_count = 0, -1
             self._local_state = self._resume(loaded) if loaded else {}
@@ -130,12 +131,11 @@ class Experiment(AbstractContextManager):
             lambda: self._guard.requested,
         )
 
-    def create_replay_buffer(self) -> UniformReplayBuffer:
+    def create_replay_buffer(self) -> ReplayBuffer:
         """Return this rank's replay buffer: a resumed run's, or one with `policy.random_collect_size` steps in it."""
         cfg, policy = self.cfg, self.cfg.policy
         options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
-        if "unroll_len" in policy:
-            options["unroll_len"] = policy.unroll_len
+        options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
         self._replay = replay = BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
             num_envs=cfg.env.collector_env_num,
             nstep=policy.get("nstep", 1),
@@ -148,6 +148,8 @@ class Experiment(AbstractContextManager):
         is_new, collected = self.learner.train_iter == 0, 0
         if "replay" in self._local_state:
             replay.load_state_dict(self._local_state.pop("replay"))
+            if "lost" in self._local_state:
+                replay.truncate(*self._local_state["lost"])
             collected = self.collector.envstep // get_world_size()  # all of them, if an interrupt cut this short
         while collected < policy.get("random_collect_size", 0) and not self.collector.interrupted:
             samples, figures = self.collector.collect(random=is_new)
@@ -186,7 +188,7 @@ class Experiment(AbstractContextManager):
         self._record.collect(figures, self.collector.envstep, self.learner.train_iter)
         return samples
 
-    def sample(self, replay: UniformReplayBuffer) -> Iterable[dict[str, Any]]:
+    def sample(self, replay: ReplayBuffer) -> Iterable[dict[str, Any]]:
         """Return the batches that are due after a collect; none until the replay buffers of all ranks hold enough."""
         learn = self.cfg.policy.learn
         if not self._enough:  # all ranks begin together: a failed environment's steps may be missing on one of them
@@ -218,8 +220,6 @@ class Experiment(AbstractContextManager):
     def _local_state_dict(self) -> dict[str, Any]:
         """Return what each rank has of its own; its large tensors are not copies."""
         state = {"random": random_state(), "collector": self.collector.local_state_dict()}
-        state["learner"] = self.learner.local_state_dict()
-        state["policy"] = self.policy.collect_mode.state_dict()
         if self._replay is not None and self.cfg.policy.learn.learner.hook.save_replay_buffer:
             state["replay"] = self._replay.state_dict()
         return state
@@ -284,8 +284,8 @@ class Experiment(AbstractContextManager):
                 f"Environments {lost} are not deterministic, or cannot be put back: they start new episodes, and the "
                 "run will not equal one that was never stopped."
             )
-        self.learner.load_local_state_dict(loaded.local_state["learner"])
-        self.policy.collect_mode.load_state_dict(loaded.local_state["policy"])
+            obs = tree_map(lambda leaf: leaf[lost], loaded.local_state["collector"]["env"]["obs"])
+            loaded.local_state["lost"] = torch.tensor(lost), obs  # their trajectories end where replay ends
         set_random_state(loaded.local_state["random"])
         return loaded.local_state
 

@@ -39,7 +39,9 @@ from ding_lite.rl_utils.sampler import (
 )
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.rl_utils.td import (
+    discounts,
     nstep_return,
+    nstep_sums,
     q_nstep_td_data,
     q_nstep_td_error,
     qrdqn_nstep_td_data,
@@ -68,6 +70,7 @@ __all__ = [
     "advantage_weight",
     "compute_importance_weights",
     "conservative_gap",
+    "discounts",
     "entropy",
     "epsilon_greedy",
     "expectile_error",
@@ -79,6 +82,7 @@ __all__ = [
     "log_prob_entropy",
     "mode",
     "nstep_return",
+    "nstep_sums",
     "pg_data",
     "pg_error",
     "pg_error_continuous",

@@ -35,10 +35,35 @@ class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     weight: Tensor | None = None
 
 
+def discounts(
+    gamma: float, nstep: int, device: torch.device | str | None = None, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return gamma^0 to gamma^n, `[n + 1]`."""
+    return gamma ** torch.arange(nstep + 1, device=device, dtype=dtype)
+
+
+def nstep_sums(reward_TB: Tensor, cut_TB: Tensor, discount_K: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum the rewards of up to T steps, for replay, data sets and losses alike.
+
+    The sum is sum_{k < m} gamma^k r_{t+k}, where m is T, or less where the trajectory is cut before.
+
+    Args:
+        reward_TB: `[T, *]`, the rewards r_t to r_{t+T-1}.
+        cut_TB: `[T, *]`, true where the trajectory is cut after the step: later rewards do not count.
+        discount_K: at least `[T]`, powers of gamma, see `discounts`.
+
+    Returns:
+        The sums `[*]`, and the number m of rewards in each, `[*]`: what follows is discounted by gamma^m.
+    """
+    counts_TB = cut_TB.cumsum(0) <= cut_TB  # no cut before this step
+    discount_TB = discount_K[: len(reward_TB)].view(-1, *[1] * (reward_TB.ndim - 1))
+    return (reward_TB * counts_TB * discount_TB).sum(0), counts_TB.sum(0)
+
+
 def nstep_return(reward_TB: Tensor, gamma: float) -> Tensor:
-    """Return sum over k of gamma^k r_{t+k}, `[B]`."""
-    discount_T = gamma ** torch.arange(len(reward_TB), device=reward_TB.device, dtype=reward_TB.dtype)
-    return torch.einsum("tb,t->b", reward_TB, discount_T)
+    """Return the sum over k of gamma^k r_{t+k}, `[B]`, of rewards `[T, B]` that no end of a trajectory cuts."""
+    discount_K = discounts(gamma, len(reward_TB), reward_TB.device, reward_TB.dtype)
+    return nstep_sums(reward_TB, torch.zeros_like(reward_TB, dtype=torch.bool), discount_K)[0]
 
 
 def q_nstep_td_error(

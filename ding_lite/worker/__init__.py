@@ -7,9 +7,17 @@ from ding_lite.worker.learner import Learner
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.worker.offline.files import DatasetError
 from ding_lite.worker.offline.loader import LoaderError, OfflineLoader
-from ding_lite.worker.replay.prioritized import PrioritizedReplayBuffer, SumTree
-from ding_lite.worker.replay.ring import UniformReplayBuffer
-from ding_lite.worker.replay.sequence import SequenceReplayBuffer
+from ding_lite.worker.replay.buffer import (
+    ReplayBuffer,
+    SequenceReplayBuffer,
+    TransitionView,
+    UniformReplayBuffer,
+    UniformSampler,
+    create_ring_and_view,
+)
+from ding_lite.worker.replay.prioritized import PrioritizedReplayBuffer, PrioritizedSampler, SumTree
+from ding_lite.worker.replay.ring import Ring
+from ding_lite.worker.replay.sequence import SequenceView
 
 __all__ = [
     "DatasetError",
@@ -20,9 +28,16 @@ __all__ = [
     "OfflineDataset",
     "OfflineLoader",
     "PrioritizedReplayBuffer",
+    "PrioritizedSampler",
+    "ReplayBuffer",
+    "Ring",
     "SampleCollector",
     "SequenceReplayBuffer",
+    "SequenceView",
     "SumTree",
+    "TransitionView",
     "UniformReplayBuffer",
+    "UniformSampler",
+    "create_ring_and_view",
     "read_dataset",
 ]

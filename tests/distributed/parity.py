@@ -140,7 +140,7 @@ def replay_everything(cfg: EasyDict, policy: Policy, samples: dict[str, Any], nu
     buffer.push(samples)
     ahead = max(unroll_len - 1, cfg.policy.get("nstep", 1))
     places = torch.arange((NUM_STEPS - ahead) * num_envs)
-    batch = policy._to_device(buffer._gather({"index": places}))
+    batch = policy._to_device(buffer.view.gather(buffer.ring, {"index": places}) | {"index": places})
     if cfg.policy.get("priority_IS_weight"):
         obs = batch["obs"]
         batch["weight"] = obs.sum(-1).sigmoid()

@@ -216,7 +216,8 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
     policy = cfg.policy
     columns = POLICY_REGISTRY.find(policy.type).required_columns  # type: ignore[attr-defined]
     sums = (policy.get("nstep", 1), policy.discount_factor)
-    dataset = read_dataset(policy.collect.data_path, policy.collect.data_type, columns, *sums, cfg.env.act_scale)
+    options = (cfg.env.act_scale, policy.learn.ignore_done)
+    dataset = read_dataset(policy.collect.data_path, policy.collect.data_type, columns, *sums, *options)
     dataset.check_spaces(spec.observation_space, spec.action_space)
     share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
     if batch_size > share:

@@ -14,6 +14,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import Tensor
 
+from ding_lite.rl_utils.td import discounts, nstep_sums
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, flatten, open_columns
 
@@ -35,7 +36,7 @@ class OfflineDataset(torch.utils.data.Dataset):
     A transition is a dict of `obs`, `action`, and where the columns hold them: `reward`, discounted and summed over up
     to `nstep` steps that a cut trajectory makes fewer; `done`, whether it ended there in a terminal state; `next_obs`,
     which follows the last summed step (meaningless where done); `value_gamma`, the discount of its value; any other
-    column as it is. A row whose successor nobody knows starts none, and sums end before it.
+    column as it is. A row without a known next observation cannot start a transition, and sums end before it.
 
     A `DataLoader` over it takes `collate_fn=lambda batch: batch`: `__getitems__` collates already.
 
@@ -46,6 +47,8 @@ class OfflineDataset(torch.utils.data.Dataset):
         nstep: most rewards summed.
         gamma: discount per env step.
         source: the data set's name in messages.
+        ignore_done: transitions are bootstrapped at terminal states too, so that these need a known next observation:
+            without `next_obs`, a terminal row cannot start a transition.
 
     Attributes:
         columns: the columns, as tensors.
@@ -54,7 +57,14 @@ class OfflineDataset(torch.utils.data.Dataset):
         DatasetError: columns of different lengths, no rows, no transitions, numbers that are not finite.
     """
 
-    def __init__(self, columns: dict[str, Any], nstep: int = 1, gamma: float = 0.99, source: str = "columns") -> None:
+    def __init__(
+        self,
+        columns: dict[str, Any],
+        nstep: int = 1,
+        gamma: float = 0.99,
+        source: str = "columns",
+        ignore_done: bool = False,
+    ) -> None:
         self.source = source
         self.columns = columns = {key: self._to_tensors(key, value) for key, value in columns.items()}
         self._check_columns()
@@ -65,22 +75,24 @@ class OfflineDataset(torch.utils.data.Dataset):
         if PADDING in columns:
             self._start = (~columns[PADDING]).nonzero().squeeze(1)
         if "done" in columns:
-            self._connect(nstep, gamma)
+            self._connect(nstep, gamma, ignore_done)
         if not len(self):
             raise DatasetError(f"Data set '{source}' holds {self._rows()} rows, but no transition starts in them.")
 
-    def _connect(self, nstep: int, gamma: float) -> None:
+    def _connect(self, nstep: int, gamma: float, ignore_done: bool) -> None:
         """Find where transitions start and end, and sum rewards."""
         done_R = self.columns["done"]
         ends_R = self._ends(nstep)
         cut_R = ends_R
         if "next_obs" not in self.columns:
-            unknown_R = ends_R & ~done_R  # nobody knows what follows
+            unknown_R = ends_R if ignore_done else ends_R & ~done_R  # what follows would be needed, and is not known
             self._start = (~unknown_R).nonzero().squeeze(1) if unknown_R.any() else None
             cut_R = ends_R | torch.cat([unknown_R[1:], ends_R[-1:]])
         if "reward" not in self.columns:
             return
-        last_R, self._now["reward"], self._now["value_gamma"] = sum_rewards(self.columns["reward"], cut_R, nstep, gamma)
+        last_R, self._now["reward"], self._now["value_gamma"] = _sum_rewards(
+            self.columns["reward"], cut_R, nstep, gamma
+        )
         self._now["done"] = done_R[last_R]
         if "next_obs" not in self.columns:
             next_R = torch.where(self._now["done"], last_R, last_R + 1)
@@ -220,20 +232,17 @@ class OfflineDataset(torch.utils.data.Dataset):
 WIDE = ("u2", "u4", "u8")  # types that torch hardly knows
 
 
-def sum_rewards(reward_R: Tensor, cut_R: Tensor, nstep: int, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return of each row the last row that is summed, the sum of gamma^k r_k up to there, and gamma^(steps), `[R]`.
+def _sum_rewards(reward_R: Tensor, cut_R: Tensor, nstep: int, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return for each row the last row that is summed, the sum of gamma^k r_k up to it, and gamma^(rewards), `[R]`.
 
-    At most `nstep` rewards are summed, none beyond a row where `cut_R` is True; the last row is one.
+    At most `nstep` rewards are summed, none beyond a row where `cut_R` is true; the last row is one.
     """
-    rows = len(reward_R)
-    last_R, alive_R = torch.arange(rows), torch.ones(rows, dtype=torch.bool)
-    total_R, discount_R = reward_R.clone(), torch.full((rows,), gamma)
-    for step in range(1, min(nstep, rows)):
-        alive_R = alive_R & ~cut_R[last_R]
-        last_R = last_R + alive_R
-        total_R += torch.where(alive_R, gamma**step * reward_R[last_R], 0.0)
-        discount_R[alive_R] = gamma ** (step + 1)
-    return last_R, total_R, discount_R
+    nstep = min(nstep, len(reward_R))
+    beyond = reward_R.new_zeros(nstep - 1)  # rows after the last one, so that there are n of each
+    reward_KR, cut_KR = (torch.cat([row_R, beyond.to(row_R)]).unfold(0, nstep, 1).T for row_R in (reward_R, cut_R))
+    discount_K = discounts(gamma, nstep, dtype=torch.float64).float()
+    total_R, steps_R = nstep_sums(reward_KR, cut_KR, discount_K)
+    return torch.arange(len(reward_R)) + steps_R - 1, total_R, discount_K[steps_R]
 
 
 def read_dataset(
@@ -243,6 +252,7 @@ def read_dataset(
     nstep: int = 1,
     gamma: float = 0.99,
     act_scale: bool = False,
+    ignore_done: bool = False,
 ) -> OfflineDataset:
     """Read a data set: HDF5, .npz, a directory of .npy files (mapped into memory), or Minari.
 
@@ -253,6 +263,7 @@ def read_dataset(
         nstep: most rewards summed.
         gamma: discount per env step.
         act_scale: bring a Minari data set's bounded actions, which are in the environment's units, to -1..1.
+        ignore_done: see `OfflineDataset`.
 
     Raises:
         DatasetError: see `OfflineDataset`; a file that is missing or damaged, or lacks a column.
@@ -269,7 +280,7 @@ def read_dataset(
             )
         if PADDING in file.names:
             columns[PADDING] = file.read(PADDING)
-        return OfflineDataset(columns, nstep, gamma, path)
+        return OfflineDataset(columns, nstep, gamma, path, ignore_done)
 
 
 def _read(file: Columns, name: str, path: str) -> Any:

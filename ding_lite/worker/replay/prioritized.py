@@ -1,4 +1,4 @@
-"""Prioritised replay (Schaul et al. 2016, arXiv:1511.05952), proportional, over the same ring as uniform replay."""
+"""Prioritised replay (Schaul et al. 2016, arXiv:1511.05952), proportional, for transitions and sequences."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from ding_lite.utils.registry import BUFFER_REGISTRY
-from ding_lite.worker.replay.ring import UniformReplayBuffer
+from ding_lite.worker.replay.buffer import ReplayBuffer, create_ring_and_view
+from ding_lite.worker.replay.ring import Ring
 
-MIN_PRIORITY = 1e-6  # so that no step is lost for good
+MIN_PRIORITY = 1e-6  # added to every priority, so that each sample can be drawn again
 
 
 class SumTree:
-    """Sums and minima over the leaves, a binary tree in two arrays: O(log n) to write and to find B leaves at once."""
+    """A binary tree of sums and minima over n leaves; it takes O(log n) array operations to write or find B of them."""
 
     def __init__(self, num_leaves: int) -> None:
         self._depth = max(num_leaves - 1, 1).bit_length()
@@ -29,12 +30,12 @@ class SumTree:
 
     @property
     def minimum(self) -> float:
-        """The least positive leaf; infinity if there is none."""
+        """The smallest positive leaf; infinity if there is none."""
         return float(self._min[1])
 
     @property
     def leaves(self) -> np.ndarray:
-        """All leaves, in the tree's own memory, and zeros beyond them up to a power of two."""
+        """The leaves, filled up with zeros to a power of two, in the tree's own memory."""
         return self._sum[self._first :]
 
     def refill(self, value_L: np.ndarray) -> None:
@@ -43,7 +44,7 @@ class SumTree:
         self._sum[self._first : self._first + len(value_L)] = value_L
         self._min[self._first :] = np.where(self.leaves > 0, self.leaves, np.inf)
         first = self._first
-        while first > 1:  # a level at a time: the same sums as those of single leaves, bit by bit
+        while first > 1:  # one level at a time; the sums equal those that writing single leaves gives, bit by bit
             first //= 2
             children = slice(2 * first, 4 * first)
             self._sum[first : 2 * first] = self._sum[children].reshape(-1, 2).sum(1)
@@ -62,7 +63,7 @@ class SumTree:
             self._min[node_B] = np.minimum(self._min[2 * node_B], self._min[2 * node_B + 1])
 
     def find(self, mass_B: np.ndarray) -> np.ndarray:
-        """Return for each mass in [0, total) the leaf where the running sum of leaves passes it."""
+        """Return, for each mass in [0, total), the leaf at which the running sum of leaves exceeds it."""
         node_B = np.ones(len(mass_B), np.int64)
         for _ in range(self._depth):
             left_B = self._sum[2 * node_B]
@@ -73,12 +74,73 @@ class SumTree:
         return node_B - self._first
 
 
-@BUFFER_REGISTRY.register("prioritized")
-class PrioritizedReplayBuffer(UniformReplayBuffer):
-    """Samples a step with probability p^alpha / sum p^alpha; new steps enter with the greatest priority seen.
+class PrioritizedSampler:
+    """Draws a sample with probability p^alpha / sum p^alpha; new samples enter with the greatest priority seen.
 
-    A batch has `weight` `[B]`: (count * probability)^-beta over the greatest weight that any stored step would have.
+    It adds `weight` `[B]` to a batch: (count * probability)^-beta, divided by the greatest weight of any stored sample.
+
+    Args:
+        num_places: places of the ring.
+        alpha: exponent of priorities, 0 for uniform draws.
+        beta: exponent of the weights at first, 1 where they undo the bias entirely.
+        anneal_step: batches over which beta rises to 1.
+        seed: of the draws.
     """
+
+    adaptive = True
+
+    def __init__(self, num_places: int, alpha: float, beta: float, anneal_step: int, seed: int = 0) -> None:
+        self._alpha, self._beta, self._anneal_step = alpha, beta, anneal_step
+        self._rng = np.random.default_rng(seed)
+        self._tree, self._num_used = SumTree(num_places), 0  # priority^alpha of each place; 0 where no sample starts
+        self._max_priority, self._num_drawn = 1.0, 0
+
+    def pushed(self, ring: Ring, number: int, span: int) -> None:
+        env_N, starts = np.arange(ring.num_envs), ring.starts(span)
+        # Rows that were overwritten, and rows whose samples lost an observation by that, leave.
+        leaving = np.arange(ring.size - number, ring.size + ring.stack - 1 + ring.keeps_last)
+        self._tree[ring.places(leaving[:, None], env_N).ravel()] = 0.0
+        # Rows whose samples are complete now enter.
+        entering = np.arange(starts.stop - min(number, len(starts)), starts.stop)
+        self._tree[ring.places(entering[:, None], env_N).ravel()] = self._max_priority**self._alpha
+        self._num_used = ring.size * ring.num_envs
+
+    def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
+        mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total
+        place_B = self._tree.find(mass_B)
+        beta = self._beta + (1 - self._beta) * min(self._num_drawn / self._anneal_step, 1.0)
+        weight_B = (self._tree[place_B] / self._tree.minimum) ** -beta
+        self._num_drawn += 1
+        drawn = {"index": torch.from_numpy(place_B), "weight": torch.from_numpy(weight_B.astype(np.float32))}
+        return {key: value.to(ring.device) for key, value in drawn.items()}
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """Take new priorities `[B]` of places `[B]`; a priority that is not finite leaves the old one."""
+        priority_B = priority.detach().cpu().numpy().astype(np.float64) + MIN_PRIORITY
+        finite_B = np.isfinite(priority_B)
+        place_B, priority_B = index.cpu().numpy()[finite_B], priority_B[finite_B]
+        self._max_priority = max(self._max_priority, float(priority_B.max(initial=0.0)))
+        self._tree[place_B] = np.where(self._tree[place_B] > 0, priority_B**self._alpha, 0.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that later draws depend on; the priorities are in the tree's own memory."""
+        return {
+            "rng": self._rng.bit_generator.state,
+            "priority": torch.from_numpy(self._tree.leaves[: self._num_used]),
+            "max_priority": self._max_priority,
+            "num_drawn": self._num_drawn,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._rng.bit_generator.state = state["rng"]
+        self._tree.refill(state["priority"].numpy(force=True))
+        self._num_used = len(state["priority"])
+        self._max_priority, self._num_drawn = state["max_priority"], state["num_drawn"]
+
+
+@BUFFER_REGISTRY.register("prioritized")
+class PrioritizedReplayBuffer(ReplayBuffer):
+    """Replay of transitions or sequences that draws by priority, see `PrioritizedSampler` and `UniformReplayBuffer`."""
 
     config: ClassVar[dict[str, Any]] = dict(
         alpha=0.6,  # (float) how far priorities count: 0 uniform, 1 proportional
@@ -93,57 +155,11 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         alpha: float = 0.6,
         beta: float = 0.4,
         anneal_step: int = 100000,
-        **kwargs: Any,
+        *,
+        seed: int = 0,
+        batch_device: torch.device | str | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(replay_buffer_size, num_envs, **kwargs)
-        self._alpha, self._beta, self._anneal_step = alpha, beta, anneal_step
-        self._tree = SumTree(self._num_places)
-        self._max_priority, self._num_drawn = 1.0, 0
-
-    def push(self, block: dict[str, Any]) -> None:
-        first, n_step = self._cursor, len(block["reward"])
-        super().push(block)
-        # Overwritten rows, and those whose stacks lost frames, leave; rows whose successors are now there enter.
-        self._tree[self._places(first, n_step + self._stack - 1)] = 0.0
-        entering = min(n_step, self._num_ready())
-        self._tree[self._places(self._cursor - self._nstep - entering, entering)] = self._max_priority**self._alpha
-        if self._any_barred:
-            barred = self._barred.cpu().numpy() & (self._tree.leaves[: self._num_places] > 0)
-            self._tree[barred.nonzero()[0]] = 0.0
-
-    def update(self, index: Tensor, priority: Tensor) -> None:
-        """Take new priorities `[B]` of places `[B]`; where one is not finite, the old one stays."""
-        priority_B = priority.detach().cpu().numpy().astype(np.float64) + MIN_PRIORITY
-        finite_B = np.isfinite(priority_B)
-        place_B, priority_B = index.cpu().numpy()[finite_B], priority_B[finite_B]
-        self._max_priority = max(self._max_priority, float(priority_B.max(initial=0.0)))
-        self._tree[place_B] = np.where(self._tree[place_B] > 0, priority_B**self._alpha, 0.0)
-
-    def state_dict(self) -> dict[str, Any]:
-        leaves = torch.from_numpy(self._tree.leaves[: self._size * self._num_envs])
-        return super().state_dict() | {
-            "priority": leaves,  # to the power of alpha; 0 where no sample starts
-            "max_priority": self._max_priority,
-            "num_drawn": self._num_drawn,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._tree.refill(state["priority"].numpy(force=True))
-        self._max_priority, self._num_drawn = state["max_priority"], state["num_drawn"]
-
-    def _draw(self, number: int) -> dict[str, Tensor]:
-        mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total
-        place_B = self._tree.find(mass_B)
-        beta = self._beta + (1 - self._beta) * min(self._num_drawn / self._anneal_step, 1.0)
-        weight_B = (self._tree[place_B] / self._tree.minimum) ** -beta
-        self._num_drawn += 1
-        drawn = {"index": torch.from_numpy(place_B), "weight": torch.from_numpy(weight_B.astype(np.float32))}
-        return {key: value.to(self._device) for key, value in drawn.items()}
-
-    def _sample_bytes(self) -> int:
-        return 2**62  # one batch at a time: priorities change between two batches
-
-    def _places(self, first_row: int, number: int) -> np.ndarray:
-        rows = (first_row + np.arange(number)) % self._num_rows
-        return (rows[:, None] * self._num_envs + np.arange(self._num_envs)).ravel()
+        ring, view = create_ring_and_view(replay_buffer_size, num_envs, **options)
+        sampler = PrioritizedSampler(ring.num_places, alpha, beta, anneal_step, seed)
+        super().__init__(ring, sampler, view, batch_device)

@@ -1,384 +1,213 @@
-"""Columnar replay: one ring `[R, N, ...]` per key, R = capacity // N rows of N environments, in the order of time.
+"""Storage of replay: a ring of R rows of N environments, one preallocated array per key, in the order of time.
 
-`next_obs` is not stored: it is the next row, or where a trajectory was truncated an entry of a side table. A frame
-stack is stored as its newest frame and rebuilt when sampled, zeros before an episode's first, as the policy saw it.
-Shapes: B samples, K n-step rewards, S frames of a stack. A place is a row and an environment, flat: `row * N + n`.
+The ring does not store `next_obs`. The next observation is the next row's `obs`, or, where a trajectory was truncated,
+an entry of a small side table. A frame stack is stored as its newest frame. The other frames are read from the rows
+before it when a sample is made; frames before the episode's first are zeros, as the policy saw them.
+
+Shapes: T rows of a rollout block, B places, K truncated episodes, S frames of a stack. A place is a row and an
+environment as one number, `row * N + n`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Container
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ding_lite.utils.registry import BUFFER_REGISTRY
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
 
-RESERVED = ("last_obs", "final_obs", "final_index", "episode_step", "valid")
-GATHER_AT_ONCE = 2**20  # bytes: batches of small samples are gathered together, of large ones one by one
+NOT_STORED = ("last_obs", "final_obs", "final_index", "episode_step")  # keys of a rollout block that are no column
 
 
-@BUFFER_REGISTRY.register("uniform")
-class UniformReplayBuffer:
-    """Samples every stored step with the same probability, but for those of episodes that went wrong.
+class Ring:
+    """The last R rows that were pushed.
 
     Args:
-        replay_buffer_size: env steps kept, of all N environments together.
+        num_rows: R.
         num_envs: N.
-        nstep: rewards summed in a sample's `reward`.
-        gamma: discount per env step.
-        frame_stack: S if observations are rolling stacks along their first axis, 0 if not.
-        device: where the ring is kept.
-        batch_device: where samples go; None: they stay on `device`.
-        seed: of the choice of samples.
-    """
+        frame_stack: S if observations are rolling stacks along their first axis, 0 if they are not.
+        device: the memory that holds the ring.
+        keeps_last: also keep the observations that follow the newest row, in the place of the oldest row. Then the
+            newest row has a successor as soon as it is pushed.
 
-    config: ClassVar[dict[str, Any]] = dict()
+    Attributes:
+        columns: nested dict of `[R * N, ...]` tensors, empty before the first push: every key of a rollout block that
+            has a row for each step (`obs, action, reward, done, traj_flag`, and what the policy adds).
+        episode_step: `[R * N]`, env steps since the reset; an episode starts where it is 0.
+        finals: the side table of the true last observations of truncated trajectories.
+        cursor: the row that the next push writes first.
+        size: rows that hold data.
+    """
 
     def __init__(
         self,
-        replay_buffer_size: int,
+        num_rows: int,
         num_envs: int,
-        nstep: int = 1,
-        gamma: float = 0.99,
         frame_stack: int = 0,
         device: torch.device | str = "cpu",
-        batch_device: torch.device | str | None = None,
-        seed: int = 0,
+        keeps_last: bool = False,
     ) -> None:
-        self._num_envs, self._num_rows = num_envs, replay_buffer_size // num_envs
-        self._nstep, self._stack, self._device = nstep, max(frame_stack, 1), torch.device(device)
-        self._ahead = nstep  # rows that a sample needs after its first
-        self._span = nstep  # rows that a sample is made of, but for the observations that follow
-        self._rows_after = 0  # rows beyond the newest that hold observations
-        if self._num_rows < nstep + self._stack:
-            raise ValueError(
-                f"{replay_buffer_size} env steps of {num_envs} environments are too few rows to sample from"
-            )
-        self._batch_device = self._device if batch_device is None else batch_device
-        self._discount_K = gamma ** torch.arange(nstep + 1, device=self._device, dtype=torch.float32)
-        self._step_K = torch.arange(nstep, device=self._device)
-        self._frame_S = torch.arange(1 - self._stack, 1, device=self._device)  # a stack's rows, relative to its newest
-        self._rng = np.random.default_rng(seed)
-        self._ring: dict[str, Any] = {}
-        self._final: Any = None  # last observations of truncated episodes, a row a slot
-        self._cursor, self._size = 0, 0  # next row to write, rows written
-        self._num_places = self._num_rows * num_envs
-        self._age = torch.zeros(self._num_places, dtype=torch.int32, device=self._device)  # env steps since a reset
-        self._final_slot = torch.full((self._num_places,), -1, dtype=torch.int64, device=self._device)
-        self._free_slots: list[int] = []
-        self._num_slots = 0
-        self._barred = torch.zeros(self._num_places, dtype=torch.bool, device=self._device)  # no sample starts here
-        self._any_barred = False
-        self._start_places: Tensor | None = None
-
-    def count(self) -> int:
-        """Return the number of steps that can be sampled.
-
-        Not the newest `nstep` rows, whose successors are to come, nor steps that are not valid: where an episode of one
-        rank went wrong, ranks differ.
-        """
-        return len(self._starts()) if self._any_barred else self._num_ready() * self._num_envs
+        self.num_rows, self.num_envs, self.num_places = num_rows, num_envs, num_rows * num_envs
+        self.stack, self.device, self.keeps_last = max(frame_stack, 1), torch.device(device), keeps_last
+        self.columns: dict[str, Any] = {}
+        self.episode_step = torch.zeros(self.num_places, dtype=torch.int32, device=self.device)
+        self.finals = SideTable(self.num_places, self.device)
+        self.cursor, self.size = 0, 0
+        self._frame_S = torch.arange(1 - self.stack, 1, device=self.device)  # rows of a stack, relative to its newest
 
     def push(self, block: dict[str, Any]) -> None:
-        """Store a rollout block `[T, N, ...]`, see `SampleCollector`, over the oldest rows.
-
-        Steps where its `valid`, if it has one, is False are never sampled, nor are older ones of the same episode.
-        """
-        n_step, block = len(block["reward"]), tree_map(to_single, block)
-        if n_step > self._num_rows:
-            raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self._num_rows} rows")
-        begin, end = self._cursor * self._num_envs, (self._cursor + n_step) * self._num_envs
-        place: slice | Tensor = slice(begin, end)
-        if end > self._num_places:
-            place = torch.arange(begin, end, device=self._device) % self._num_places
-        columns = {key: value for key, value in block.items() if key not in RESERVED}
-        columns["obs"] = self._newest_frame(columns["obs"], 2)
-        columns = tree_map(lambda column: column.flatten(0, 1), columns)
-        if not self._ring:
-            self._ring = self._allocate(columns)
-        tree_map(lambda ring, column: ring.__setitem__(place, column), self._ring, columns)
-        self._age[place] = block["episode_step"].flatten()
-        self._free(place)
-        if "final_index" in block:
-            self._keep_finals(block, begin)
-        self._cursor = (self._cursor + n_step) % self._num_rows
-        self._size = min(self._size + n_step, self._num_rows)
-        self._bar(block, place)
-
-    def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
-        """Yield `number` batches, see `sample`; priorities updated between two of them count in the next."""
-        group = 1 if self._sample_bytes() * batch_size * number > GATHER_AT_ONCE else number
-        for _ in range(number // group):
-            samples = self._take(batch_size * group)
-            parts = tree_map(lambda leaf: self._split(leaf, group), samples)
-            for i in range(group):
-                yield tree_map(lambda part: part[i], parts)  # noqa: B023 (called at once)
-
-    def sample(self, batch_size: int) -> dict[str, Any]:
-        """Return a dict of `[B, ...]` tensors.
-
-        What was pushed, at n-step places: `reward` is the discounted sum, cut where the trajectory is; `done` says
-        whether it ended there in a terminal state; `next_obs` follows the last summed step (meaningless where done);
-        `value_gamma` is the discount of its value, gamma^(steps summed); `index` names the places for `update`.
-        """
-        return next(self.batches(batch_size, 1))
-
-    def _take(self, number: int) -> dict[str, Any]:
-        if not self.count():
-            raise ValueError("the replay buffer holds nothing that can be sampled: push more steps first, see count()")
-        return self._gather(self._draw(number))
-
-    def _split(self, leaf: Tensor, group: int) -> tuple[Tensor, ...]:
-        """Move samples of `group` batches to the batches' device, and cut them apart."""
-        return leaf.to(self._batch_device, non_blocking=True).view(group, -1, *leaf.shape[1:]).unbind()
-
-    def update(self, index: Tensor, priority: Tensor) -> None:
-        """Take new priorities `[B]` of places `[B]`; a uniform buffer has no use for them."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that later samples depend on.
-
-        The tensors hold the rows in use, in the ring's own memory: write them to a file before the next push. Only what
-        the side table holds is copied.
-        """
-        num_places = self._size * self._num_envs
-        ring = {
-            key: tree_map(lambda leaf: first_places(leaf, num_places), column) for key, column in self._ring.items()
-        }
-        if ring:
-            num_obs = min(self._size + self._rows_after, self._num_rows) * self._num_envs
-            ring["obs"] = tree_map(lambda leaf: first_places(leaf, num_obs), self._ring["obs"])
-        final_place = (self._final_slot >= 0).nonzero().squeeze(1)
-        final_slot = self._final_slot[final_place]
-        return self._layout() | {
-            "ring": ring,
-            "age": first_places(self._age, num_places),
-            "barred": first_places(self._barred, num_places),
-            "final_place": final_place,
-            "final_obs": tree_map(lambda table: table[final_slot], self._final) if len(final_place) else None,
-            "cursor": self._cursor,
-            "size": self._size,
-            "rng": self._rng.bit_generator.state,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `state_dict` returned, copied out of its tensors, which may be a file mapped into memory.
+        """Write a rollout block `[T, N, ...]`, see `SampleCollector`, over the oldest rows.
 
         Raises:
-            ValueError: The state is of a buffer of other columns, size or options; nothing has changed then.
+            ValueError: T is more than R.
         """
-        self._check(state)
-        if state["ring"]:
-            self._ring = self._ring or self._allocate(state["ring"])
-            tree_map(lambda ring, column: ring[: len(column)].copy_(column), self._ring, state["ring"])
-        self._cursor, self._size = state["cursor"], state["size"]
-        num_places = self._size * self._num_envs
-        self._age[:num_places] = state["age"].to(self._device)
-        self._barred.zero_()
-        self._barred[:num_places] = state["barred"].to(self._device)
-        self._any_barred, self._start_places = bool(self._barred.any()), None
-        self._num_slots, self._free_slots = len(state["final_place"]), []
-        self._final_slot.fill_(-1)
-        self._final_slot[state["final_place"].to(self._device)] = torch.arange(self._num_slots, device=self._device)
-        if self._num_slots:
-            self._final = tree_map(lambda obs: obs.to(self._device, copy=True), state["final_obs"])
-        self._rng.bit_generator.state = state["rng"]
+        block, n_step = tree_map(to_single, block), len(block["reward"])
+        if n_step > self.num_rows:
+            raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self.num_rows} rows")
+        rows = {key: value for key, value in block.items() if key not in NOT_STORED}
+        rows = tree_map(lambda leaf: leaf.flatten(0, 1), rows | {"obs": self._newest_frame(block["obs"], 2)})
+        if not self.columns:
+            self.allocate(rows)
+        begin, end = self.cursor * self.num_envs, (self.cursor + n_step) * self.num_envs
+        place: slice | Tensor = slice(begin, end)
+        if end > self.num_places:
+            place = torch.arange(begin, end, device=self.device) % self.num_places
+        tree_map(lambda column, row: column.__setitem__(place, row), self.columns, rows)
+        self.episode_step[place] = block["episode_step"].flatten()
+        self.finals.remove(place)
+        if "final_index" in block:
+            index_K = block["final_index"].to(self.device)
+            index_K, final_obs = _select(~rows["done"].to(self.device)[index_K], index_K, block["final_obs"])
+            self.finals.put((begin + index_K) % self.num_places, self._newest_frame(final_obs, 1))
+        self.cursor, self.size = (self.cursor + n_step) % self.num_rows, min(self.size + n_step, self.num_rows)
+        if self.keeps_last:
+            after = slice(self.cursor * self.num_envs, (self.cursor + 1) * self.num_envs)
+            last_obs = self._newest_frame(block["last_obs"], 1)
+            tree_map(lambda column, obs: column.__setitem__(after, obs), self.columns["obs"], last_obs)
 
-    def _layout(self) -> dict[str, int]:
-        """Return what a state must have in common with this buffer, besides the columns."""
-        layout = {"num_rows": self._num_rows, "num_envs": self._num_envs}
-        return layout | {"frame_stack": self._stack, "sample_rows": self._span}
+    def truncate(self, env_index_K: Tensor, obs: Any) -> None:
+        """Mark the newest row of some environments as truncated, because their episodes cannot go on.
 
-    def _check(self, state: dict[str, Any]) -> None:
-        """Raise `ValueError` if the state does not fit."""
-        if keys := sorted(set(self.state_dict()) ^ set(state)):
-            raise ValueError(f"a replay buffer's state of another type than {type(self).__name__}: {keys} only in one")
-        here: dict[str, Any] = self._layout()
-        there = {key: state[key] for key in here}
-        if self._ring and state["ring"]:
-            here, there = here | describe(self._ring), there | describe(state["ring"])
-        for key in here | there:
-            if (expected := here.get(key)) != (found := there.get(key)):
-                raise ValueError(
-                    f"a replay buffer's state with {key} {found}, but here it is {expected}: set the same options and "
-                    "environment, or go on without the replay buffer's state"
-                )
-
-    def _num_ready(self) -> int:
-        """Return how many rows have all that a sample needs."""
-        return max(self._size - self._ahead - self._oldest(), 0)
-
-    def _oldest(self) -> int:
-        """Return how many of the oldest rows cannot be sampled, because their stacks' first frames are overwritten."""
-        return self._stack - 1 if self._size == self._num_rows else 0
-
-    def _bar(self, block: dict[str, Any], place: slice | Tensor) -> None:
-        """Bar the starts of samples that would hold a step of an episode that went wrong.
-
-        All of it if steps of it are not valid; only its last step, whose successor nobody knows, where it breaks off,
-        because the environment was reset in the middle.
+        Args:
+            env_index_K: `[K]`, the environments.
+            obs: `[K, ...]`, the observations that follow the newest row in these environments.
         """
-        if self._any_barred:
-            self._barred[place] = False
-        age_TN = block["episode_step"]
-        wrong = [(-1, n, 0) for n, age in enumerate(age_TN[0].tolist()) if age == 0 and self._broke_off(n, len(age_TN))]
-        if "valid" in block:
-            wrong += [(t, n, int(age_TN[t, n])) for t, n in (~block["valid"]).nonzero().tolist()]
-        for t, n, age in wrong:
-            newer = len(age_TN) - 1 - t
-            number = min(age + self._span, self._size - newer)  # as far as there are rows
-            rows = (self._cursor - 1 - newer - torch.arange(number, device=self._device)) % self._num_rows
-            self._barred[rows * self._num_envs + n] = True
-        if wrong or self._any_barred:
-            self._any_barred, self._start_places = bool(self._barred.any()), None
+        if not self.size:
+            return
+        place_K = (self.cursor - 1) % self.num_rows * self.num_envs + env_index_K.to(self.device)
+        place_K, obs = _select(~self.columns["traj_flag"][place_K], place_K, tree_map(to_single, obs))
+        self.columns["traj_flag"][place_K] = True
+        self.finals.put(place_K, self._newest_frame(obs, 1))
 
-    def _broke_off(self, n: int, n_step: int) -> bool:
-        """Return whether an environment's episode did not end in the last row before the newest `n_step`."""
-        row = (self._cursor - n_step - 1) % self._num_rows
-        return self._size > n_step and not self._ring["traj_flag"][row * self._num_envs + n]
+    def starts(self, span: int) -> range:
+        """Return the rows, counted from the oldest, at which a sample of `span` rows can start.
 
-    def _starts(self) -> Tensor:
-        """Return the places where a sample may start, oldest first, while some are barred."""
-        if self._start_places is None:
-            first, oldest = self._cursor - self._size, self._oldest()
-            barred_RN = self._barred.view(self._num_rows, self._num_envs).roll(-first, 0)
-            free = (~barred_RN[oldest : oldest + self._num_ready()]).flatten().nonzero().squeeze(1)
-            self._start_places = (free + (first + oldest) * self._num_envs) % self._num_places
-        return self._start_places
+        A sample needs its `span` rows, the observation that follows them, and the frames of its first stack.
+        """
+        oldest = self.stack - 1 + self.keeps_last if self.size == self.num_rows else 0
+        return range(oldest, max(self.size - span + self.keeps_last, oldest))
 
-    def _draw(self, number: int) -> dict[str, Tensor]:
-        """Return places `[B]`, and weights where there are any."""
-        if self._any_barred:
-            starts = self._starts()
-            return {"index": starts[torch.from_numpy(self._rng.integers(len(starts), size=number)).to(self._device)]}
-        row_B = self._rng.integers(self._oldest(), self._size - self._ahead, number)
-        row_B = (row_B + self._cursor - self._size) % self._num_rows
-        place_B = row_B * self._num_envs + self._rng.integers(self._num_envs, size=number)
-        return {"index": torch.from_numpy(place_B).to(self._device)}
+    def places(self, row_B: np.ndarray, env_B: np.ndarray) -> np.ndarray:
+        """Return the places of rows, counted from the oldest, and environments; the arguments may broadcast."""
+        return (row_B + self.cursor - self.size) % self.num_rows * self.num_envs + env_B
 
-    def _gather(self, drawn: dict[str, Tensor]) -> dict[str, Any]:
-        place_B = drawn["index"]
-        batch = {key: tree_map(lambda ring: ring[place_B], ring) for key, ring in self._ring.items() if key != "obs"}
-        last_B, batch["value_gamma"] = place_B, self._discount_K[1:2].expand(len(place_B))
-        if self._nstep > 1:
-            last_B = self._sum_rewards(batch, place_B)
-        batch["obs"] = self._observations(place_B, place_B, 0)
-        batch["next_obs"] = self._successors(last_B)
-        return batch | drawn
+    def rows(self, place_B: Tensor, without: Container[str] = ("obs",)) -> dict[str, Any]:
+        """Return `[B, ...]` of the columns at these places; observations need `observations` to be whole stacks."""
+        columns = {key: column for key, column in self.columns.items() if key not in without}
+        return tree_map(lambda column: column.index_select(0, place_B), columns)
 
-    def _sum_rewards(self, batch: dict[str, Any], place_B: Tensor) -> Tensor:
-        """Put into the batch what n steps make of it; return the places of the last summed steps."""
-        place_BK = (place_B[:, None] + self._step_K * self._num_envs) % self._num_places
-        cut_BK = self._ring["traj_flag"][place_BK]
-        ahead_BK = cut_BK.cumsum(1) - cut_BK.long() == 0  # no cut before this step
-        steps_B = ahead_BK.sum(1)
-        last_B = (place_B + (steps_B - 1) * self._num_envs) % self._num_places
-        batch["reward"] = (self._ring["reward"][place_BK] * ahead_BK * self._discount_K[:-1]).sum(1)
-        batch["value_gamma"] = self._discount_K[steps_B]
-        batch["done"], batch["traj_flag"] = self._ring["done"][last_B], self._ring["traj_flag"][last_B]
-        return last_B
+    def observations(self, place_B: Tensor) -> Any:
+        """Return the observations at these places, `[B, ...]`."""
+        return self._stacks(place_B, place_B, 0)
 
-    def _observations(self, place_B: Tensor, known_B: Tensor, later: int) -> Any:
-        """Return the observations at these places, stacks rebuilt; they are `later` rows after `known_B`, no resets."""
-        if self._stack == 1:
-            return tree_map(lambda ring: ring[place_B], self._ring["obs"])
-        place_BS = (place_B[:, None] + self._frame_S * self._num_envs) % self._num_places
-        age_B = self._age[known_B] + later  # env steps since the episode's start
-        place_BS = torch.where(self._frame_S >= -age_B[:, None], place_BS, self._num_places)  # there, zeros
-        frames = self._ring["obs"].index_select(0, place_BS.flatten()).unflatten(0, place_BS.shape)
-        return frames.contiguous(memory_format=torch.channels_last) if frames.ndim == 4 else frames
-
-    def _successors(self, place_B: Tensor) -> Any:
-        """Return the observations that follow these places, the true ones where a trajectory was truncated."""
-        obs = self._observations((place_B + self._num_envs) % self._num_places, place_B, 1)
-        if self._num_slots > len(self._free_slots):
-            self._insert_finals(obs, self._final_slot[place_B])
+    def successors(self, place_B: Tensor) -> Any:
+        """Return the observations that follow these places, `[B, ...]`; they have no meaning where `done` is true."""
+        obs = self._stacks((place_B + self.num_envs) % self.num_places, place_B, 1)
+        if len(self.finals):
+            slot_B = self.finals.slot[place_B]
+            hit = (slot_B >= 0).nonzero().squeeze(1)
+            into = obs if self.stack == 1 else obs[:, -1]
+            tree_map(lambda leaf, final: leaf.index_copy_(0, hit, final[slot_B[hit]]), into, self.finals.obs)
         return obs
 
-    def _insert_finals(self, next_obs: Any, slot_B: Tensor) -> None:
-        """Put the true last observations where a sample's trajectory was truncated."""
-        hit = (slot_B >= 0).nonzero().squeeze(1)
-        if self._stack == 1:
-            tree_map(lambda into, final: into.index_copy_(0, hit, final[slot_B[hit]]), next_obs, self._final)
-        else:
-            next_obs[hit, -1] = self._final[slot_B[hit]]
+    def _stacks(self, place_B: Tensor, known_B: Tensor, later: int) -> Any:
+        """Return the observations at `place_B`, which are `later` rows after `known_B` in the same episodes."""
+        if self.stack == 1:
+            return tree_map(lambda column: column.index_select(0, place_B), self.columns["obs"])
+        place_BS = (place_B[:, None] + self._frame_S * self.num_envs) % self.num_places
+        step_B1 = self.episode_step[known_B, None] + later
+        place_BS = torch.where(self._frame_S >= -step_B1, place_BS, self.num_places)  # the place that holds zeros
+        frames = self.columns["obs"].index_select(0, place_BS.flatten()).unflatten(0, place_BS.shape)
+        return frames.contiguous(memory_format=torch.channels_last) if frames.ndim == 4 else frames
 
-    def _keep_finals(self, block: dict[str, Any], begin: int) -> None:
-        """Store the last observations of the episodes that were truncated."""
-        index = block["final_index"].to(self._device)
-        truncated = (~block["done"].to(self._device).flatten()[index]).nonzero().squeeze(1)
-        if not len(truncated):
-            return
-        finals = tree_map(lambda obs: obs.to(self._device)[truncated], self._newest_frame(block["final_obs"], 1))
-        while len(self._free_slots) < len(truncated):
-            self._grow_finals(finals)
-        slots = torch.tensor([self._free_slots.pop() for _ in truncated], device=self._device)
-        tree_map(lambda table, final: table.index_copy_(0, slots, final), self._final, finals)
-        self._final_slot[(begin + index[truncated]) % self._num_places] = slots
+    def obs_bytes(self) -> int:
+        """Return the size of one observation with all its frames."""
+        return self.stack * sum(leaf[0].nbytes for leaf in tree_leaves(self.columns["obs"]))
 
-    def _grow_finals(self, finals: Any) -> None:
-        """Double the side table."""
-        more = max(self._num_slots, 16)
-        fresh = tree_map(lambda leaf: leaf.new_empty(more, *leaf.shape[1:]), finals)
-        self._final = tree_map(lambda *parts: torch.cat(parts), self._final, fresh) if self._num_slots else fresh
-        self._free_slots += range(self._num_slots, self._num_slots + more)
-        self._num_slots += more
+    def allocate(self, rows: dict[str, Any]) -> None:
+        """Make `columns` for rows such as these, `[*, ...]`."""
 
-    def _free(self, place: slice | Tensor) -> None:
-        """Forget the side-table entries of places that were overwritten."""
-        if self._num_slots > len(self._free_slots):
-            slots = self._final_slot[place]
-            self._free_slots += slots[slots >= 0].tolist()
-            self._final_slot[place] = -1
+        def empty(leaf: Tensor, extra: int = 0) -> Tensor:
+            return torch.empty((self.num_places + extra, *leaf.shape[1:]), dtype=leaf.dtype, device=self.device)
+
+        self.columns = tree_map(empty, rows)
+        if self.stack > 1:
+            self.columns["obs"] = empty(rows["obs"], extra=1)
+            self.columns["obs"][-1] = 0  # the frames before an episode
 
     def _newest_frame(self, obs: Any, axis: int) -> Any:
-        return obs if self._stack == 1 else obs.select(axis, -1)
+        return obs if self.stack == 1 else obs.select(axis, -1)
 
-    def _allocate(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Return a ring for such columns, `[..., *]`."""
 
-        def allocate(column: Tensor, extra: int = 0) -> Tensor:
-            shape = (self._num_places + extra, *column.shape[1:])
-            return torch.empty(shape, dtype=column.dtype, device=self._device)
+class SideTable:
+    """Observations for a few of the ring's places; it grows when it has to.
 
-        ring = tree_map(allocate, columns)
-        if self._stack > 1:
-            ring["obs"] = allocate(columns["obs"], extra=1)
-            ring["obs"][-1] = 0  # for frames before an episode
-        return ring
+    Attributes:
+        slot: `[R * N]`, the entry of each place in `obs`, -1 where there is none.
+        obs: nested dict of `[slots, ...]` tensors, None before the first entry.
+    """
 
-    def _sample_bytes(self) -> int:
-        sizes: list[int] = []
-        tree_map(lambda leaf: sizes.append(leaf[0].numel() * leaf.element_size()), self._ring["obs"])
-        return 2 * self._stack * sum(sizes)
+    def __init__(self, num_places: int, device: torch.device) -> None:
+        self.slot = torch.full((num_places,), -1, dtype=torch.int64, device=device)
+        self.obs: Any = None
+        self._free: list[int] = []
+        self._num_slots = 0
+
+    def __len__(self) -> int:
+        return self._num_slots - len(self._free)
+
+    def put(self, place_K: Tensor, obs: Any) -> None:
+        """Store observations `[K, ...]` for places that have none."""
+        if not len(place_K):
+            return
+        obs = tree_map(lambda leaf: leaf.to(self.slot.device), obs)
+        while len(self._free) < len(place_K):
+            more = max(self._num_slots, 16)
+            fresh = tree_map(lambda leaf: leaf.new_empty(more, *leaf.shape[1:]), obs)  # noqa: B023 (called at once)
+            self.obs = tree_map(lambda *parts: torch.cat(parts), self.obs, fresh) if self._num_slots else fresh
+            self._free += range(self._num_slots, self._num_slots + more)
+            self._num_slots += more
+        slot_K = torch.tensor([self._free.pop() for _ in place_K], device=self.slot.device)
+        tree_map(lambda table, leaf: table.index_copy_(0, slot_K, leaf), self.obs, obs)
+        self.slot[place_K] = slot_K
+
+    def remove(self, place: slice | Tensor) -> None:
+        """Free the entries of places that are overwritten."""
+        if len(self):
+            slot = self.slot[place]
+            self._free += slot[slot >= 0].tolist()
+            self.slot[place] = -1
 
 
 def to_single(leaf: Tensor) -> Tensor:
-    """Return float64, which some environments observe in, as float32."""
+    """Return float64, in which some environments observe, as float32, and any other type as it is."""
     return leaf.float() if leaf.dtype == torch.float64 else leaf
 
 
-def first_places(ring: Tensor, number: int) -> Tensor:
-    """Return the first places of a ring, in the same memory but with a storage that ends there.
-
-    `torch.save` writes the whole storage that a tensor is a view of.
-    """
-    shape = (number, *ring.shape[1:])
-    storage = ring.untyped_storage()[: math.prod(shape) * ring.element_size()]
-    return ring.new_empty(0).set_(storage, 0, shape)  # type: ignore[call-overload]  # torch's stubs lack this form
-
-
-def describe(columns: dict[str, Any], path: str = "column ") -> dict[str, str]:
-    """Return the type and shape of an entry of each column."""
-    flat: dict[str, str] = {}
-    for key, value in columns.items():
-        if isinstance(value, dict):
-            flat |= describe(value, f"{path}{key}.")
-        else:
-            flat[path + key] = f"{value.dtype} {list(value.shape[1:])}"
-    return flat
+def _select(mask_K: Tensor, index_K: Tensor, obs: Any) -> tuple[Tensor, Any]:
+    """Return the entries of `index_K` and of the observations where the mask is true."""
+    chosen = mask_K.nonzero().squeeze(1)
+    return index_K[chosen], tree_map(lambda leaf: leaf.to(chosen.device)[chosen], obs)

@@ -1,80 +1,87 @@
-"""Replay of sequences, rows that follow one another, over the same ring as uniform replay.
-
-Shapes: U steps of a sequence, B sequences, K trajectories truncated inside them.
-"""
+"""The view that makes sequences of rows, for recurrent networks and for returns such as V-trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.rl_utils.td import discounts, nstep_sums
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.replay.ring import UniformReplayBuffer, to_single
+from ding_lite.worker.replay.ring import Ring
 
 
-@BUFFER_REGISTRY.register("sequence")
-class SequenceReplayBuffer(UniformReplayBuffer):
-    """Samples every stored run of U steps of an environment with the same probability, whichever step it starts at.
+class SequenceView:
+    """A sample is a run of rows of one environment, whichever row it starts at; it may go through ends of episodes.
 
-    A sequence goes on with the next episode where one ends, as `traj_flag` tells. The newest steps can be sampled at
-    once: the row after them, which the next push overwrites, holds the observations that followed.
+    Burn-in steps come first, then the steps to learn from, then n - 1 rows that the last n-step sums need:
+    L = burnin_step + unroll_len and T = L + nstep - 1. B sequences make a batch:
+
+    * `obs` and every column that was pushed, `[T, B, ...]`, as played; `prev_state` apart, see below.
+    * `episode_start` `[T, B]`: whether the row is the first of its episode, so that a recurrent state begins anew.
+    * `prev_state` `[B, ...]`, if the policy adds that column: the recurrent state before the first row of the sequence.
+    * `reward` `[L, B]`: the discounted sum of n rewards, cut where the trajectory is; `done` `[L, B]`: whether the
+      trajectory ended there in a terminal state; `value_gamma` `[L, B]`: gamma^(rewards summed), the discount of the
+      value that follows; `last_step` `[L, B]`: the row, 0 to T - 1, whose successor has that value.
+    * `last_obs` `[B, ...]`: the observation that follows the last row, the true final one where it was truncated there;
+      it has no meaning where the last row is terminal.
+    * `final_obs` `[K, ...]` and `final_index` `[K]`, only if trajectories were truncated in earlier rows: their true
+      final observations, and where they belong, `t * B + b`.
+
+    So n-step targets are `reward + value_gamma * ~done * next_value.gather(0, last_step)`, where `next_value` `[T, B]`
+    holds the values of `obs[1:]` and `last_obs`, replaced by those of `final_obs` at the places `final_index`.
 
     Args:
-        replay_buffer_size: sequences kept, laid end to end, of all N environments together: U times as many env steps.
-        num_envs: N.
-        unroll_len: U.
-        kwargs: of `UniformReplayBuffer`; `nstep` and `gamma` have no use here.
+        unroll_len: steps to learn from.
+        burnin_step: steps before these, which only bring the recurrent state up to date.
+        nstep: rewards summed.
+        gamma: discount per env step.
+        device: where the ring is.
+
+    Attributes:
+        span: T, the rows of a sample.
+        joined: False, batches are gathered one by one.
     """
 
-    def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int, **kwargs: Any) -> None:
-        if replay_buffer_size < num_envs:
-            raise ValueError(
-                f"{replay_buffer_size} sequences cannot be kept of {num_envs} environments: one each, at least"
-            )
-        num_rows = replay_buffer_size * unroll_len // num_envs
-        extra = max(kwargs.get("frame_stack", 0), 1)  # the row after the newest, and the oldest one's earlier frames
-        super().__init__((num_rows + extra) * num_envs, num_envs, **kwargs | {"nstep": 1})
-        self._ahead, self._span, self._rows_after = unroll_len - 1, unroll_len, 1
-        self._step_U = torch.arange(unroll_len, device=self._device)
+    joined = False
 
-    def push(self, block: dict[str, Any]) -> None:
-        super().push(block)
-        after = slice(self._cursor * self._num_envs, (self._cursor + 1) * self._num_envs)
-        newest = self._newest_frame(tree_map(to_single, block["last_obs"]), 1)
-        tree_map(lambda ring, obs: ring.__setitem__(after, obs), self._ring["obs"], newest)
+    def __init__(
+        self,
+        unroll_len: int,
+        burnin_step: int = 0,
+        nstep: int = 1,
+        gamma: float = 0.99,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.span, self._length, self._nstep = burnin_step + unroll_len + nstep - 1, burnin_step + unroll_len, nstep
+        self._step_T1 = torch.arange(self.span, device=device)[:, None]
+        self._discount_K = discounts(gamma, nstep, device)
 
-    def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
-        """Yield `number` batches, see `sample`."""
-        for _ in range(number):
-            samples = self._take(batch_size)
-            yield tree_map(lambda leaf: leaf.to(self._batch_device, non_blocking=True), samples)
-
-    def sample(self, batch_size: int) -> dict[str, Any]:
-        """Return a dict of tensors.
-
-        What was pushed, `[U, B, ...]`; `last_obs` `[B, ...]`, which follows the last step (meaningless where that is
-        done): the true final observation where the trajectory was truncated there. Where any was truncated earlier in a
-        sequence: the true `final_obs` `[K, ...]`, and `final_index` `[K]`, the places `u * B + b`. `index` `[B]` names
-        the first steps.
-        """
-        return super().sample(batch_size)
-
-    def _oldest(self) -> int:
-        """Return how many of the oldest rows cannot be sampled: one is overwritten by what follows the newest."""
-        return self._stack if self._size == self._num_rows else 0
-
-    def _gather(self, drawn: dict[str, Tensor]) -> dict[str, Any]:
-        place_UB = (drawn["index"] + self._step_U[:, None] * self._num_envs) % self._num_places
-        batch = {key: tree_map(lambda ring: ring[place_UB], ring) for key, ring in self._ring.items() if key != "obs"}
-        place_M = place_UB.flatten()
-        obs_M = self._observations(place_M, place_M, 0)
-        batch["obs"] = tree_map(lambda obs: obs.unflatten(0, place_UB.shape), obs_M)
-        batch["last_obs"] = self._successors(place_UB[-1])
-        final_index = (self._final_slot[place_UB[:-1]].flatten() >= 0).nonzero().squeeze(1)
+    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
+        """Return a batch, as described above."""
+        place_TB = (drawn["index"] + self._step_T1 * ring.num_envs) % ring.num_places
+        place_M = place_TB.flatten()  # M = T B
+        rows = ring.rows(place_M, without=("obs", "prev_state"))
+        rows |= {"obs": ring.observations(place_M), "episode_start": ring.episode_step[place_M] == 0}
+        batch = tree_map(lambda leaf: leaf.unflatten(0, place_TB.shape), rows)
+        if "prev_state" in ring.columns:
+            state = ring.columns["prev_state"]
+            batch["prev_state"] = tree_map(lambda column: column.index_select(0, drawn["index"]), state)
+        batch["last_obs"] = ring.successors(place_TB[-1])
+        final_index = (ring.finals.slot[place_TB[:-1]].flatten() >= 0).nonzero().squeeze(1)
         if len(final_index):
-            batch["final_index"], batch["final_obs"] = final_index, self._successors(place_M[final_index])
-        return batch | drawn
+            batch["final_index"], batch["final_obs"] = final_index, ring.successors(place_M[final_index])
+        return batch | self._sum_rewards(batch)
+
+    def _sum_rewards(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Return what n steps make of each row."""
+        step_L1 = self._step_T1[: self._length]
+        if self._nstep == 1:
+            like = batch["reward"]
+            return {"value_gamma": self._discount_K[1].expand_as(like), "last_step": step_L1.expand_as(like)}
+        reward_KLB, cut_KLB = (batch[key].unfold(0, self._nstep, 1).movedim(-1, 0) for key in ("reward", "traj_flag"))
+        reward_LB, steps_LB = nstep_sums(reward_KLB, cut_KLB, self._discount_K)
+        last_LB = step_L1 + steps_LB - 1
+        batch = {"reward": reward_LB, "done": batch["done"].gather(0, last_LB), "last_step": last_LB}
+        return batch | {"value_gamma": self._discount_K[steps_LB]}

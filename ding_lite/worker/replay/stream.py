@@ -8,25 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.replay.ring import RESERVED, UniformReplayBuffer, to_single
+from ding_lite.worker.replay.buffer import TransitionView
+from ding_lite.worker.replay.ring import NOT_STORED, Ring, to_single
 
 
-class TransitionStream(UniformReplayBuffer):
-    """Hands out every step once, in the order of time, as uniform replay would sample it.
+class TransitionStream:
+    """Hands out every step once, in the order of time, as the transition that a `TransitionView` makes of it.
 
-    So rewards are sums over n steps, `next_obs` is what truly followed, and stacks are rebuilt. The newest n rows wait
-    for the block that says what followed them.
+    The newest n rows wait for the block that holds what followed them.
 
     Args:
         n_step: rows of the longest block.
         num_envs: N.
-        nstep: see `UniformReplayBuffer`.
-        gamma: see `UniformReplayBuffer`.
-        frame_stack: see `UniformReplayBuffer`.
-        batch_size: B; None: whatever is complete is handed out together.
+        nstep: see `TransitionView`.
+        gamma: see `TransitionView`.
+        frame_stack: see `Ring`.
+        batch_size: B; None: all transitions that a block completes are handed out together.
     """
 
     def __init__(
@@ -38,28 +39,22 @@ class TransitionStream(UniformReplayBuffer):
         frame_stack: int = 0,
         batch_size: int | None = None,
     ) -> None:
-        super().__init__((n_step + nstep + max(frame_stack, 1)) * num_envs, num_envs, nstep, gamma, frame_stack)
-        self._pushed, self._taken = 0, 0  # rows, since the first
-        self._env_N = torch.arange(num_envs)
+        self._view = TransitionView(nstep, gamma)
+        self._ring = Ring(n_step + nstep + max(frame_stack, 1), num_envs, frame_stack)
+        self._waiting = 0  # rows that were pushed and not handed out
         self._batch_size = batch_size
-        self._rest: dict[str, Any] = {}  # what is no whole batch yet
+        self._rest: dict[str, Any] = {}  # transitions that do not fill a batch yet
 
     def take(self, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Store a block, and yield the transitions that are complete now, `[B, ...]`.
-
-        Their keys are those of `UniformReplayBuffer.sample` but for `index`.
-        """
-        self.push(block)
-        self._pushed += len(block["reward"])
-        complete = max(self._pushed - self._ahead, self._taken)
-        row_R = torch.arange(self._taken, complete) % self._num_rows
-        self._taken = complete
-        place_M = (row_R[:, None] * self._num_envs + self._env_N).flatten()
-        place_M = place_M[~self._barred[place_M]]
-        if len(place_M):
-            transitions = self._gather({"index": place_M})
-            del transitions["index"]
-            yield from self._batched(transitions)
+        """Store a block, and yield the transitions that are complete now, `[B, ...]`."""
+        ring = self._ring
+        ring.push(block)
+        self._waiting += len(block["reward"])
+        row_R = np.arange(ring.size - self._waiting, ring.starts(self._view.span).stop)
+        self._waiting -= len(row_R)
+        if len(row_R):
+            place_M = ring.places(row_R[:, None], np.arange(ring.num_envs)).ravel()
+            yield from self._batched(self._view.gather(ring, {"index": torch.from_numpy(place_M)}))
 
     def _batched(self, transitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if self._batch_size is None:
@@ -72,7 +67,7 @@ class TransitionStream(UniformReplayBuffer):
 
 
 def _split(tree: Any, size: int) -> list[Any]:
-    """Cut leaves `[M, ...]` into as many parts of `size` rows as there are, and one of the less than `size` left."""
+    """Cut leaves `[M, ...]` into parts of `size` rows, and a last part of the fewer rows that are left."""
     if isinstance(tree, dict):
         parts = zip(*(_split(leaf, size) for leaf in tree.values()), strict=True)
         return [dict(zip(tree, part, strict=True)) for part in parts]
@@ -81,7 +76,7 @@ def _split(tree: Any, size: int) -> list[Any]:
 
 
 class EpisodeStream:
-    """Hands out every episode that has ended as it should, in the order of their ends."""
+    """Hands out every episode that has ended, in the order of their ends."""
 
     def __init__(self, num_envs: int) -> None:
         self._parts: list[list[dict[str, Any]]] = [[] for _ in range(num_envs)]  # of the running episodes
@@ -89,10 +84,10 @@ class EpisodeStream:
     def take(self, block: dict[str, Any]) -> list[dict[str, Any]]:
         """Cut a block, and return the episodes that ended in it.
 
-        An episode is the block's columns, `[L, ...]`, and `last_obs` `[...]`, the true one that followed its last step.
+        An episode holds the block's columns, `[L, ...]`, and `last_obs` `[...]`, the true observation after its last
+        step.
         """
-        columns = {key: value for key, value in block.items() if key not in RESERVED}
-        columns["valid"] = block.get("valid", torch.ones_like(block["traj_flag"]))
+        columns = {key: value for key, value in block.items() if key not in NOT_STORED}
         n_step, num_envs = block["reward"].shape
         start_N, episodes = [0] * num_envs, []
         for k, place in enumerate(block.get("final_index", torch.empty(0)).tolist()):
@@ -100,9 +95,8 @@ class EpisodeStream:
             self._keep(columns, n, slice(start_N[n], t + 1))
             episode = tree_map(lambda *parts: torch.cat(parts), *self._parts[n])
             self._parts[n], start_N[n] = [], t + 1
-            if episode.pop("valid").all():
-                last_obs = tree_map(lambda obs: to_single(obs[k]).clone(), block["final_obs"])  # noqa: B023 (at once)
-                episodes.append(episode | {"last_obs": last_obs})
+            last_obs = tree_map(lambda obs: to_single(obs[k]).clone(), block["final_obs"])  # noqa: B023 (at once)
+            episodes.append(episode | {"last_obs": last_obs})
         for n, start in enumerate(start_N):
             self._keep(columns, n, slice(start, n_step))
         return episodes

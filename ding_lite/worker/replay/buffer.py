@@ -1,0 +1,290 @@
+"""Replay composed of three parts, any of which goes with any other: `ReplayBuffer(ring, sampler, view)`.
+
+The ring stores, the sampler says at which places the samples of a batch start, and the view says what a sample is. The
+registered buffers (`uniform`, `prioritized`, `sequence`) compose the parts that their options ask for. A part of your
+own is a class with the methods of `Sampler` or `View`, used in a buffer that you register:
+
+    @BUFFER_REGISTRY.register("my_replay")
+    class MyReplayBuffer(ReplayBuffer):
+        config = dict(share=0.1)  # the options that the buffer adds
+
+        def __init__(self, replay_buffer_size, num_envs, share=0.1, seed=0, batch_device=None, **options):
+            ring, view = create_ring_and_view(replay_buffer_size, num_envs, **options)
+            super().__init__(ring, MySampler(share, seed), view, batch_device)
+
+A hindsight view (Andrychowicz et al. 2017, arXiv:1707.01495) would replace the desired goal of a transition by a goal
+that was achieved later in the same episode. Its sampler draws a fraction in [0, 1) for each place and puts it beside
+`index`, because whatever is random belongs to the sampler, whose state a checkpoint holds. Its view follows
+`ring.columns["traj_flag"]` from each place to the end of the episode (or to the newest row), takes the row at that
+fraction of the way, writes the row's achieved goal into `obs` and `next_obs`, and computes `reward` anew.
+
+Shapes: B samples, K rewards of an n-step sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ding_lite.rl_utils.td import discounts, nstep_sums
+from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker.replay.ring import Ring
+from ding_lite.worker.replay.sequence import SequenceView
+from ding_lite.worker.replay.state import load_replay_state, replay_state
+
+GATHER_AT_ONCE = 2**20  # bytes: smaller samples of several batches are gathered together, to save calls
+
+
+class Sampler(Protocol):
+    """Which places samples start at.
+
+    Attributes:
+        adaptive: whether a draw depends on priorities that the batch before it may have updated.
+    """
+
+    adaptive: bool
+
+    def pushed(self, ring: Ring, number: int, span: int) -> None:
+        """Hear that the ring has `number` new rows; samples are of `span` rows."""
+
+    def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
+        """Return `index` `[B]`, places in rows of `starts` (see `Ring.starts`), and other `[B, ...]` for the batch."""
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """Take the priorities `[B]` of samples that started at places `[B]`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that later draws depend on."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take what `state_dict` returned."""
+
+
+class View(Protocol):
+    """What a sample is.
+
+    Attributes:
+        span: rows of a sample; the observation that follows them is there too.
+        joined: whether the tensors of a batch begin with B, so that several batches can be gathered as one and cut.
+    """
+
+    span: int
+    joined: bool
+
+    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
+        """Return the batch for what the sampler drew; what was drawn need not be in it."""
+
+
+class ReplayBuffer:
+    """What a loop wants of replay: `push` rollout blocks, take `batches`, `update` priorities.
+
+    Args:
+        ring: where steps are stored.
+        sampler: chooses samples.
+        view: makes samples.
+        batch_device: where batches go; None: they stay where the ring is.
+
+    Raises:
+        ValueError: the ring has too few rows for a sample.
+    """
+
+    config: ClassVar[dict[str, Any]] = dict()
+
+    def __init__(
+        self, ring: Ring, sampler: Sampler, view: View, batch_device: torch.device | str | None = None
+    ) -> None:
+        if ring.num_rows < (needed := view.span + ring.stack):
+            raise ValueError(
+                f"replay of {ring.num_envs} environments has {ring.num_rows} rows, too few rows to sample from: "
+                f"expected at least {needed}; set replay_buffer_size higher"
+            )
+        self.ring, self.sampler, self.view = ring, sampler, view
+        self._batch_device = ring.device if batch_device is None else batch_device
+
+    def count(self) -> int:
+        """Return the number of samples that can be drawn."""
+        return len(self.ring.starts(self.view.span)) * self.ring.num_envs
+
+    def push(self, block: dict[str, Any]) -> None:
+        """Store a rollout block `[T, N, ...]`, see `SampleCollector`, over the oldest rows."""
+        self.ring.push(block)
+        self.sampler.pushed(self.ring, len(block["reward"]), self.view.span)
+
+    def sample(self, batch_size: int) -> dict[str, Any]:
+        """Return one batch, see `batches`."""
+        return next(self.batches(batch_size, 1))
+
+    def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
+        """Yield `number` batches: what the view makes and the sampler adds; `index` `[B]` names places for `update`.
+
+        Priorities that are updated between two batches count in the second.
+
+        Raises:
+            ValueError: there is nothing that can be sampled.
+        """
+        starts, size = self.ring.starts(self.view.span), batch_size * number
+        if not starts:
+            raise ValueError("the replay buffer holds nothing that can be sampled: push more steps first, see count()")
+        joined = self.view.joined and not self.sampler.adaptive and 2 * self.ring.obs_bytes() * size <= GATHER_AT_ONCE
+        group = number if joined else 1
+        for _ in range(number // group):
+            drawn = self.sampler.draw(self.ring, starts, batch_size * group)
+            parts = tree_map(lambda leaf: self._split(leaf, group), self.view.gather(self.ring, drawn) | drawn)
+            for i in range(group):
+                yield tree_map(lambda part: part[i], parts)  # noqa: B023 (called at once)
+
+    def _split(self, leaf: Tensor, group: int) -> tuple[Tensor, ...]:
+        """Move the samples of `group` batches to the batches' device, and cut them apart."""
+        return leaf.to(self._batch_device, non_blocking=True).view(group, -1, *leaf.shape[1:]).unbind()
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """Take new priorities `[B]` of the samples of a batch, named by its `index` `[B]`."""
+        self.sampler.update(index, priority)
+
+    def truncate(self, env_index_K: Tensor, obs: Any) -> None:
+        """Cut the running trajectories of some environments at the newest row, see `Ring.truncate`.
+
+        A resumed run calls this for environments whose episodes could not be brought back.
+        """
+        self.ring.truncate(env_index_K, obs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that later samples depend on, in the ring's own memory; see `replay_state`."""
+        return replay_state(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Copy in what `state_dict` returned.
+
+        Raises:
+            ValueError: it is the state of a buffer of other parts, sizes or columns; nothing has changed then.
+        """
+        load_replay_state(self, state)
+
+
+class UniformSampler:
+    """Draws every sample with the same probability."""
+
+    adaptive = False
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def pushed(self, ring: Ring, number: int, span: int) -> None:
+        """Nothing depends on what is stored."""
+
+    def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
+        row_B = self._rng.integers(starts.start, starts.stop, number)
+        place_B = ring.places(row_B, self._rng.integers(ring.num_envs, size=number))
+        return {"index": torch.from_numpy(place_B).to(ring.device)}
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """Priorities do not count."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._rng.bit_generator.state = state["rng"]
+
+
+class TransitionView:
+    """A sample is an n-step transition.
+
+    A batch holds all columns at the places `[B, ...]`, but `reward` is the discounted sum of up to n rewards, cut where
+    the trajectory is; `done` and `traj_flag` are those of the last summed step; `next_obs` follows that step (it has no
+    meaning where `done`); `value_gamma` is the discount of its value, gamma^(rewards summed).
+
+    Args:
+        nstep: most rewards summed.
+        gamma: discount per env step.
+        device: where the ring is.
+    """
+
+    joined = True
+
+    def __init__(self, nstep: int = 1, gamma: float = 0.99, device: torch.device | str = "cpu") -> None:
+        self.span = nstep
+        self._step_K = torch.arange(nstep, device=device)
+        self._discount_K = discounts(gamma, nstep, device)
+
+    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
+        """Return a batch, as described above."""
+        place_B = last_B = drawn["index"]
+        batch = ring.rows(place_B) | {"value_gamma": self._discount_K[1:2].expand(len(place_B))}
+        if self.span > 1:
+            columns = ring.columns
+            place_BK = (place_B[:, None] + self._step_K * ring.num_envs) % ring.num_places
+            cut_BK, reward_BK = columns["traj_flag"][place_BK], columns["reward"][place_BK]
+            batch["reward"], steps_B = nstep_sums(reward_BK.T, cut_BK.T, self._discount_K)
+            batch["value_gamma"] = self._discount_K[steps_B]
+            last_B = (place_B + (steps_B - 1) * ring.num_envs) % ring.num_places
+            batch["done"], batch["traj_flag"] = columns["done"][last_B], columns["traj_flag"][last_B]
+        return batch | {"obs": ring.observations(place_B), "next_obs": ring.successors(last_B)}
+
+
+def create_ring_and_view(
+    replay_buffer_size: int,
+    num_envs: int,
+    nstep: int = 1,
+    gamma: float = 0.99,
+    frame_stack: int = 0,
+    device: torch.device | str = "cpu",
+    unroll_len: int | None = None,
+    burnin_step: int = 0,
+) -> tuple[Ring, View]:
+    """Return the ring and the view that a policy's keys ask for.
+
+    Args:
+        replay_buffer_size: samples kept, of all N environments together: env steps, or sequences laid end to end.
+        num_envs: N.
+        nstep: rewards summed.
+        gamma: discount per env step.
+        frame_stack: see `Ring`.
+        device: where the ring is kept.
+        unroll_len: steps of a sequence to learn from; None: samples are transitions.
+        burnin_step: see `SequenceView`.
+    """
+    if unroll_len is None:
+        ring = Ring(replay_buffer_size // num_envs, num_envs, frame_stack, device)
+        return ring, TransitionView(nstep, gamma, device)
+    view = SequenceView(unroll_len, burnin_step, nstep, gamma, device)
+    # One row is for what follows the newest one; rows that a sample needs beyond its unroll_len are extra as well.
+    num_rows = replay_buffer_size * unroll_len // num_envs + view.span - unroll_len + max(frame_stack, 1)
+    return Ring(num_rows, num_envs, frame_stack, device, keeps_last=True), view
+
+
+@BUFFER_REGISTRY.register("uniform")
+class UniformReplayBuffer(ReplayBuffer):
+    """Replay that draws every sample with the same probability.
+
+    Args:
+        replay_buffer_size: see `create_ring_and_view`, as `num_envs` and the other options.
+        num_envs: N.
+        seed: of the draws.
+        batch_device: see `ReplayBuffer`.
+    """
+
+    def __init__(
+        self,
+        replay_buffer_size: int,
+        num_envs: int,
+        *,
+        seed: int = 0,
+        batch_device: torch.device | str | None = None,
+        **options: Any,
+    ) -> None:
+        ring, view = create_ring_and_view(replay_buffer_size, num_envs, **options)
+        super().__init__(ring, UniformSampler(seed), view, batch_device)
+
+
+@BUFFER_REGISTRY.register("sequence")
+class SequenceReplayBuffer(UniformReplayBuffer):
+    """Uniform replay of sequences, for policies with `unroll_len`."""
+
+    def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int, **options: Any) -> None:
+        super().__init__(replay_buffer_size, num_envs, unroll_len=unroll_len, **options)

@@ -1,0 +1,100 @@
+"""Replay's part of a checkpoint: what a resumed run needs in order to sample as if it had never stopped."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ding_lite.utils.tree import tree_map
+
+if TYPE_CHECKING:
+    from ding_lite.worker.replay.buffer import ReplayBuffer
+    from ding_lite.worker.replay.ring import Ring
+
+
+def replay_state(buffer: ReplayBuffer) -> dict[str, Any]:
+    """Return a replay buffer's state.
+
+    Its large tensors hold the rows in use and share the ring's memory: write them to a file before the next push. Only
+    the side table is copied.
+    """
+    return {"layout": _layout(buffer), "ring": _ring_state(buffer.ring), "sampler": buffer.sampler.state_dict()}
+
+
+def load_replay_state(buffer: ReplayBuffer, state: dict[str, Any]) -> None:
+    """Copy a state into a buffer; its tensors may be a file mapped into memory.
+
+    Raises:
+        ValueError: The state is of a buffer of other parts, sizes or columns; nothing has changed then.
+    """
+    here, there = _layout(buffer), dict(state["layout"])
+    if buffer.ring.columns and state["ring"]["columns"]:
+        here, there = here | describe(buffer.ring.columns), there | describe(state["ring"]["columns"])
+    for key in here | there:
+        if (expected := here.get(key)) != (found := there.get(key)):
+            raise ValueError(
+                f"a replay buffer's state with {key} {found}, but here it is {expected}: set the same options and "
+                "environment, or go on without the replay buffer's state"
+            )
+    _load_ring(buffer.ring, state["ring"])
+    buffer.sampler.load_state_dict(state["sampler"])
+
+
+def _layout(buffer: ReplayBuffer) -> dict[str, Any]:
+    """Return what a state must have in common with the buffer, beside the columns."""
+    parts = {part: type(getattr(buffer, part)).__name__ for part in ("sampler", "view")}
+    ring = buffer.ring
+    sizes = {"num_rows": ring.num_rows, "num_envs": ring.num_envs, "frame_stack": ring.stack}
+    return parts | sizes | {"keeps_last": ring.keeps_last, "sample_rows": buffer.view.span}
+
+
+def _ring_state(ring: Ring) -> dict[str, Any]:
+    num_places = ring.size * ring.num_envs
+    columns = tree_map(lambda leaf: first_places(leaf, num_places), ring.columns)
+    if columns:
+        num_obs = min(ring.size + ring.keeps_last, ring.num_rows) * ring.num_envs
+        columns["obs"] = tree_map(lambda leaf: first_places(leaf, num_obs), ring.columns["obs"])
+    final_place = (ring.finals.slot >= 0).nonzero().squeeze(1)
+    final_slot = ring.finals.slot[final_place]
+    return {
+        "columns": columns,
+        "episode_step": first_places(ring.episode_step, num_places),
+        "final_place": final_place,
+        "final_obs": tree_map(lambda table: table[final_slot], ring.finals.obs) if len(final_place) else None,
+        "cursor": ring.cursor,
+        "size": ring.size,
+    }
+
+
+def _load_ring(ring: Ring, state: dict[str, Any]) -> None:
+    if state["columns"]:
+        if not ring.columns:
+            ring.allocate(state["columns"])
+        tree_map(lambda column, rows: column[: len(rows)].copy_(rows), ring.columns, state["columns"])
+    ring.cursor, ring.size = state["cursor"], state["size"]
+    ring.episode_step[: ring.size * ring.num_envs] = state["episode_step"].to(ring.device)
+    ring.finals.remove(slice(None))
+    ring.finals.put(state["final_place"].to(ring.device), state["final_obs"])
+
+
+def first_places(column: Tensor, number: int) -> Tensor:
+    """Return the first places of a column, in the same memory but with a storage that ends there.
+
+    `torch.save` writes the whole storage that a tensor is a view of.
+    """
+    shape = (number, *column.shape[1:])
+    storage = column.untyped_storage()[: math.prod(shape) * column.element_size()]
+    return column.new_empty(0).set_(storage, 0, shape)  # type: ignore[call-overload]  # torch's stubs lack this form
+
+
+def describe(columns: dict[str, Any], path: str = "column ") -> dict[str, str]:
+    """Return the type and shape of an entry of each column."""
+    flat: dict[str, str] = {}
+    for key, value in columns.items():
+        if isinstance(value, dict):
+            flat |= describe(value, f"{path}{key}.")
+        else:
+            flat[path + key] = f"{value.dtype} {list(value.shape[1:])}"
+    return flat
