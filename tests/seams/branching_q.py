@@ -49,7 +49,9 @@ class Locks(gymnasium.Env):
 
     def _observe(self) -> np.ndarray:
         self._wanted = self.np_random.integers(self._sizes)
-        one_hot = [np.eye(size, dtype=np.float32)[wanted] for size, wanted in zip(self._sizes, self._wanted, strict=True)]
+        one_hot = [
+            np.eye(size, dtype=np.float32)[wanted] for size, wanted in zip(self._sizes, self._wanted, strict=True)
+        ]
         return np.concatenate(one_hot)
 
 

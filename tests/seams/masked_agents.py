@@ -86,7 +86,9 @@ class AgentsQ(nn.Module):
     def forward(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return `{'logit'}` `[B, M, A]`: Q of the allowed actions, minus infinity for the others."""
         obs_BMF = obs["agent_obs"]
-        agent_BMM = one_hot(torch.arange(self.agent_num, device=obs_BMF.device)).to(obs_BMF).expand(len(obs_BMF), -1, -1)
+        agent_BMM = (
+            one_hot(torch.arange(self.agent_num, device=obs_BMF.device)).to(obs_BMF).expand(len(obs_BMF), -1, -1)
+        )
         q_BMA = self.layers(torch.cat([obs_BMF, agent_BMM], -1))
         return {"logit": q_BMA.masked_fill(obs["action_mask"] == 0, -torch.inf)}
 

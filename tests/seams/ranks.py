@@ -10,7 +10,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +75,9 @@ def train_on_two(name: str, folder: Path, *overrides: str, max_train_iter: int =
     return result
 
 
-def metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the records of a run that ended in `folder`."""
-    return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+def metrics(folder: Path, name: str = "run") -> list[dict[str, Any]]:
+    """Return the records of a run of this name that ended in `folder`."""
+    return [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
 
 
 # Steps on given batches, in float64.
@@ -129,8 +129,14 @@ def learn(name: str, batches: list[dict[str, Any]], *overrides: str) -> dict[str
     return policy.learn_mode.state_dict()
 
 
-def check_two_step_as_one(name: str, folder: Path, *overrides: str) -> None:
+def check_two_step_as_one(name: str, folder: Path, *overrides: str, halves: Callable[..., Any] = halves) -> None:
     """Take three steps on the same batches with one process, and with two that have half of each batch.
+
+    Args:
+        name: of the module.
+        folder: an empty directory.
+        overrides: of its config.
+        halves: cuts a batch into two.
 
     Raises:
         AssertionError: what learning changed differs by more than 1e-9, or between the ranks at all.
