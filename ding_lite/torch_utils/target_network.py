@@ -84,6 +84,6 @@ def _in_order_of(flat: FlatParameters, online: nn.Module, copied: nn.Module) -> 
     if {id(parameter) for parameter in flat.parameters} != set(copy_of):
         raise ValueError(
             "TargetNetwork: the optimizer trains other parameters than those of the network that the target follows. "
-            "Give each network that has a target an optimizer of its own, or optimizers of parts that make up all of it."
+            "Give each network that has a target an optimizer of its own, or of parts that make up all of it."
         )
     return nn.ParameterList(copy_of[id(parameter)] for parameter in flat.parameters)

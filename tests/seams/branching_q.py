@@ -2,7 +2,8 @@
 
 Branch d has its own number of actions. All branches share an encoder, and one target, the mean of what they expect:
 
-    y = r + gamma (1 - done) mean_d Q'_d(s', argmax_a Q_d(s', a)),  L = mean over samples and branches of (y - Q_d(s, a_d))^2
+    y = r + gamma (1 - done) mean_d Q'_d(s', argmax_a Q_d(s', a))
+    L = mean over samples and branches of (y - Q_d(s, a_d))^2
 
 Shapes: B samples, N environments, D branches, A actions of one of them.
 """

@@ -1,8 +1,8 @@
 """Recurrent Q-learning from prioritised sequences, after R2D2 (Kapturowski et al. 2019, openreview.net/r1lyTjAqYX).
 
-Acting, the network carries a state through each episode. The state before a step is stored with the step. Learning starts
-a sequence from its stored state, runs the first `burnin_step` steps only to bring that up to date, and learns from the
-others, with n-step double Q-learning:
+When it acts, the network carries a state through each episode. The state before a step is stored with the step.
+Learning starts a sequence from its stored state, runs the first `burnin_step` steps only to bring that up to date, and
+learns from the others, with n-step double Q-learning:
 
     y_t = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'(s_{t+n}, argmax_a Q(s_{t+n}, a))
     L = mean over samples of weight * mean over steps of (y_t - Q(s_t, a_t))^2

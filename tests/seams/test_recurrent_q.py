@@ -1,4 +1,4 @@
-"""A recurrent Q-learner: what it stores, its errors step by step, its state in a checkpoint, two processes, a memory."""
+"""A recurrent Q-learner: what it stores, its errors step by step, its state in a checkpoint, its memory."""
 
 from __future__ import annotations
 
