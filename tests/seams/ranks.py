@@ -35,9 +35,12 @@ from ding_lite.worker import SampleCollector
 from tests.distributed.launcher import launch, say
 
 ME = ["-m", "tests.seams.ranks"]
-# For tests: one evaluation at the beginning and one at the end, and ranks that are compared often.
+# For tests: short evaluations at the beginning and at the end, and ranks that are compared often.
 QUICK = (
     "exp_name=run",
+    "env.collector_env_num=2",
+    "env.evaluator_env_num=2",
+    "env.n_evaluator_episode=2",
     "policy.eval.evaluator.eval_freq=1000000",
     "policy.learn.learner.hook.check_ranks_after_iter=10",
     "policy.learn.learner.hook.log_show_after_iter=10",
@@ -83,7 +86,7 @@ def metrics(folder: Path, name: str = "run") -> list[dict[str, Any]]:
 # Steps on given batches, in float64.
 
 
-def build(name: str, *overrides: str) -> tuple[EasyDict, Policy]:
+def build(name: str, *overrides: str) -> tuple[EasyDict, Any]:
     """Compile the config of a module of this package; return it, and its policy in float64, the same on every rank."""
     cfg = compile_config(pair_of(name), overrides=["policy.multi_gpu=True", *overrides])
     check_shapes(cfg, check_env(cfg.env))

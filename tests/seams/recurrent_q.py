@@ -115,6 +115,7 @@ class RecurrentDQNPolicy(DQNPolicy):
         ),
     )
     config_without = ("double",)  # always
+    _model: RecurrentQ
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

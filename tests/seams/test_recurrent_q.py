@@ -15,7 +15,7 @@ from ding_lite.entry import serial_pipeline
 from ding_lite.envs import create_vector_env
 from ding_lite.utils import BUFFER_REGISTRY, tree_map
 from ding_lite.worker import SampleCollector
-from tests.seams.ranks import build, check_two_step_as_one, metrics, pair_of, to_double, train, train_on_two
+from tests.seams.ranks import QUICK, build, check_two_step_as_one, metrics, pair_of, to_double, train, train_on_two
 
 NAME = "recurrent_q"
 NUM_ENVS, NUM_STEPS, HIDDEN = 4, 40, 32
@@ -143,6 +143,18 @@ def test_two_processes_step_as_one(tmp_path: Path) -> None:
 
 def test_it_trains_on_two_processes(tmp_path: Path) -> None:
     train_on_two(NAME, tmp_path, "env.manager.type=subprocess")
+
+
+def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [key for key in QUICK if not key.startswith("exp_name")]
+    monkeypatch.chdir(tmp_path)
+    whole = train(NAME, "exp_name=whole", *keys, max_train_iter=40)
+    train(NAME, "exp_name=part", *keys, max_train_iter=20)  # 15 or so steps in each environment: within an episode
+    hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
+    resumed = train(NAME, "exp_name=rest", "policy.learn.resume_training=True", hook, *keys, max_train_iter=40)
+    assert resumed.learn_mode.checksum() == whole.learn_mode.checksum()
+    states = (each.collect_mode.state_dict()["state"] for each in (resumed, whole))
+    assert torch.equal(*states)
 
 
 @pytest.mark.learn
