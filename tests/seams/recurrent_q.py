@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from ding_lite.policy import DQNPolicy
 from ding_lite.rl_utils import epsilon_greedy
-from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
+from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY, ConfigError
 
 
 @ENV_REGISTRY.register("recall")
@@ -116,6 +116,14 @@ class RecurrentDQNPolicy(DQNPolicy):
     )
     config_without = ("double",)  # always
     _model: RecurrentQ
+
+    @classmethod
+    def check_config(cls, cfg: Any) -> None:
+        super().check_config(cfg)
+        if cfg.policy.precision != "float32":
+            raise ConfigError(f"A recurrent state needs policy.precision='float32', got '{cfg.policy.precision}'.")
+        if cfg.policy.burnin_step < 0:
+            raise ConfigError(f"policy.burnin_step: expected 0 or more, got {cfg.policy.burnin_step}.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -206,7 +214,8 @@ class RecurrentDQNPolicy(DQNPolicy):
         return {"state": self._collect_state}
 
     def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        self._collect_state = state["state"]
+        state_NH = state["state"]
+        self._collect_state = None if state_NH is None else self._to_device(state_NH)
 
 
 def forget(state_NH: Tensor | None, env_id: np.ndarray | None) -> Tensor | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ding_lite.entry import serial_pipeline
 from ding_lite.envs import create_vector_env
-from ding_lite.utils import BUFFER_REGISTRY, tree_map
+from ding_lite.utils import BUFFER_REGISTRY, ConfigError, tree_map
 from ding_lite.worker import SampleCollector
 from tests.seams.ranks import QUICK, build, check_two_step_as_one, metrics, pair_of, to_double, train, train_on_two
 
@@ -95,6 +95,12 @@ def test_priorities_are_those_of_errors_worked_out_step_by_step(burnin: int, tru
     torch.testing.assert_close(loss.detach(), (batch["weight"] * squares).mean(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("override", ["policy.precision=bf16", "policy.burnin_step=-1"])
+def test_options_that_would_mislead_are_refused(override: str) -> None:
+    with pytest.raises(ConfigError, match=override.partition("=")[0]):
+        build(NAME, override)
+
+
 def test_burn_in_is_without_gradient() -> None:
     _, policy, block = play("policy.burnin_step=2")
     replay: Any = BUFFER_REGISTRY.find("prioritized")(200, NUM_ENVS, unroll_len=8, burnin_step=2, nstep=3)
@@ -149,12 +155,13 @@ def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: 
     keys = [key for key in QUICK if not key.startswith("exp_name")]
     monkeypatch.chdir(tmp_path)
     whole = train(NAME, "exp_name=whole", *keys, max_train_iter=40)
-    train(NAME, "exp_name=part", *keys, max_train_iter=20)  # 15 or so steps in each environment: within an episode
+    train(NAME, "exp_name=part", *keys, max_train_iter=20)  # 56 env steps in each environment
     hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
     resumed = train(NAME, "exp_name=rest", "policy.learn.resume_training=True", hook, *keys, max_train_iter=40)
     assert resumed.learn_mode.checksum() == whole.learn_mode.checksum()
-    states = (each.collect_mode.state_dict()["state"] for each in (resumed, whole))
+    states = [each.collect_mode.state_dict()["state"] for each in (resumed, whole)]
     assert torch.equal(*states)
+    assert states[0].any()
 
 
 @pytest.mark.learn
