@@ -123,8 +123,11 @@ PUBLIC = {
     ],
     "ding_lite.torch_utils": [
         "NonFiniteError",
+        "OptimizerStep",
         "RankDriftError",
         "RunningMeanStd",
+        "TargetNetwork",
+        "Trained",
         "joined_moments",
         "merge_moments",
         "minibatches",

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Dict
 
+from ding_lite.envs.spaces import sample_masked
 from ding_lite.utils.registry import ConfigError, UserError, place_of
 
 OLD_INTERFACE = (
@@ -42,10 +43,9 @@ def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnas
     if not isinstance(env, gymnasium.Env):
         raise ConfigError(f"Environment '{name}' is a {type(env).__name__}: expected a gymnasium.Env. {OLD_INTERFACE}.")
     try:
-        info = _check_reset(_attempt(lambda: env.reset(seed=0), name, "be reset"), env, name)
+        obs, info = _check_reset(_attempt(lambda: env.reset(seed=0), name, "be reset"), env, name)
         env.action_space.seed(0)
-        action = env.action_space.sample()
-        _check_step(_attempt(lambda: env.step(action), name, "take a step"), env, name)
+        _check_step(_attempt(lambda: env.step(_draw_action(env, obs)), name, "take a step"), env, name)
     except BaseException:
         env.close()
         raise
@@ -65,12 +65,20 @@ def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:
         ) from error
 
 
-def _check_reset(result: Any, env: gymnasium.Env, name: str) -> dict[str, Any]:
+def _draw_action(env: gymnasium.Env, obs: Any) -> Any:
+    """Return a random action in the environment's own numbers, one that the mask in its observation allows."""
+    if isinstance(obs, dict) and "action_mask" in obs:
+        (action,) = sample_masked(np.asarray(obs["action_mask"])[None], env.action_space.np_random)
+        return action + getattr(env.action_space, "start", 0)
+    return env.action_space.sample()
+
+
+def _check_reset(result: Any, env: gymnasium.Env, name: str) -> tuple[Any, dict[str, Any]]:
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
         kind = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
         raise ConfigError(f"Environment '{name}': reset returned {kind}, expected (obs, info). {OLD_INTERFACE}.")
     _check_shape(result[0], env.observation_space, name, "reset")
-    return result[1]
+    return result
 
 
 def _check_step(result: Any, env: gymnasium.Env, name: str) -> None:

@@ -27,19 +27,25 @@ def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "ex
     return lambda step: end + (start - end) * math.exp(-max(step, 0) / decay)
 
 
-def epsilon_greedy(logit_NA: Tensor, epsilon: float) -> Tensor:
+def epsilon_greedy(logit_NA: Tensor, epsilon: float, mask_NA: Tensor | None = None) -> Tensor:
     """Choose the greedy action, or with probability epsilon a uniform one, drawn for each row on its own.
 
     Args:
-        logit_NA: action values `[N, A]`.
+        logit_NA: action values `[N, A]`, or `[N, M, A]` of M agents, each of which is a row.
         epsilon: probability, in [0, 1].
+        mask_NA: as `logit_NA`, true for the actions that are allowed, at least one in each row; None: all are.
 
     Returns:
-        Actions `[N]`, int64.
+        Actions `[N]`, or `[N, M]`, int64.
     """
+    if mask_NA is not None:
+        logit_NA = logit_NA.masked_fill(~mask_NA.bool(), -torch.inf)
     action_N = logit_NA.argmax(dim=-1)
     if epsilon <= 0.0:
         return action_N
-    random_N = torch.randint(logit_NA.shape[-1], action_N.shape, device=action_N.device)
+    if mask_NA is None:
+        random_N = torch.randint(logit_NA.shape[-1], action_N.shape, device=action_N.device)
+    else:  # the greatest of numbers that are drawn for the allowed actions alone
+        random_N = torch.rand_like(logit_NA).masked_fill(~mask_NA.bool(), -1.0).argmax(dim=-1)
     explore_N = torch.rand(action_N.shape, device=action_N.device) < epsilon
     return torch.where(explore_N, random_N, action_N)

@@ -38,11 +38,16 @@ class TargetNetwork:
     def __init__(
         self, online: nn.Module, flat: FlatParameters, freq: int | None = None, theta: float | None = None
     ) -> None:
-        """Copy `online`, whose parameters are views of `flat`; exactly one of `freq` and `theta` is not None."""
+        """Copy `online`, whose parameters are views of `flat`; exactly one of `freq` and `theta` is not None.
+
+        Raises:
+            ValueError: if `flat` does not hold all trainable parameters of `online`, or holds others too.
+        """
         self.network = copy.deepcopy(online)
         self.updates = 0
         self._freq, self._theta = freq, theta
-        self._online, self._target = flat.parameter.data, FlatParameters(self.network).parameter.data
+        copies = _in_order_of(flat, online, self.network)
+        self._online, self._target = flat.parameter.data, FlatParameters(copies).parameter.data
         self._buffer_pairs = list(zip(self.network.buffers(), online.buffers(), strict=True))
         self.network.requires_grad_(False)
 
@@ -65,3 +70,18 @@ class TargetNetwork:
         resumed = "optimizer" in state
         self.network.load_state_dict(state["target_model"] if resumed else state["model"])
         self.updates = state["iterations"] if resumed else 0
+
+
+def _in_order_of(flat: FlatParameters, online: nn.Module, copied: nn.Module) -> nn.ParameterList:
+    """Return the parameters of a copy of `online` in the order in which `flat` holds the originals.
+
+    The order differs from the module's where the parts of a network have an optimizer each.
+    """
+    pairs = zip(online.parameters(), copied.parameters(), strict=True)
+    copy_of = {id(parameter): its_copy for parameter, its_copy in pairs if parameter.requires_grad}
+    if {id(parameter) for parameter in flat.parameters} != set(copy_of):
+        raise ValueError(
+            "TargetNetwork: the optimizer trains other parameters than those of the network that the target follows. "
+            "Give each network that has a target an optimizer of its own, or of parts that make up all of it."
+        )
+    return nn.ParameterList(copy_of[id(parameter)] for parameter in flat.parameters)

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env, derive_seeds
@@ -340,6 +340,28 @@ def test_mistakes_are_config_errors_before_anything_starts(overrides: dict, mess
     with pytest.raises(ConfigError, match=message):
         check_env(cfg)
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 4)])
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_trial_step_obeys_the_action_mask(shape: tuple[int, ...], start: int) -> None:
+    mask = np.zeros(shape, np.int8)
+    mask[..., 2] = 1
+    own_start = start if len(shape) == 1 else [start] * 2
+
+    class Masked(gymnasium.Env):
+        observation_space = Dict(action_mask=gymnasium.spaces.MultiBinary(shape))
+        action_space = Discrete(4, start=start) if len(shape) == 1 else MultiDiscrete([4, 4], start=own_start)
+
+        def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+            return {"action_mask": mask}, {}
+
+        def step(self, action: Any) -> tuple[dict, float, bool, bool, dict]:
+            assert np.all(action == start + 2)
+            assert action in self.action_space
+            return {"action_mask": mask}, 0.0, False, False, {}
+
+    check_env(env_config(), [lambda cfg: Masked()])
 
 
 def test_kwargs_reach_the_environment() -> None:

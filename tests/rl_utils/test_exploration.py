@@ -38,3 +38,22 @@ def test_epsilon_zero_is_greedy_and_draws_nothing():
     state = torch.get_rng_state()
     assert epsilon_greedy(torch.tensor([[1.0, 2.0], [5.0, 2.0]]), 0.0).tolist() == [1, 0]
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
+def test_a_masked_action_is_never_chosen(epsilon):
+    torch.manual_seed(0)
+    mask_NMA = torch.rand(2000, 2, 4) < 0.5
+    mask_NMA[..., 0] |= ~mask_NMA.any(-1)
+    logit_NMA = torch.randn(2000, 2, 4).masked_fill(~mask_NMA, 9.0)  # what is forbidden looks best
+    action_NM = epsilon_greedy(logit_NMA, epsilon, mask_NMA.to(torch.int8))
+    assert action_NM.shape == (2000, 2)
+    assert mask_NMA.gather(-1, action_NM[..., None]).all()
+
+
+def test_allowed_actions_are_explored_evenly():
+    torch.manual_seed(0)
+    mask_NA = torch.tensor([True, False, True, True]).expand(12_000, 4)
+    counts = torch.bincount(epsilon_greedy(torch.zeros(12_000, 4), 1.0, mask_NA), minlength=4) / 12_000
+    # a third each; standard deviation 0.0043
+    torch.testing.assert_close(counts, torch.tensor([1 / 3, 0.0, 1 / 3, 1 / 3]), atol=0.02, rtol=0)

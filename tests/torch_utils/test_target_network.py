@@ -82,3 +82,28 @@ def test_what_the_copy_holds_is_its_own() -> None:
     with torch.no_grad():
         online[0].weight.fill_(7.0)
     assert target.network[0].weight.item() == 0.0
+
+
+class HeadAndEncoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.head = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+
+
+@pytest.mark.parametrize("kwargs", [{"freq": 1}, {"theta": 1.0}])
+def test_it_follows_a_network_whose_parts_are_optimised_in_another_order(kwargs: dict[str, float]) -> None:
+    online = HeadAndEncoder()
+    target = TargetNetwork(online, FlatParameters(online.head, online.encoder), **kwargs)
+    online.head.weight.data.fill_(1.0)
+    online.encoder.weight.data.fill_(2.0)
+    target.update()
+    assert torch.equal(target.network.head.weight, online.head.weight)
+    assert torch.equal(target.network.encoder.weight, online.encoder.weight)
+
+
+def test_an_optimizer_of_other_parameters_is_refused() -> None:
+    online = HeadAndEncoder()
+    with pytest.raises(ValueError, match="other parameters than those of the network"):
+        TargetNetwork(online, FlatParameters(online.head), theta=0.5)
+    with pytest.raises(ValueError, match="other parameters than those of the network"):
+        TargetNetwork(online.head, FlatParameters(online), theta=0.5)

@@ -27,6 +27,7 @@ class FlatParameters:
             its part of them in place, and nothing is sent. Otherwise one all-reduce averages the flat gradient.
 
     Attributes:
+        parameters: the trainable parameters of the modules, in the order in which the flat tensors hold them.
         parameter: the flat parameter `[P]`, whose `.grad` is the flat gradient.
         gradient: the flat gradient `[P]`.
         parts: the parameters of each module as one parameter, a view of `parameter`; that itself for a single module.
@@ -40,14 +41,14 @@ class FlatParameters:
 
     def __init__(self, *modules: nn.Module, share_memory: bool = False) -> None:
         groups = [[param for param in module.parameters() if param.requires_grad] for module in modules]
-        self._params = [param for group in groups for param in group]
-        _check_parameters(self._params)
-        unit = max(1, ALIGN_BYTES // self._params[0].element_size())
+        self.parameters = [param for group in groups for param in group]
+        _check_parameters(self.parameters)
+        unit = max(1, ALIGN_BYTES // self.parameters[0].element_size())
         starts = [0]
-        for param in self._params:
+        for param in self.parameters:
             starts.append(starts[-1] + -(-param.numel() // unit) * unit)
         flag, size = starts[-1], starts[-1] + unit
-        self.parameter = nn.Parameter(self._params[0].data.new_zeros(size))
+        self.parameter = nn.Parameter(self.parameters[0].data.new_zeros(size))
         share_memory = share_memory and self.parameter.device.type == "cpu"
         self._rows = create_shared_rows(size, self.parameter.dtype) if share_memory else None
         self.is_shared = self._rows is not None
@@ -55,7 +56,7 @@ class FlatParameters:
         self.parameter.grad = self.gradient = own
         self.flag = own[flag]
         self._views: list[tuple[Tensor, Tensor]] = []
-        for param, start in zip(self._params, starts, strict=False):
+        for param, start in zip(self.parameters, starts, strict=False):
             strides = torch.empty_like(param, device="meta").stride()  # its own if dense
             data, grad = (
                 flat[start:].as_strided(param.shape, strides) for flat in (self.parameter.data, self.gradient)
@@ -78,7 +79,7 @@ class FlatParameters:
         return parts
 
     def _check(self) -> None:
-        views = zip(self._params, self._views, strict=True)
+        views = zip(self.parameters, self._views, strict=True)
         intact = all(param.grad is grad and param.data_ptr() == data.data_ptr() for param, (data, grad) in views)
         if not intact or any(part.grad is not grad for part, grad in zip(self.parts, self._grads, strict=True)):
             raise RuntimeError(
