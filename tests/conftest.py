@@ -65,8 +65,8 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _variables() -> dict[str, object]:
-    # what pytest, torch's compiler, gymnasium and tensorboardX set themselves
-    own = ("PYTEST_", "TORCHINDUCTOR_", "PYGAME_HIDE_SUPPORT_PROMPT", "CRC32C_SW_MODE")
+    # what pytest, torch's compiler, gymnasium, tensorboardX and Lightning set themselves
+    own = ("PYTEST_", "TORCHINDUCTOR_", "PYGAME_HIDE_SUPPORT_PROMPT", "CRC32C_SW_MODE", "PYTORCH_NVML_BASED_CUDA_CHECK")
     return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 

@@ -20,6 +20,7 @@ from tests.policy.helpers import parameter_hash
 
 MAIN = """
 main_config.update(exp_name="run", seed=7)
+main_config.policy.multi_gpu = True
 main_config.policy.eval.evaluator.eval_freq = 100
 
 
@@ -102,7 +103,7 @@ LOCAL_RANKS = {how: [0, 0] if "two nodes" in how else [0, 1] for how in TOGETHER
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[str]]]:
     """Of each launcher the directory, and what the ranks said."""
-    text = CONFIG.read_text().partition("if __name__")[0].replace("cuda=False", "cuda=False, multi_gpu=True")
+    text = CONFIG.read_text().partition("if __name__")[0]
     found = {}
     for wave in WAVES:
         processes = {}

@@ -161,16 +161,12 @@ def test_statistics_of_both_ranks_ignore_values_that_one_has(found: list[dict[st
     assert [each["moments"] for each in found] == [[2.5, 2.0], [2.5, 2.0]]
 
 
-def test_the_job_ends_with_one_line_a_rank() -> None:
+def test_the_job_ends_with_one_line() -> None:
     done = launch([*ME, "stop"], timeout=40)
     assert done.returncode == 1
-    for rank in range(2):
-        lines = [line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]")]
-        if rank == 1 or lines:  # the launcher may end rank 0 before it has spoken
-            assert len(lines) == 1
-            assert lines[0].startswith(
-                f"[rank {rank}] Iteration 3: on rank 1 the loss is nan (priority has 1 nan of 8); "
-            )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("[rank ")]
+    assert len(lines) <= 2, lines  # one, unless rank 0 is slow to tell rank 1 that it says the same
+    assert lines[0][9:].startswith("Iteration 3: on rank 1 the loss is nan (priority has 1 nan of 8); "), lines
 
 
 def main(what: str, *words: str) -> None:

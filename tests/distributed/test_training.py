@@ -228,18 +228,17 @@ def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(tmp_path: Path
     assert not (tmp_path / "run" / "result.json").exists()
 
 
-def test_a_mistake_in_the_config_is_one_line_a_rank(tmp_path: Path) -> None:
+def test_a_mistake_in_the_config_is_one_line(tmp_path: Path) -> None:
     done = launch(["-m", "ding_lite", "-c", str(CARTPOLE), *QUICK], timeout=120, cwd=tmp_path)
     assert done.returncode != 0
-    for rank in range(2):
-        lines = [line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]")]
-        (line,) = lines
-        assert "policy.multi_gpu=False would train 2 models apart" in line
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("[rank")]  # torch's launcher says it too
+    assert line.startswith("[rank 0] 2 processes, but policy.multi_gpu=False would train 2 models apart")
     assert os.listdir(tmp_path) == []
 
 
 def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> None:
-    words = ["-m", "ding_lite", "-m", "eval", "-c", str(CARTPOLE), "--ckpt", "none.pth.tar"]
+    Path(tmp_path, "some.pth.tar").touch()
+    words = ["-m", "ding_lite", "-m", "eval", "-c", str(CARTPOLE), "--ckpt", "some.pth.tar"]
     done = launch(words, timeout=120, cwd=tmp_path)
     assert done.returncode != 0
     assert "takes one process" in done.stderr
