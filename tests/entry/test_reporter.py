@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -25,7 +26,7 @@ from tests.entry.helpers import run
         ),
     ],
 )
-def test_an_observation_is_shape_type_and_range(space: gymnasium.Space, words: str) -> None:
+def test_an_observation_is_shape_type_and_range(space: gymnasium.Space[Any], words: str) -> None:
     assert describe_space(space) == words
 
 

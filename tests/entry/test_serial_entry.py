@@ -167,7 +167,7 @@ def cartpole(cfg: dict[str, Any]) -> gymnasium.Env:
 
 @pytest.mark.parametrize("manager", ["base", "subprocess"])
 def test_env_setting_says_which_environments_are_built(tmp_path: Path, manager: str) -> None:
-    built: dict[int, list] = {7: [], 12: []}
+    built: dict[int, list[Any]] = {7: [], 12: []}
     collect, judge = ([{"limit": limit, "built": built[limit]}] * number for limit, number in ((7, 4), (12, 2)))
     run(
         f"env.manager.type={manager}",
@@ -398,7 +398,7 @@ def test_an_interruption_of_the_random_steps_ends_them(tmp_path: Path) -> None:
 
 def test_a_failing_environment_ends_the_run_with_its_own_error(tmp_path: Path) -> None:
     class Fails(gymnasium.Wrapper):
-        def __init__(self, cfg: dict) -> None:
+        def __init__(self, cfg: dict[str, Any]) -> None:
             super().__init__(gymnasium.make("CartPole-v1"))
 
         def step(self, action: Any) -> Any:

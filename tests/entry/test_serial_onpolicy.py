@@ -38,7 +38,7 @@ RESUME = ["policy.learn.resume_training=True"]
 RESUME += ["policy.learn.learner.hook.load_ckpt_before_run=run/ckpt/ckpt_last.pth.tar"]
 
 
-def pair(kind: str = "ppo") -> tuple[dict, dict]:
+def pair(kind: str = "ppo") -> tuple[dict[str, Any], dict[str, Any]]:
     config, create = copy.deepcopy(main_config), copy.deepcopy(create_config)
     create["policy"]["type"] = kind
     if kind != "ppo":
@@ -305,7 +305,7 @@ ARGS = Box(-1, 1, (2,), np.float32)
     ],
 )
 def test_an_action_space_that_the_policy_cannot_act_in(
-    nothing_starts: None, kind: str, space: gymnasium.Space, message: str
+    nothing_starts: None, kind: str, space: gymnasium.Space[Any], message: str
 ) -> None:
     input_cfg, pipeline = pair(kind), serial_pipeline if kind == "dqn" else serial_pipeline_onpolicy
     setting = (Idle, [{"action": space}] * 8, [{"action": space}] * 8)

@@ -22,10 +22,10 @@ HYBRID = Dict({"action_type": Discrete(3), "action_args": BOX})
 class EchoEnv(gymnasium.Env):
     """Tells in `info` what action reached it: the float part, the discrete part, and the types of both."""
 
-    action_space: gymnasium.Space
+    action_space: gymnasium.Space[Any]
     observation_space = Box(0, 1, (1,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         return np.zeros(1, np.float32), {}
 
     def step(self, action: Any):
@@ -38,14 +38,14 @@ class EchoEnv(gymnasium.Env):
 class Builder:
     """Builds an EchoEnv in whatever process."""
 
-    def __init__(self, space: gymnasium.Space) -> None:
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
         self.space = space
 
     def __call__(self, cfg_env: Any) -> gymnasium.Env:
         return EchoEnv(self.space)
 
 
-def make(space: gymnasium.Space, num_envs: int = 2, manager: str = "base", **options: Any) -> VectorEnv:
+def make(space: gymnasium.Space[Any], num_envs: int = 2, manager: str = "base", **options: Any) -> VectorEnv:
     cfg = env_config(manager={"type": manager}, **options)
     env = create_vector_env(cfg, num_envs, 7, True, builders=[Builder(space)] * num_envs)
     env.reset()
@@ -143,7 +143,7 @@ def test_random_actions_cover_the_range_and_are_reproducible() -> None:
 @pytest.mark.parametrize(
     "space", [Discrete(4), MultiDiscrete([2, 3]), Dict({"left": Box(0, 9, (2,)), "right": Discrete(2)})]
 )
-def test_other_spaces_are_left_alone(space: gymnasium.Space) -> None:
+def test_other_spaces_are_left_alone(space: gymnasium.Space[Any]) -> None:
     env = make(space)
     assert env.single_action_space is env.unwrapped.single_action_space
     assert env.action_space is env.unwrapped.action_space

@@ -46,7 +46,7 @@ class CountEnv(gymnasium.Env):
         self.action_space = Discrete(4)
         self.episode = -1
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=seed)
         self.episode, self.count, self.lives = self.episode + 1, 0, 3 - (self.episode + 1) % 2
         return self.observe(), {"lives": self.lives, "start": float(self.np_random.random())}
@@ -334,7 +334,7 @@ def test_check_env_reports_the_spaces_that_the_vector_has(manager: str) -> None:
         ({"type": "cout"}, r"'cout'.*Did you mean 'count'"),
     ],
 )
-def test_mistakes_are_config_errors_before_anything_starts(overrides: dict, message: str) -> None:
+def test_mistakes_are_config_errors_before_anything_starts(overrides: dict[str, Any], message: str) -> None:
     cfg = env_config(**({"manager": {"type": "subprocess"}} | overrides))
     cfg.type = overrides.get("type", cfg.type)
     with pytest.raises(ConfigError, match=message):
@@ -353,10 +353,12 @@ def test_a_trial_step_obeys_the_action_mask(shape: tuple[int, ...], start: int) 
         observation_space = Dict(action_mask=gymnasium.spaces.MultiBinary(shape))
         action_space = Discrete(4, start=start) if len(shape) == 1 else MultiDiscrete([4, 4], start=own_start)
 
-        def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[dict[str, Any], dict[str, Any]]:
             return {"action_mask": mask}, {}
 
-        def step(self, action: Any) -> tuple[dict, float, bool, bool, dict]:
+        def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
             assert np.all(action == start + 2)
             assert action in self.action_space
             return {"action_mask": mask}, 0.0, False, False, {}

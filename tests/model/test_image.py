@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -23,7 +25,7 @@ def nature(encoder: ConvEncoder) -> nn.Sequential:
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_conv_encoder_equals_the_nature_network_in_values_and_gradients(dtype, memory_format):
+def test_conv_encoder_equals_the_nature_network_in_values_and_gradients(dtype: Any, memory_format: Any) -> None:
     torch.manual_seed(0)
     encoder = ConvEncoder((4, 84, 84), [32, 64, 64, 512]).to(dtype)
     reference = nature(encoder).to(dtype)
@@ -43,13 +45,13 @@ def test_conv_encoder_equals_the_nature_network_in_values_and_gradients(dtype, m
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_uint8_images_are_scaled_to_one(dtype):
+def test_uint8_images_are_scaled_to_one(dtype: Any) -> None:
     encoder = ConvEncoder((4, 84, 84), [8, 8, 8, 16]).to(dtype)
     x = torch.randint(256, (2, 4, 84, 84), dtype=torch.uint8)
     torch.testing.assert_close(encoder(x), encoder(x.to(dtype) / 255))
 
 
-def test_bfloat16_is_close_to_float32():
+def test_bfloat16_is_close_to_float32() -> None:
     torch.manual_seed(0)
     encoder = ConvEncoder((4, 84, 84), [32, 64, 64, 512])
     x = torch.randint(256, (2, 4, 84, 84), dtype=torch.uint8)
@@ -69,6 +71,8 @@ def test_bfloat16_is_close_to_float32():
         (4, [32], "relus", "activation"),
     ],
 )
-def test_what_cannot_be_built_is_one_clear_line(obs_shape, sizes, activation, message):
+def test_what_cannot_be_built_is_one_clear_line(
+    obs_shape: Any, sizes: list[Any], activation: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         create_encoder(obs_shape, sizes, activation)

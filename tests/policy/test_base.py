@@ -154,7 +154,9 @@ def test_a_given_model_keeps_its_parameters(name: str) -> None:
 
 
 class Keeping(DQNPolicy):
-    def _process_transition(self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace) -> dict:
+    def _process_transition(
+        self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
+    ) -> dict[str, Any]:
         row = super()._process_transition(obs, policy_output, timestep)
         return row | {"logit": policy_output["logit"]}
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -46,12 +47,12 @@ def value_data(**changes) -> ppo_value_data:
     return ppo_value_data(VALUE_NEW, torch.zeros(5), RETURN)._replace(**changes)
 
 
-def random_normal(generator: torch.Generator) -> dict:
+def random_normal(generator: torch.Generator) -> dict[str, Any]:
     mu, sigma = torch.randn(8, 3, generator=generator).double(), torch.rand(8, 3, generator=generator).double() + 0.5
     return {"mu": mu, "sigma": sigma}
 
 
-def random_hybrid(generator: torch.Generator) -> dict:
+def random_hybrid(generator: torch.Generator) -> dict[str, Any]:
     return {"action_type": torch.randn(8, 4, generator=generator).double(), "action_args": random_normal(generator)}
 
 
@@ -70,7 +71,7 @@ def random_data(kind: str, weight: bool = True) -> ppo_data:
     return ppo_data(new, old, sample(old), value_new, value_old, adv, return_, weight_B.abs() if weight else None)
 
 
-def test_every_branch_of_the_clip_by_hand():
+def test_every_branch_of_the_clip_by_hand() -> None:
     (policy_loss, entropy_loss), info = ppo_policy_error(policy_data())
     assert policy_loss.item() == pytest.approx(-sum(OBJECTIVE) / 5)
     assert entropy_loss.item() == pytest.approx(sum(ENTROPY) / 5)
@@ -78,7 +79,7 @@ def test_every_branch_of_the_clip_by_hand():
     assert info.clipfrac.item() == pytest.approx(4 / 5)
 
 
-def test_no_gradient_where_the_clip_holds():
+def test_no_gradient_where_the_clip_holds() -> None:
     # elsewhere -1/5 A ratio (onehot - p): for 1, 0.2 * 1.5 * (1/4, -1/4); for 2, -0.2 * 0.5 * (-3/4, 3/4);
     # for 4, -0.2 * 2 * (1/2, -1/2)
     logit = LOGIT_NEW.clone().requires_grad_()
@@ -88,7 +89,7 @@ def test_no_gradient_where_the_clip_holds():
     torch.testing.assert_close(logit.grad, tensor(expected))
 
 
-def test_dual_clip_bounds_negative_advantages_alone():
+def test_dual_clip_bounds_negative_advantages_alone() -> None:
     # max(-1.5, -1.25) = -1.25 for 1; the others are as before, also with the advantage of 2 at a bound of 1.25 * 2
     logit = LOGIT_NEW.clone().requires_grad_()
     loss, _ = ppo_policy_error(policy_data(logit_new=logit), dual_clip=1.25)
@@ -100,13 +101,13 @@ def test_dual_clip_bounds_negative_advantages_alone():
     assert loose.policy_loss.item() == without.policy_loss.item()
 
 
-def test_dual_clip_must_exceed_one():
+def test_dual_clip_must_exceed_one() -> None:
     with pytest.raises(ValueError, match=r"dual_clip must be above 1, got 1\.0"):
         ppo_policy_error(policy_data(), dual_clip=1.0)
 
 
 @pytest.mark.parametrize("chosen", range(5))
-def test_weights_enter_every_branch(chosen):
+def test_weights_enter_every_branch(chosen: Any) -> None:
     # a weight of 5 on one of 5 samples leaves that sample's figures
     weight = torch.zeros(5)
     weight[chosen] = 5.0
@@ -120,12 +121,12 @@ def test_weights_enter_every_branch(chosen):
     assert unclipped.item() == pytest.approx(0.5 * ERROR[chosen])
 
 
-def test_value_clip_by_hand():
+def test_value_clip_by_hand() -> None:
     assert ppo_value_error(value_data()).item() == pytest.approx(0.5 * sum(CLIPPED_ERROR) / 5)
     assert ppo_value_error(value_data(), use_value_clip=False).item() == pytest.approx(0.5 * sum(ERROR) / 5)
 
 
-def test_a_value_that_ran_ahead_gets_no_gradient():
+def test_a_value_that_ran_ahead_gets_no_gradient() -> None:
     # (V - R) / 5 elsewhere
     for use_value_clip, expected in ((True, [-0.18, 0.0, 0.0, 0.2, 0.0]), (False, [-0.18, -0.2, 0.2, 0.2, 0.0])):
         value_new = VALUE_NEW.clone().requires_grad_()
@@ -133,13 +134,13 @@ def test_a_value_that_ran_ahead_gets_no_gradient():
         torch.testing.assert_close(value_new.grad, tensor(expected))
 
 
-def test_the_value_clip_follows_the_old_value():
+def test_the_value_clip_follows_the_old_value() -> None:
     # V_old = 1, V = 1.5 clipped to 1.2, R = 2: 0.8^2 for 0.5^2
     data = ppo_value_data(tensor([1.5]), tensor([1.0]), tensor([2.0]))
     assert ppo_value_error(data).item() == pytest.approx(0.5 * 0.64)
 
 
-def test_the_joint_loss_is_made_of_both():
+def test_the_joint_loss_is_made_of_both() -> None:
     data = random_data("discrete")
     (policy_loss, value_loss, entropy_loss), info = ppo_error(data, 0.1, False, 1.5)
     policy, policy_info = ppo_policy_error(
@@ -165,7 +166,7 @@ def reference_log_prob_entropy(logit, action):
 
 
 @pytest.mark.parametrize("kind", RANDOM)
-def test_agrees_with_torch_distributions(kind):
+def test_agrees_with_torch_distributions(kind: Any) -> None:
     data = random_data(kind)
     logp, entropy = reference_log_prob_entropy(data.logit_new, data.action)
     logp_old, _ = reference_log_prob_entropy(data.logit_old, data.action)
@@ -183,7 +184,7 @@ def test_agrees_with_torch_distributions(kind):
 
 
 @pytest.mark.parametrize("dual_clip", [None, 1.5])
-def test_gradients(dual_clip):
+def test_gradients(dual_clip: float | None):
     data = random_data("discrete")
 
     def losses(logit, value):
@@ -201,7 +202,7 @@ def test_gradients_of_a_continuous_policy():
     assert torch.autograd.gradcheck(losses, tuple(value.requires_grad_() for value in data.mu_sigma_new.values()))
 
 
-def test_the_first_step_is_a_step_of_the_actor_critic():
+def test_the_first_step_is_a_step_of_the_actor_critic() -> None:
     data = random_data("discrete")
     gradients = []
     for index in range(2):
@@ -216,7 +217,7 @@ def test_the_first_step_is_a_step_of_the_actor_critic():
     torch.testing.assert_close(*gradients)
 
 
-def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log():
+def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log() -> None:
     old = torch.zeros(5, 2, requires_grad=True)
     new = LOGIT_NEW.clone().requires_grad_()
     loss, info = ppo_policy_error(policy_data(logit_old=old, logit_new=new))
@@ -227,13 +228,13 @@ def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log():
     assert info.approx_kl.shape == info.clipfrac.shape == ()
 
 
-def test_more_leading_dimensions_change_nothing():
+def test_more_leading_dimensions_change_nothing() -> None:
     data = random_data("discrete")
     folded = ppo_data(*(value.reshape(2, 4, *value.shape[1:]) for value in data))
     torch.testing.assert_close(ppo_error(folded), ppo_error(data))
 
 
-def test_continuous_names_are_the_same_functions():
+def test_continuous_names_are_the_same_functions() -> None:
     data = random_data("continuous")
     torch.testing.assert_close(ppo_error_continuous(ppo_data_continuous(*data)), ppo_error(data))
     policy = (data.logit_new, data.logit_old, data.action, data.adv, data.weight)
@@ -242,7 +243,7 @@ def test_continuous_names_are_the_same_functions():
     )
 
 
-def test_shapes_are_checked():
+def test_shapes_are_checked() -> None:
     data = random_data("discrete")
     with pytest.raises(ValueError, match=r"adv \(8,\), value_new \(8, 1\)"):
         ppo_error(data._replace(value_new=data.value_new.unsqueeze(1)))
@@ -255,7 +256,7 @@ def test_shapes_are_checked():
 
 
 @pytest.mark.parametrize("kind", RANDOM)
-def test_arguments_are_not_written_into(kind):
+def test_arguments_are_not_written_into(kind: Any) -> None:
     data, copy = random_data(kind), random_data(kind)
     ppo_error(data, dual_clip=2.0)
     torch.testing.assert_close(tuple(data), tuple(copy), rtol=0.0, atol=0.0)

@@ -33,7 +33,7 @@ class CountingGame(gymnasium.Env):
     counts_episodes = True
 
     def __init__(
-        self, length: int, end: str = "terminated", lives_at: tuple[int, ...] = (), log: list | None = None
+        self, length: int, end: str = "terminated", lives_at: tuple[int, ...] = (), log: list[Any] | None = None
     ) -> None:
         self.length, self.end, self.lives_at, self.log = length, end, lives_at, [] if log is None else log
         self.seed = 0
@@ -42,7 +42,9 @@ class CountingGame(gymnasium.Env):
         lives = 1 + sum(self.step_count < at for at in self.lives_at)
         return np.array([self.seed, self.step_count], np.float64), {"lives": lives}
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         assert seed is not None
         assert options is not None
         self.seed = seed + options["episode"]

@@ -29,7 +29,7 @@ class Seen:
 
     def __init__(self, num_actions: int, seed: int = 0) -> None:
         self.observations: list[np.ndarray] = []
-        self.kwargs: list[dict] = []
+        self.kwargs: list[dict[str, Any]] = []
         self.resets: list[Any] = []
         rng = np.random.default_rng(seed)
         base = object.__new__(DQNPolicy)
@@ -57,7 +57,7 @@ def collector_of(*games: CountingGame, n_sample: int, seeds: list[int] | None = 
     return SampleCollector(env, seen.mode, n_sample, seeds, interrupt), seen
 
 
-def copied(block: dict) -> dict:
+def copied(block: dict[str, Any]) -> dict[str, Any]:
     return {key: value.clone() for key, value in block.items()}
 
 
@@ -100,7 +100,7 @@ def test_no_final_observations_where_nothing_ended() -> None:
 def test_every_step_played_is_returned_once_and_in_order() -> None:
     games = [CountingGame(3), CountingGame(7, "truncated")]
     collector, seen = collector_of(*games, n_sample=10)
-    played: list[list[tuple]] = [[], []]
+    played: list[list[tuple[Any, ...]]] = [[], []]
     previous_last = None
     for _ in range(6):
         block = copied(collector.collect()[0])
@@ -323,7 +323,7 @@ def handed_over(state: Any, path: Path) -> Any:
     return load_checkpoint(str(path))["state"]
 
 
-def same_blocks(left: dict, right: dict) -> bool:
+def same_blocks(left: dict[str, Any], right: dict[str, Any]) -> bool:
     return left.keys() == right.keys() and all(
         torch.equal(left[key], right[key]) and left[key].dtype == right[key].dtype for key in left
     )
@@ -420,7 +420,7 @@ def play(env_id: str, n_step: int, collects: int, limit: int | None, capacity: i
     env = create_vector_env(cfg.env, 2, 0, True)
     collector = SampleCollector(env, seen.mode, 2 * n_step, [3, 4])
     buffer = UniformReplayBuffer(2 * capacity, 2, nstep=1, frame_stack=env.frame_stack, seed=0)
-    rows: dict[str, list] = {"done": [], "traj_flag": []}
+    rows: dict[str, list[Any]] = {"done": [], "traj_flag": []}
     finals: dict[tuple[int, int], np.ndarray] = {}
     for collect in range(collects):
         block, _ = collector.collect()

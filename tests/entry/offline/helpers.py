@@ -32,7 +32,7 @@ def record_cartpole(path: Path | str, rows: int = ROWS, noise: float = 0.1, long
     np.savez(path, **{key: np.array(column) for key, column in zip(COLUMNS, zip(*steps, strict=True), strict=True)})
 
 
-def offline_pair(kind: str = "bc", **policy: Any) -> tuple[dict, dict]:
+def offline_pair(kind: str = "bc", **policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a config of `bc` or `discrete_cql` that learns from `data.npz` in the current directory."""
     main = dict(
         exp_name="run",

@@ -111,7 +111,7 @@ EXPERT = [CHAIN[1], CHAIN[2]]
 HOPE = 3.0  # what all actions seem to be worth at first
 
 
-def chain_policy(steps: list[tuple], *overrides: str, iterations: int = 600) -> DiscreteCQLPolicy:
+def chain_policy(steps: list[tuple[Any, ...]], *overrides: str, iterations: int = 600) -> DiscreteCQLPolicy:
     """Learn from these steps, all of them in every batch."""
     state, action, reward, next_state, done = (torch.tensor(column) for column in zip(*steps, strict=True))
     batch = {
