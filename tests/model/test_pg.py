@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -15,9 +17,9 @@ def test_the_registry_knows_it() -> None:
 
 
 def test_a_discrete_policy_equals_plain_layers() -> None:
-    model = PG(4, 3, encoder_hidden_size_list=[8, 6], head_layer_num=2)
+    model: Any = PG(4, 3, encoder_hidden_size_list=[8, 6], head_layer_num=2)
     assert [tuple(layer.weight.shape) for layer in model.head] == [(6, 6), (6, 6), (3, 6)]
-    obs, first, second = torch.randn(5, 4), *model.encoder
+    obs, (first, second) = torch.randn(5, 4), model.encoder
     one, two, last = model.head
     plain = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), one, nn.ReLU(), two, nn.ReLU(), last)
     output = model(obs)
@@ -26,7 +28,7 @@ def test_a_discrete_policy_equals_plain_layers() -> None:
 
 
 def test_the_heads_hidden_size_is_the_one_asked_for() -> None:
-    model = PG(4, 3, head_hidden_size=9)
+    model: Any = PG(4, 3, head_hidden_size=9)
     assert [tuple(layer.weight.shape) for layer in model.head] == [(9, 64), (3, 9)]
 
 
@@ -40,7 +42,7 @@ def test_continuous_and_hybrid_policies_return_a_gaussian_with_sigma_one_at_firs
 
 
 def test_images_are_observations_too() -> None:
-    model = PG((4, 36, 36), 3, encoder_hidden_size_list=[8, 8, 8, 16]).to(memory_format=torch.channels_last)
+    model = PG((4, 36, 36), 3, encoder_hidden_size_list=[8, 8, 8, 16]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
     assert model(torch.randint(256, (2, 4, 36, 36), dtype=torch.uint8))["logit"].shape == (2, 3)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -8,8 +10,8 @@ from ding_lite.model import DQN, QRDQN, NoisyLinear
 
 
 def test_quantiles_equal_plain_layers() -> None:
-    model = QRDQN(4, 3, [8, 6], head_layer_num=1, num_quantiles=5)
-    obs, first, second = torch.randn(7, 4), *model.encoder
+    model: Any = QRDQN(4, 3, [8, 6], head_layer_num=1, num_quantiles=5)
+    obs, (first, second) = torch.randn(7, 4), model.encoder
     hidden, last = model.head
     plain = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), hidden, nn.ReLU(), last)
     output = model(obs)
@@ -20,7 +22,7 @@ def test_quantiles_equal_plain_layers() -> None:
 
 
 def test_images_are_observations_too() -> None:
-    model = QRDQN((4, 36, 36), 3, [8, 8, 8, 16], num_quantiles=5).to(memory_format=torch.channels_last)
+    model = QRDQN((4, 36, 36), 3, [8, 8, 8, 16], num_quantiles=5).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
     output = model(torch.randint(256, (2, 4, 36, 36), dtype=torch.uint8))
     assert (output["logit"].shape, output["q"].shape) == ((2, 3), (2, 3, 5))
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from torch import distributions, tensor
+from torch import Tensor, distributions, tensor
 
 from ding_lite.rl_utils import a2c_data, a2c_error, a2c_error_continuous
 
@@ -15,7 +16,7 @@ VALUE = [2.25, 1.0]  # (3 - 1.5)^2, (0 - 1)^2
 ENTROPY = [math.log(4.0) - 0.75 * math.log(3.0), math.log(2.0)]
 
 
-def data(**changes) -> a2c_data:
+def data(**changes: Any) -> a2c_data:
     base = a2c_data(LOGIT, tensor([1, 0]), tensor([1.5, 1.0]), tensor([2.0, -1.0]), tensor([3.0, 0.0]), None)
     return base._replace(**changes)
 
@@ -51,7 +52,7 @@ def test_gradient_by_hand() -> None:
 
 
 def test_continuous_agrees_with_torch_distributions() -> None:
-    sample = continuous_data()
+    sample: Any = continuous_data()
     normal = distributions.Independent(distributions.Normal(sample.logit["mu"], sample.logit["sigma"]), 1)
     policy_loss, value_loss, entropy_loss = a2c_error_continuous(sample)
     torch.testing.assert_close(policy_loss, -(sample.weight * sample.adv * normal.log_prob(sample.action)).mean())
@@ -59,10 +60,10 @@ def test_continuous_agrees_with_torch_distributions() -> None:
     torch.testing.assert_close(entropy_loss, (sample.weight * normal.entropy()).mean())
 
 
-def test_gradients_of_a_continuous_policy():
-    sample = continuous_data()
+def test_gradients_of_a_continuous_policy() -> None:
+    sample: Any = continuous_data()
 
-    def losses(mu, sigma, value):
+    def losses(mu: Tensor, sigma: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         return a2c_error_continuous(sample._replace(logit={"mu": mu, "sigma": sigma}, value=value))
 
     inputs = (sample.logit["mu"], sample.logit["sigma"], sample.value)
@@ -70,7 +71,7 @@ def test_gradients_of_a_continuous_policy():
 
 
 def test_a_hybrid_action_is_the_sum_of_its_parts() -> None:
-    parts = continuous_data()
+    parts: Any = continuous_data()
     logit = torch.randn(6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     types = tensor([0, 1, 2, 0, 1, 2])
     both = a2c_error(
@@ -92,7 +93,7 @@ def test_shapes_are_checked() -> None:
 
 
 def test_arguments_are_not_written_into() -> None:
-    before = data(weight=tensor([1.0, 2.0]))
+    before: Any = data(weight=tensor([1.0, 2.0]))
     copies = [value.clone() for value in before]
     a2c_error(before)
     for value, copy in zip(before, copies, strict=True):

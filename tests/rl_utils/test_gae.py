@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, tensor
@@ -50,7 +52,8 @@ def test_truncation_cuts_the_sum_alone() -> None:
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
 def test_the_recursion_equals_the_explicit_sum(lambda_: float) -> None:
     # A_t = sum over l of (gamma lambda)^l delta_{t+l}, up to the trajectory's last step
-    data, gamma = random_data(), 0.9
+    data: Any = random_data()
+    gamma = 0.9
     delta = data.reward + gamma * (~data.done).double() * data.next_value - data.value
     expected = torch.zeros_like(delta)
     for b in range(delta.shape[1]):
@@ -64,10 +67,11 @@ def test_the_recursion_equals_the_explicit_sum(lambda_: float) -> None:
 
 def test_lambda_1_gives_discounted_returns_less_the_value() -> None:
     # until the cut: sum of gamma^k r, and gamma^n V of the true last state unless it is terminal
-    data, gamma = random_data(1), 0.9
+    data: Any = random_data(1)
+    gamma = 0.9
     expected = torch.empty_like(data.value)
     for b in range(5):
-        return_ = 0.0
+        return_: Any = 0.0
         for t in reversed(range(len(data.value))):
             if data.traj_flag[t, b] or t == len(data.value) - 1:
                 return_ = 0.0 if data.done[t, b] else data.next_value[t, b]
@@ -77,7 +81,7 @@ def test_lambda_1_gives_discounted_returns_less_the_value() -> None:
 
 
 def test_pieces_of_a_trajectory_in_separate_columns_are_independent() -> None:
-    data = random_data(2)
+    data: Any = random_data(2)
     whole = gae(data)
     for b in range(5):
         alone = gae(gae_data(*(tensor_TB[:, b] for tensor_TB in data)))
@@ -98,7 +102,7 @@ def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:
 
 
 def test_flags_may_be_numbers() -> None:
-    data = random_data()
+    data: Any = random_data()
     as_numbers = data._replace(done=data.done.float(), traj_flag=data.traj_flag.float())
     torch.testing.assert_close(gae(as_numbers), gae(data))
 
@@ -115,7 +119,7 @@ def test_shapes_are_checked() -> None:
 
 
 def test_arguments_are_not_written_into() -> None:
-    data = random_data()
+    data: Any = random_data()
     copies = [value.clone() for value in data]
     gae(data)
     for value, copy in zip(data, copies, strict=True):

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from torch import distributions, tensor
+from torch import Tensor, distributions, tensor
 
 from ding_lite.rl_utils import pg_data, pg_error, pg_error_continuous
 
@@ -14,7 +15,7 @@ POLICY = [2.0 * math.log(4.0), -1.0 * math.log(2.0)]  # -R log p
 ENTROPY = [math.log(4.0) - 0.75 * math.log(3.0), math.log(2.0)]
 
 
-def data(**changes) -> pg_data:
+def data(**changes: Any) -> pg_data:
     return pg_data(LOGIT, tensor([1, 0]), tensor([2.0, -1.0]))._replace(**changes)
 
 
@@ -49,7 +50,7 @@ def test_the_mean_gradient_is_that_of_the_expected_return() -> None:
     torch.testing.assert_close(estimate, expected)
 
 
-def test_continuous_agrees_with_torch_distributions():
+def test_continuous_agrees_with_torch_distributions() -> None:
     generator = torch.Generator().manual_seed(0)
     mu, log_sigma, action = torch.randn(3, 6, 2, generator=generator, dtype=torch.float64)
     return_, weight = torch.randn(2, 6, generator=generator, dtype=torch.float64)
@@ -59,7 +60,7 @@ def test_continuous_agrees_with_torch_distributions():
     torch.testing.assert_close(policy_loss, -(weight * return_ * normal.log_prob(action)).mean())
     torch.testing.assert_close(entropy_loss, (weight * normal.entropy()).mean())
 
-    def losses(mu, sigma):
+    def losses(mu: Tensor, sigma: Tensor) -> tuple[Tensor, ...]:
         return pg_error_continuous(pg_data({"mu": mu, "sigma": sigma}, action, return_, weight))
 
     assert torch.autograd.gradcheck(losses, (mu.requires_grad_(), sigma.detach().requires_grad_()))
@@ -75,7 +76,7 @@ def test_shapes_are_checked() -> None:
 
 
 def test_arguments_are_not_written_into() -> None:
-    before = data(weight=tensor([1.0, 2.0]))
+    before: Any = data(weight=tensor([1.0, 2.0]))
     copies = [value.clone() for value in before]
     pg_error(before)
     for value, copy in zip(before, copies, strict=True):

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import distributions, tensor
+from torch import Tensor, distributions, tensor
 
 from ding_lite.rl_utils import (
     a2c_data,
@@ -39,11 +40,11 @@ VALUE_NEW, RETURN = tensor([0.1, 1.0, -1.0, 1.0, 0.0]), tensor([1.0, 2.0, -2.0, 
 CLIPPED_ERROR, ERROR = [0.81, 3.24, 3.24, 1.0, 0.0], [0.81, 1.0, 1.0, 1.0, 0.0]
 
 
-def policy_data(**changes) -> ppo_policy_data:
+def policy_data(**changes: Any) -> ppo_policy_data:
     return ppo_policy_data(LOGIT_NEW, torch.zeros(5, 2), ACTION, ADV)._replace(**changes)
 
 
-def value_data(**changes) -> ppo_value_data:
+def value_data(**changes: Any) -> ppo_value_data:
     return ppo_value_data(VALUE_NEW, torch.zeros(5), RETURN)._replace(**changes)
 
 
@@ -56,7 +57,7 @@ def random_hybrid(generator: torch.Generator) -> dict[str, Any]:
     return {"action_type": torch.randn(8, 4, generator=generator).double(), "action_args": random_normal(generator)}
 
 
-RANDOM = {
+RANDOM: dict[str, Callable[[torch.Generator], Any]] = {
     "discrete": lambda generator: torch.randn(8, 4, generator=generator).double(),
     "continuous": random_normal,
     "hybrid": random_hybrid,
@@ -95,6 +96,7 @@ def test_dual_clip_bounds_negative_advantages_alone() -> None:
     loss, _ = ppo_policy_error(policy_data(logit_new=logit), dual_clip=1.25)
     assert loss.policy_loss.item() == pytest.approx(-(1.2 - 1.25 + 0.5 - 0.8 + 2.0) / 5)
     loss.policy_loss.backward()
+    assert logit.grad is not None
     assert logit.grad[1].tolist() == [0.0, 0.0]
     without, _ = ppo_policy_error(policy_data())
     loose, _ = ppo_policy_error(policy_data(), dual_clip=1.6)
@@ -107,7 +109,7 @@ def test_dual_clip_must_exceed_one() -> None:
 
 
 @pytest.mark.parametrize("chosen", range(5))
-def test_weights_enter_every_branch(chosen: Any) -> None:
+def test_weights_enter_every_branch(chosen: int) -> None:
     # a weight of 5 on one of 5 samples leaves that sample's figures
     weight = torch.zeros(5)
     weight[chosen] = 5.0
@@ -141,7 +143,7 @@ def test_the_value_clip_follows_the_old_value() -> None:
 
 
 def test_the_joint_loss_is_made_of_both() -> None:
-    data = random_data("discrete")
+    data: Any = random_data("discrete")
     (policy_loss, value_loss, entropy_loss), info = ppo_error(data, 0.1, False, 1.5)
     policy, policy_info = ppo_policy_error(
         ppo_policy_data(data.logit_new, data.logit_old, data.action, data.adv, data.weight), 0.1, 1.5
@@ -154,20 +156,22 @@ def test_the_joint_loss_is_made_of_both() -> None:
     assert clipped.value_loss > value_loss
 
 
-def reference_log_prob_entropy(logit, action):
+def reference_log_prob_entropy(logit: Any, action: Any) -> tuple[Any, ...]:
     if isinstance(logit, dict) and "action_type" in logit:
         pairs = [reference_log_prob_entropy(logit[part], action[part]) for part in ("action_type", "action_args")]
         return tuple(sum(values) for values in zip(*pairs, strict=True))
     if isinstance(logit, dict):
-        distribution = distributions.Independent(distributions.Normal(logit["mu"], logit["sigma"]), 1)
+        distribution: distributions.Distribution = distributions.Independent(
+            distributions.Normal(logit["mu"], logit["sigma"]), 1
+        )
     else:
         distribution = distributions.Categorical(logits=logit)
     return distribution.log_prob(action), distribution.entropy()
 
 
 @pytest.mark.parametrize("kind", RANDOM)
-def test_agrees_with_torch_distributions(kind: Any) -> None:
-    data = random_data(kind)
+def test_agrees_with_torch_distributions(kind: str) -> None:
+    data: Any = random_data(kind)
     logp, entropy = reference_log_prob_entropy(data.logit_new, data.action)
     logp_old, _ = reference_log_prob_entropy(data.logit_old, data.action)
     ratio, weight = (logp - logp_old).exp(), data.weight
@@ -184,34 +188,35 @@ def test_agrees_with_torch_distributions(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("dual_clip", [None, 1.5])
-def test_gradients(dual_clip: float | None):
-    data = random_data("discrete")
+def test_gradients(dual_clip: float | None) -> None:
+    data: Any = random_data("discrete")
 
-    def losses(logit, value):
+    def losses(logit: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         return ppo_error(data._replace(logit_new=logit, value_new=value), 0.3, dual_clip=dual_clip)[0]
 
     assert torch.autograd.gradcheck(losses, (data.logit_new.requires_grad_(), data.value_new.requires_grad_()))
 
 
-def test_gradients_of_a_continuous_policy():
-    data = ppo_data_continuous(*random_data("continuous"))
+def test_gradients_of_a_continuous_policy() -> None:
+    data: Any = ppo_data_continuous(*random_data("continuous"))
 
-    def losses(mu, sigma):
+    def losses(mu: Tensor, sigma: Tensor) -> tuple[Tensor, ...]:
         return ppo_error_continuous(data._replace(mu_sigma_new={"mu": mu, "sigma": sigma}), 0.3)[0]
 
     assert torch.autograd.gradcheck(losses, tuple(value.requires_grad_() for value in data.mu_sigma_new.values()))
 
 
 def test_the_first_step_is_a_step_of_the_actor_critic() -> None:
-    data = random_data("discrete")
+    data: Any = random_data("discrete")
     gradients = []
+    loss: Any
     for index in range(2):
         logit = data.logit_new.clone().requires_grad_()
         if index:
             loss = a2c_error(a2c_data(logit, data.action, data.value_new, data.adv, data.return_, data.weight))
         else:
             loss, info = ppo_error(data._replace(logit_new=logit, logit_old=logit.detach()))
-            assert tuple(info) == (0.0, 0.0)
+            assert [term.item() for term in info] == [0.0, 0.0]
         loss.policy_loss.backward()
         gradients.append(logit.grad)
     torch.testing.assert_close(*gradients)
@@ -229,13 +234,13 @@ def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log() -> None:
 
 
 def test_more_leading_dimensions_change_nothing() -> None:
-    data = random_data("discrete")
+    data: Any = random_data("discrete")
     folded = ppo_data(*(value.reshape(2, 4, *value.shape[1:]) for value in data))
     torch.testing.assert_close(ppo_error(folded), ppo_error(data))
 
 
 def test_continuous_names_are_the_same_functions() -> None:
-    data = random_data("continuous")
+    data: Any = random_data("continuous")
     torch.testing.assert_close(ppo_error_continuous(ppo_data_continuous(*data)), ppo_error(data))
     policy = (data.logit_new, data.logit_old, data.action, data.adv, data.weight)
     torch.testing.assert_close(
@@ -244,7 +249,7 @@ def test_continuous_names_are_the_same_functions() -> None:
 
 
 def test_shapes_are_checked() -> None:
-    data = random_data("discrete")
+    data: Any = random_data("discrete")
     with pytest.raises(ValueError, match=r"adv \(8,\), value_new \(8, 1\)"):
         ppo_error(data._replace(value_new=data.value_new.unsqueeze(1)))
     with pytest.raises(ValueError, match="one shape"):
@@ -256,7 +261,7 @@ def test_shapes_are_checked() -> None:
 
 
 @pytest.mark.parametrize("kind", RANDOM)
-def test_arguments_are_not_written_into(kind: Any) -> None:
+def test_arguments_are_not_written_into(kind: str) -> None:
     data, copy = random_data(kind), random_data(kind)
     ppo_error(data, dual_clip=2.0)
     torch.testing.assert_close(tuple(data), tuple(copy), rtol=0.0, atol=0.0)

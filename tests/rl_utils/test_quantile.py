@@ -17,7 +17,7 @@ NEXT_QUANTILES = tensor([[[9.0, 9.0], [2.0, 4.0]], [[9.0, 9.0], [9.0, 9.0]]])
 TAU = tensor([0.25, 0.75])[:, None].expand(2, -1, -1)
 
 
-def quantiles(**changes) -> qrdqn_nstep_td_data:
+def quantiles(**changes: Any) -> qrdqn_nstep_td_data:
     base = qrdqn_nstep_td_data(
         q=QUANTILES, next_n_q=NEXT_QUANTILES, action=tensor([0, 1]), next_n_action=tensor([1, 0]),
         reward=tensor([1.0, 1.0]), done=tensor([False, True]), tau=TAU,
@@ -86,7 +86,7 @@ def test_the_loss_is_least_at_the_quantiles_of_the_return(side: int) -> None:
 
 
 def test_quantile_arguments_are_checked_and_not_written_into() -> None:
-    before = quantiles(weight=tensor([1.0, 2.0]), tau=TAU.clone())
+    before: Any = quantiles(weight=tensor([1.0, 2.0]), tau=TAU.clone())
     copies = [value.clone() for value in before]
     qrdqn_nstep_td_error(before, 0.9, cum_reward=True)
     for value, copy in zip(before, copies, strict=True):

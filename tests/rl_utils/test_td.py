@@ -13,7 +13,7 @@ Q = tensor([[1.0, 2.0], [3.0, 4.0]])
 NEXT_Q = tensor([[10.0, 20.0], [30.0, 40.0]])
 
 
-def data(**changes) -> q_nstep_td_data:
+def data(**changes: Any) -> q_nstep_td_data:
     base = q_nstep_td_data(
         q=Q, next_n_q=NEXT_Q, action=tensor([0, 1]), next_n_action=tensor([1, 0]),
         reward=tensor([0.5, -1.0]), done=tensor([False, False]), weight=None,
@@ -96,7 +96,7 @@ def test_gradient_flows_through_q_alone() -> None:
 
 
 def test_arguments_are_not_written_into() -> None:
-    before = data(weight=tensor([1.0, 2.0]))
+    before: Any = data(weight=tensor([1.0, 2.0]))
     copies = [value.clone() for value in before]
     q_nstep_td_error(before, 0.9, cum_reward=True)
     for value, copy in zip(before, copies, strict=True):

@@ -27,7 +27,7 @@ VALUE, REWARD, RHO = column(1.0, 2.0, 4.0), column(1.0, 2.0), column(0.5, 1.0)
 FIRST, NEXT_VALUE = column(1, 0).bool(), column(6.0, 4.0)
 
 
-def data(**changes) -> vtrace_data:
+def data(**changes: Any) -> vtrace_data:
     """Probabilities 3/4, 1/4 against 1/2, 1/2 for actions 0 and then 1: ratios 1.5 and 0.5."""
     target = tensor([math.log(3.0), 0.0]).expand(2, 1, 2)
     return vtrace_data(target, torch.zeros(2, 1, 2), tensor([[0], [1]]), VALUE, REWARD)._replace(**changes)
@@ -39,7 +39,7 @@ def random_data(continuous: bool = False, on_policy: bool = False) -> vtrace_dat
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    def logit():
+    def logit() -> Tensor | dict[str, Tensor]:
         return {"mu": draw(10, 3, 2), "sigma": draw(10, 3, 2).exp()} if continuous else draw(10, 3, 4)
 
     target, behaviour = logit(), logit()
@@ -88,7 +88,8 @@ def test_termination_bootstraps_nothing(extra: Any) -> None:
 @pytest.mark.parametrize("lambda_", [0.0, 0.8, 1.0])
 def test_on_policy_the_returns_are_lambda_returns(lambda_: float) -> None:
     # rho = c = 1: v = V + the generalised advantage
-    data, gamma = random_data(), 0.9
+    data: Any = random_data()
+    gamma = 0.9
     ones = torch.ones_like(data.reward)
     return_ = vtrace_nstep_return(
         ones, ones, data.reward, data.value, gamma, lambda_, data.next_value, data.done, data.traj_flag
@@ -99,7 +100,8 @@ def test_on_policy_the_returns_are_lambda_returns(lambda_: float) -> None:
 
 def test_on_policy_without_cuts_the_return_is_the_sum_of_rewards() -> None:
     # lambda 1: sum of gamma^k r, and gamma^n V of the last state
-    data, gamma = random_data(), 0.9
+    data: Any = random_data()
+    gamma = 0.9
     expected, return_ = torch.empty_like(data.reward), data.value[-1]
     for t in reversed(range(10)):
         return_ = data.reward[t] + gamma * return_
@@ -110,7 +112,8 @@ def test_on_policy_without_cuts_the_return_is_the_sum_of_rewards() -> None:
 
 def test_returns_equal_the_papers_sum() -> None:
     # v_s = V_s + sum over t >= s of gamma^(t-s) (c_s ... c_{t-1}) delta_t
-    data, gamma = random_data(), 0.9
+    data: Any = random_data()
+    gamma = 0.9
     rho, c = data.weight, data.weight.flip(0)
     delta = rho * (data.reward + gamma * data.value[1:] - data.value[:-1])
     expected = data.value[:-1].clone()
@@ -121,7 +124,7 @@ def test_returns_equal_the_papers_sum() -> None:
 
 
 def test_a_sequence_over_a_cut_is_its_two_parts() -> None:
-    whole = random_data()
+    whole: Any = random_data()
     flag = torch.zeros_like(whole.done)
     flag[3] = True
     next_value = whole.value[1:].clone()
@@ -165,7 +168,7 @@ def test_each_clip_has_its_own_effect() -> None:
 
 def test_gradient_by_hand() -> None:
     # policy: -A (onehot - p) / 2 with A = 1.5, 1 as constants; value: 2 (V - v) / 2, none for the bootstrap
-    logit, value = data().target_output.clone().requires_grad_(), VALUE.clone().requires_grad_()
+    logit, value = torch.as_tensor(data().target_output).clone().requires_grad_(), VALUE.clone().requires_grad_()
     loss = vtrace_error_discrete_action(data(target_output=logit, value=value), 0.5, 1.0)
     (loss.policy_loss + loss.value_loss).backward()
     torch.testing.assert_close(logit.grad, tensor([[[-0.1875, 0.1875]], [[0.375, -0.375]]]))
@@ -183,18 +186,18 @@ def test_weights_enter_every_term(chosen: int) -> None:
 
 
 def test_a_weight_for_each_sequence_is_that_for_each_of_its_steps() -> None:
-    sequences = random_data()
+    sequences: Any = random_data()
     by_sequence = sequences._replace(weight=sequences.weight[0])
     by_step = sequences._replace(weight=sequences.weight[0].expand(10, 3))
     torch.testing.assert_close(vtrace_error_discrete_action(by_sequence), vtrace_error_discrete_action(by_step))
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_agrees_with_torch_distributions(continuous: bool):
-    data = random_data(continuous)
+def test_agrees_with_torch_distributions(continuous: bool) -> None:
+    data: Any = random_data(continuous)
     error = vtrace_error_continuous_action if continuous else vtrace_error_discrete_action
 
-    def distribution(logit):
+    def distribution(logit: Any) -> Any:
         if not continuous:
             return distributions.Categorical(logits=logit)
         return distributions.Independent(distributions.Normal(logit["mu"], logit["sigma"]), 1)

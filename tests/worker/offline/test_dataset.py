@@ -234,7 +234,7 @@ def test_a_minari_data_set_reads_as_it_was_recorded(
 # What does not fit. Each message names the file, the key, what is expected and what there is.
 
 
-def message_of(*args, **kwargs) -> str:
+def message_of(*args, **kwargs: Any) -> str:
     with pytest.raises(DatasetError) as caught:
         read_dataset(*args, **kwargs)
     return str(caught.value)

@@ -105,7 +105,7 @@ def test_batches_are_the_callers_to_keep(create: Any) -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("taken", [0, 1, 70, 143, 150])
-def test_the_same_batches_follow_after_a_resume(create: Any, taken: int, num_workers: int):
+def test_the_same_batches_follow_after_a_resume(create: Any, taken: int, num_workers: int) -> None:
     def stream(loader, number):
         while number > 0:
             for batch in loader.epoch_batches():
@@ -168,7 +168,7 @@ def test_each_worker_has_its_own_seed_and_one_thread_and_no_copy_of_the_set(crea
         assert sum(int(lines[key].split()[0]) for key in ("Private_Clean", "Private_Dirty")) < 40_000  # kB
 
 
-def test_waiting_is_measured(create: Any):
+def test_waiting_is_measured(create: Any) -> None:
     class Slow(OfflineDataset):
         def gather(self, index_B, out=None):
             time.sleep(0.05)
@@ -207,7 +207,7 @@ def test_a_killed_worker_is_one_clear_error(create: Any) -> None:
     signal.signal(signal.SIGCHLD, previous)
 
 
-def test_an_error_in_a_worker_reaches_training(create: Any):
+def test_an_error_in_a_worker_reaches_training(create: Any) -> None:
     class Broken(OfflineDataset):
         def gather(self, index_B, out=None):
             if out is not None:

@@ -88,7 +88,7 @@ def test_priorities_that_are_updated_between_two_batches_count_in_the_second() -
 
 @pytest.mark.parametrize("kind", [UniformReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer])
 @pytest.mark.parametrize("stack", [1, 4])
-def test_samples_go_up_to_where_a_resumed_run_gave_an_episode_up(kind: Any, stack: int) -> None:
+def test_samples_go_up_to_where_a_resumed_run_gave_an_episode_up(kind: str, stack: int) -> None:
     span = {"unroll_len": 5} if kind is SequenceReplayBuffer else {"nstep": 3}
     history, options = History(3, stack, seed=1), {"frame_stack": stack if stack > 1 else 0, "gamma": GAMMA, "seed": 1}
     buffer = kind(12 if kind is SequenceReplayBuffer else 60, 3, **span, **options)

@@ -30,7 +30,7 @@ KINDS = [UniformReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer, pri
 SEQUENCES = (SequenceReplayBuffer, prioritized_sequences)
 
 
-def make_buffer(kind: Any, stack: int = 1, seed: int = 1, **options: Any) -> ReplayBuffer:
+def make_buffer(kind: str, stack: int = 1, seed: int = 1, **options: Any) -> ReplayBuffer:
     """Return an empty buffer of about 20 rows, samples of 3 steps."""
     span = {"unroll_len": 3} if kind in SEQUENCES else {"nstep": 3}
     size = 6 * NUM_ENVS if kind in SEQUENCES else 20 * NUM_ENVS
@@ -126,7 +126,7 @@ def test_priorities_their_greatest_and_the_rise_of_beta_come_back() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_step", [3, 19])
-def test_a_state_shares_the_rings_memory_and_holds_the_rows_in_use_alone(kind: Any, n_step: int) -> None:
+def test_a_state_shares_the_rings_memory_and_holds_the_rows_in_use_alone(kind: str, n_step: int) -> None:
     buffer, history = make_buffer(kind, stack=4), History(NUM_ENVS, 4)
     buffer.push(history.play(n_step))
     for key, column in buffer.state_dict()["ring"]["columns"].items():
