@@ -50,11 +50,11 @@ class BasePolicy:
     )
     pipeline = "serial_pipeline"
 
-    def default_model(self):  # a plain method, as DI-engine writes it
+    def default_model(self) -> tuple[str, list[str]]:  # a plain method, as DI-engine writes it
         return "config_test", ["ding_lite.model"]
 
     @classmethod
-    def check_config(cls, cfg) -> None:
+    def check_config(cls, cfg: Any) -> None:
         if cfg.policy.learn.learning_rate == 0.5:
             raise ConfigError("policy.learn.learning_rate=0.5 contradicts env.type")
 

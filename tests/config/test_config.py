@@ -53,7 +53,7 @@ def test_seed_argument_wins_over_the_configs_seed() -> None:
 
 
 @pytest.mark.parametrize("kind", [dict, EasyDict])
-def test_what_the_user_passed_in_is_not_modified(kind: str) -> None:
+def test_what_the_user_passed_in_is_not_modified(kind: type[dict[str, Any]]) -> None:
     main = kind(
         policy=dict(learn=dict(multi_gpu=True, batch_size=2), model=dict(sizes=(1, 2))), env=dict(is_train=True)
     )
@@ -395,7 +395,7 @@ def test_a_mistake_in_an_environments_own_code_is_named_with_its_line(
 
 
 def test_nothing_starts_when_the_config_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args, **kwargs: Any) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("an environment was started")
 
     monkeypatch.setattr(gymnasium, "make", fail)

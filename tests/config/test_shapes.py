@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.envs.vector_env import EnvSpec
@@ -16,7 +16,7 @@ from ding_lite.utils.registry import (
 from tests.config.helpers import nested, pair
 
 
-def spec(observation=None, action=None, frame_stack=0):
+def spec(observation: Space[Any] | None = None, action: Space[Any] | None = None, frame_stack: int = 0) -> EnvSpec:
     return EnvSpec(observation or Box(-1, 1, (4,)), action or Discrete(2), frame_stack)
 
 

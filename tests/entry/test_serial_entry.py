@@ -323,7 +323,7 @@ def room_again() -> Iterator[None]:
 def test_a_full_disk_at_the_end_is_said_and_the_exit_status_tells(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cfg = {"left": 260}  # steps of all 8 environments
+    cfg: dict[str, Any] = {"left": 260}  # steps of all 8 environments
     with pytest.raises(SystemExit) as end:
         run("policy.learn.learner.hook.save_ckpt_after_iter=100", env_setting=(Fills, [cfg] * 8, [{"left": -1}] * 5))
     assert end.value.code == "The last checkpoint was not saved."  # so that the status is 1
@@ -359,7 +359,8 @@ def test_a_full_disk_on_the_way_does_not_end_the_run_and_keeps_the_previous_chec
     def build(cfg: dict[str, Any]) -> gymnasium.Env:
         return Fills(cfg) if "left" in cfg else Improves(cfg)
 
-    cfg = {"left": 160, "steps": 120}  # the evaluation at iteration 100, env step 224, finds the disk full
+    # the evaluation at iteration 100, env step 224, finds the disk full
+    cfg: dict[str, Any] = {"left": 160, "steps": 120}
     run("policy.eval.evaluator.eval_freq=100", env_setting=(build, [cfg] * 8, [{}] * 5))
     shown = capsys.readouterr().err
     assert "ckpt_best.pth.tar': File too large; the previous file, if any, is unchanged. Training goes" in shown

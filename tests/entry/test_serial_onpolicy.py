@@ -108,7 +108,7 @@ def test_the_same_seed_gives_the_same_run_and_another_one_does_not() -> None:
 
 @pytest.mark.parametrize(("kind", "more"), [("a2c", ["policy.collect.n_sample=128"]), ("pg", [])])
 def test_the_other_on_policy_policies_run_and_can_be_repeated(tmp_path: Path, kind: str, more: list[str]) -> None:
-    options = dict(seed=0, max_env_step=256, overrides=["exp_name=run", *more])
+    options: dict[str, Any] = dict(seed=0, max_env_step=256, overrides=["exp_name=run", *more])
     hashes = [parameter_hash(serial_pipeline_onpolicy(pair(kind), **options).model) for _ in range(2)]
     assert hashes[0] == hashes[1]
     told = result(tmp_path / "run")
@@ -123,7 +123,7 @@ def test_the_other_on_policy_policies_run_and_can_be_repeated(tmp_path: Path, ki
 @pytest.mark.parametrize("kind", ["impala", "ppo_offpolicy"])
 def test_the_off_policy_actors_run_in_the_other_pipeline(tmp_path: Path, kind: str) -> None:
     more = ["policy.collect.n_sample=128"] if kind == "ppo_offpolicy" else ["policy.unroll_len=16"]
-    options = dict(seed=0, max_env_step=512, overrides=["exp_name=run", *more])
+    options: dict[str, Any] = dict(seed=0, max_env_step=512, overrides=["exp_name=run", *more])
     hashes = [parameter_hash(serial_pipeline(pair(kind), **options).model) for _ in range(2)]
     assert hashes[0] == hashes[1]
     told = result(tmp_path / "run")

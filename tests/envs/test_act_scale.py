@@ -25,10 +25,12 @@ class EchoEnv(gymnasium.Env):
     action_space: gymnasium.Space[Any]
     observation_space = Box(0, 1, (1,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         return np.zeros(1, np.float32), {}
 
-    def step(self, action: Any):
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         kind = action["action_type"] if isinstance(action, dict) else -1
         args = np.asarray(action["action_args"] if isinstance(action, dict) else action)
         info = {"args": args.astype(np.float64), "kind": int(kind), "is_float32": args.dtype == np.float32}
@@ -133,7 +135,7 @@ def test_random_actions_cover_the_range_and_are_reproducible() -> None:
         for env in (make(space, 4), make(space, 4)):
             samples = [env.action_space.sample() for _ in range(200)]
             draws.append(np.stack([one["action_args"] if isinstance(one, dict) else one for one in samples]))
-        assert np.array_equal(*draws)
+        assert np.array_equal(draws[0], draws[1])
         assert draws[0].shape == (200, 4, 2)
         assert draws[0].min() < -0.95
         assert draws[0].max() > 0.95

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
+from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
 from ding_lite.utils.key import default_values
@@ -27,7 +28,7 @@ def atari_config(env_id: str, manager: str = "native", num_threads: int = 2, **o
     return EasyDict(cfg)
 
 
-def make(env_id: str, num_envs: int = 2, *, seed: int = 0, training: bool = True, **overrides: Any):
+def make(env_id: str, num_envs: int = 2, *, seed: int = 0, training: bool = True, **overrides: Any) -> VectorEnv:
     return create_vector_env(atari_config(env_id, **overrides), num_envs, seed, training)
 
 
@@ -115,7 +116,7 @@ def test_the_spaces_are_known_before_an_environment_is_built(env_id: str, num_ac
     assert spec.action_space == gymnasium.spaces.Discrete(num_actions)
     assert spec.observation_space.shape == (max(1, frame_stack), 84, 84)
     for manager in ("native", "base"):
-        env = make(env_id, 1, manager=manager, frame_stack=frame_stack)
+        env: Any = make(env_id, 1, manager=manager, frame_stack=frame_stack)
         assert (spec.observation_space, spec.action_space) == (env.single_observation_space, env.single_action_space)
         assert spec.frame_stack == env.frame_stack == (4 if frame_stack == 4 else 0)
         assert env.reset()[0].shape == (1, max(1, frame_stack), 84, 84)

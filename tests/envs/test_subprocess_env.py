@@ -20,7 +20,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from ding_lite.envs import subprocess_env
-from ding_lite.envs.subprocess_env import EnvError, SubprocessVectorEnv
+from ding_lite.envs.checks import EnvError
+from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from tests.distributed.launcher import ROOT
 
 DIE, HANG, RAISE, HOLD, STOP, END, EXIT = range(1, 8)
@@ -41,7 +42,7 @@ class MoodyEnv(gymnasium.Env):
         if sick == "build":
             raise FileNotFoundError("no such ROM:\n pong.bin")
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.steps = 0.0
         if self.sick == "reset":
             raise ArithmeticError("the pole\nis on fire")
@@ -50,7 +51,7 @@ class MoodyEnv(gymnasium.Env):
             os.kill(os.getpid(), signal.SIGKILL)
         return self._observe(), {"seed": -1 if seed is None else seed, "options": str(options)}
 
-    def step(self, action: int):
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.steps += 1
         if action == DIE:
             os.kill(os.getpid(), signal.SIGKILL)

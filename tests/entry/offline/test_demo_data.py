@@ -78,7 +78,7 @@ def test_every_row_is_a_true_step_chosen_as_in_evaluation(trained: Any) -> None:
     truncated = data["traj_flag"] & ~data["done"]
     assert truncated[-1]
     assert 1 < data["done"].sum() + truncated.sum() < 50
-    about = data["attributes"]
+    about: Any = data["attributes"]
     assert (about["env_id"], about["policy"], about["seed"], about["explore"]) == ("CartPole-v0", "dqn", 0, False)
     assert about["source"] == BEST
     assert about["return_mean"] == figures["return_mean"] < 16
@@ -147,7 +147,7 @@ def test_a_given_model_is_recorded_as_it_is_and_nothing_that_learns_is_built(
     # PPO initialises the model that it learns with. The head below always prefers action 1.
     monkeypatch.setattr(PPOPolicy, "_init_learn", lambda _: pytest.fail("recording learns nothing"))
     config = (copy.deepcopy(cartpole_ppo_config.main_config), copy.deepcopy(cartpole_ppo_config.create_config))
-    model = VAC(4, 2)
+    model: Any = VAC(4, 2)
     with torch.no_grad():
         model.actor_head[1].weight.zero_()
         model.actor_head[1].bias.copy_(torch.tensor([-50.0, 50.0]))

@@ -126,7 +126,7 @@ def test_a_data_loader_takes_it_as_it_is() -> None:
 D4RL = {"obs": "observations", "action": "actions", "reward": "rewards", "done": "terminals", "traj_flag": "timeouts"}
 
 
-def write_hdf5(path, columns):
+def write_hdf5(path: Path, columns: dict[str, Any]) -> str:
     with h5py.File(path, "w") as file:
         for key, column in columns.items():
             file[key] = column
@@ -234,7 +234,7 @@ def test_a_minari_data_set_reads_as_it_was_recorded(
 # What does not fit. Each message names the file, the key, what is expected and what there is.
 
 
-def message_of(*args, **kwargs: Any) -> str:
+def message_of(*args: Any, **kwargs: Any) -> str:
     with pytest.raises(DatasetError) as caught:
         read_dataset(*args, **kwargs)
     return str(caught.value)
