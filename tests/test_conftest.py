@@ -17,27 +17,27 @@ import torch.distributed as dist
 def wait():
     time.sleep(300)
 
-def test_nothing():
+def test_nothing() -> None:
     thread = threading.Thread(target=time.sleep, args=(0.1,))
     thread.start()
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.1)"])
 
-def test_variable():
+def test_variable() -> None:
     os.environ["LEFT"] = "1"
 
-def test_thread():
+def test_thread() -> None:
     threading.Thread(target=wait, name="waiting", daemon=True).start()
 
-def test_process():
+def test_process() -> None:
     subprocess.Popen(["sleep", "60"])
 
-def test_group(tmp_path):
+def test_group(tmp_path) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store")), rank=0, world_size=1)
 
-def test_handler():
+def test_handler() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
-def test_interrupt():
+def test_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
     child = subprocess.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 2)"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def find_ring(graph: dict[str, set[str]]) -> list[str]:
     return next(filter(None, (visit(node, []) for node in sorted(graph))), [])
 
 
-def test_no_ring_of_imports_exists():
+def test_no_ring_of_imports_exists() -> None:
     """Imports inside functions and for types alone count too: a ring of them is as hard to follow."""
     files = modules_of_the_package()
     graph: dict[str, set[str]] = {}
@@ -113,5 +114,5 @@ def test_no_ring_of_imports_exists():
         ({"a": {"b"}, "b": {"c"}, "c": {"b"}}, ["b", "c", "b"]),
     ],
 )
-def test_a_ring_is_found(graph, ring):
+def test_a_ring_is_found(graph: dict[str, Any], ring: list[Any]) -> None:
     assert find_ring(graph) == ring

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from typing import Any
 
 import gymnasium
 from easydict import EasyDict
@@ -60,7 +61,7 @@ def _check_pairs(cfg: EasyDict) -> None:
         )
 
 
-def check_memory(cfg: EasyDict, observation_space: gymnasium.Space) -> None:
+def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None:
     """Raise `ConfigError` for sizes that alone take more than this machine's memory.
 
     They would end the run late, when the memory is asked for, or worse, when it is filled.

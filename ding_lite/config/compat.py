@@ -130,7 +130,7 @@ TYPES: dict[str, dict[str, str]] = {
 }
 
 
-def translate_create(create: dict, notes: list[str]) -> dict:
+def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return `create_config` as the part of the config that it decides; say in `notes` what was read otherwise.
 
     Raises:
@@ -158,13 +158,13 @@ def translate_create(create: dict, notes: list[str]) -> dict:
     if isinstance(name, str) and name.endswith("_command"):
         parts["policy"]["type"] = name.removesuffix("_command")
         notes.append(f"create_config.policy.type '{name}' is '{parts['policy']['type']}' here.")
-    cfg: dict = {"env": {"manager": parts["env_manager"]}, "policy": {}}
+    cfg: dict[str, Any] = {"env": {"manager": parts["env_manager"]}, "policy": {}}
     if parts["replay_buffer"]:
         set_key(cfg, BUFFER, parts["replay_buffer"])
     return merge(cfg, {"env": parts["env"], "policy": parts["policy"]})
 
 
-def rename_keys(user: dict, known: Container[str], notes: list[str]) -> None:
+def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -> None:
     """Move the values of `RENAMED_KEYS` in `user` to the names used here, and `RENAMED_IDS` to their successors.
 
     Args:
@@ -191,7 +191,7 @@ def rename_keys(user: dict, known: Container[str], notes: list[str]) -> None:
         notes.append(f"env.env_id '{env_id}' is '{RENAMED_IDS[env_id]}' here: gymnasium has retired the old version.")
 
 
-def take_loop_keys(user: dict, schema: Schema) -> None:
+def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
     """Remove `policy.on_policy` and `policy.offline` from `user`: the policy's class says which loop trains it.
 
     Raises:

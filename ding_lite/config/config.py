@@ -41,13 +41,13 @@ LONGEST_KEY = 200  # characters: what is longer is no misspelling, and comparing
 class SavedRun(NamedTuple):
     """What the total_config.py of a run says."""
 
-    main_config: dict
-    create_config: dict
+    main_config: dict[str, Any]
+    create_config: dict[str, Any]
     limits: dict[str, int]
     pipeline: str
 
 
-def read_config(path: str | Path) -> tuple[dict, dict]:
+def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the python file at `path` (not as `__main__`) and return its `main_config` and `create_config`.
 
     The file's directory joins `sys.path`, as if python ran the file: modules beside it can be imported, by the file
@@ -74,7 +74,7 @@ def read_saved_run(path: str | Path) -> SavedRun:
     return SavedRun(main_config, create_config, limits, pipeline)
 
 
-def _get_dict(module: types.ModuleType, name: str) -> dict:
+def _get_dict(module: types.ModuleType, name: str) -> dict[str, Any]:
     value = getattr(module, name, None)
     if not isinstance(value, dict):
         hint = closest(name, [key for key, value in vars(module).items() if isinstance(value, dict)])
@@ -105,7 +105,9 @@ def _run_file(path: Path) -> types.ModuleType:
     return module
 
 
-def find_policy(input_cfg: str | Path | Sequence[dict], overrides: Sequence[str] = ()) -> tuple[tuple[dict, dict], Any]:
+def find_policy(
+    input_cfg: str | Path | Sequence[dict[str, Any]], overrides: Sequence[str] = ()
+) -> tuple[tuple[dict[str, Any], dict[str, Any]], Any]:
     """Read a config as far as its policy's class.
 
     Returns:
@@ -125,7 +127,9 @@ def find_policy(input_cfg: str | Path | Sequence[dict], overrides: Sequence[str]
     return pair, POLICY_REGISTRY.find(policy_type)
 
 
-def divided_sizes(input_cfg: str | Path | Sequence[dict], world_size: int, overrides: Sequence[str] = ()) -> list[str]:
+def divided_sizes(
+    input_cfg: str | Path | Sequence[dict[str, Any]], world_size: int, overrides: Sequence[str] = ()
+) -> list[str]:
     """Return overrides that give each of `world_size` processes its share of batch size, n_sample and n_episode.
 
     What is divided is the value that the config would have in one process, whether the user or a class sets it.
@@ -141,7 +145,7 @@ def divided_sizes(input_cfg: str | Path | Sequence[dict], world_size: int, overr
 
 
 def compile_config(
-    input_cfg: str | Path | Sequence[dict],
+    input_cfg: str | Path | Sequence[dict[str, Any]],
     seed: int | None = None,
     model_given: bool = False,
     overrides: Sequence[str] = (),
@@ -183,14 +187,16 @@ def compile_config(
     return cfg
 
 
-def _read_pair(input_cfg: str | Path | Sequence[dict]) -> tuple[dict, dict]:
+def _read_pair(input_cfg: str | Path | Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
     pair = read_config(input_cfg) if isinstance(input_cfg, (str, Path)) else input_cfg
     if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(part, dict) for part in pair):
         raise ConfigError(f"Expected (main_config, create_config) or the path of a config file, got {show(pair)}.")
     return pair[0], pair[1]
 
 
-def _merge_user(pair: tuple[dict, dict], overrides: Sequence[str]) -> tuple[dict, dict[str, str], list[str]]:
+def _merge_user(
+    pair: tuple[dict[str, Any], dict[str, Any]], overrides: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """Merge what the user wrote, and import the modules that it names.
 
     Returns:
@@ -203,7 +209,7 @@ def _merge_user(pair: tuple[dict, dict], overrides: Sequence[str]) -> tuple[dict
     return user, texts, notes
 
 
-def _apply_overrides(user: dict, overrides: Sequence[str]) -> dict[str, str]:
+def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str, str]:
     """Write `key=value` strings into `user`; return the text of each value, for keys that want a str."""
     texts = {}
     for item in overrides:
@@ -219,7 +225,7 @@ def _apply_overrides(user: dict, overrides: Sequence[str]) -> dict[str, str]:
     return texts
 
 
-def _import_modules(user: dict) -> None:
+def _import_modules(user: dict[str, Any]) -> None:
     """Import what registers the classes: the built-in packages and the config's `import_names`."""
     for name in BUILTIN:
         importlib.import_module(name)
@@ -239,7 +245,7 @@ def _import_modules(user: dict) -> None:
 
 
 def _checked_items(
-    node: dict, prefix: str, schema: sc.Schema, texts: Mapping[str, str], notes: list[str]
+    node: dict[str, Any], prefix: str, schema: sc.Schema, texts: Mapping[str, str], notes: list[str]
 ) -> Iterator[tuple[str, Any]]:
     """Walk what the user set; yield dotted key and value of what the schema knows, raise for what it does not."""
     for key, value in node.items():
@@ -323,7 +329,7 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     check_memory(cfg, env_spec.observation_space)
 
 
-def _kind_of(space: gymnasium.Space) -> str | None:
+def _kind_of(space: gymnasium.Space[Any]) -> str | None:
     """Return what `policy.model.action_space` should be; empty for kinds that no model of ours knows by a name."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return "discrete"
@@ -336,7 +342,7 @@ def _kind_of(space: gymnasium.Space) -> str | None:
     return ""
 
 
-def _shape_of(space: gymnasium.Space) -> Any:
+def _shape_of(space: gymnasium.Space[Any]) -> Any:
     """Return what `obs_shape` or `action_shape` should be, None if a space has no one shape."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return int(space.n)

@@ -42,7 +42,7 @@ IMPORT_NAMES = Key([], "modules to import first: those that register the policy 
 MODEL_RANGES = {("_size", "_shape", "_size_list"): (1, 2**16), ("_num",): (0, 1000)}
 
 
-def config_schema(user: dict, model_given: bool = False) -> Schema:
+def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
     """Return every key that a config with the types of `user` may set; what registers them is imported already."""
     policy_type, env_type = get_key(user, "policy.type"), get_key(user, "env.type", ENV_DEFAULTS["type"])
     for path, value in (("create_config.policy.type", policy_type), ("create_config.env.type", env_type)):
@@ -138,7 +138,7 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     )
 
 
-def merge(low: Mapping, high: Mapping) -> dict:
+def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of `low` with the values of `high` over it, dict by dict."""
     merged = dict(low)
     for key, value in high.items():
@@ -156,7 +156,7 @@ def get_key(cfg: Any, path: str, default: Any = None) -> Any:
     return cfg
 
 
-def set_key(cfg: dict, path: str, value: Any) -> None:
+def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:
     """Set a dotted key, making the dicts on the way."""
     *parents, last = path.split(".")
     for key in parents:

@@ -17,7 +17,7 @@ from ding_lite.worker import Evaluator
 
 
 def evaluate_checkpoint(
-    input_cfg: str | tuple[dict, dict],
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     path: str,
     seed: int | None = None,
     n_episode: int | None = None,

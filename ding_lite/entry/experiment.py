@@ -23,7 +23,7 @@ from ding_lite.worker import Evaluator, Learner, ReplayBuffer
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter", "train_epoch": "epoch"}  # and what they count
 
 
-class Experiment(AbstractContextManager):
+class Experiment(AbstractContextManager[Any]):
     """The parts of one run, alike on every rank; a context that closes them and saves what was learned.
 
     Args:

@@ -27,7 +27,7 @@ from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
 
 
-class RunKeeper(AbstractContextManager):
+class RunKeeper(AbstractContextManager[Any]):
     """Saves a run, and brings it back.
 
     It is created as soon as there is a policy, which then gets what an earlier run has learned; `resume` brings back

@@ -24,7 +24,7 @@ WIDTH = 79  # characters of a line of the summary; a path may be longer
 WORDS = {"envstep": ("collect", "steps", "iteration"), "train_iter": ("learn", "iterations", "epoch")}
 
 
-class RunReporter(AbstractContextManager):
+class RunReporter(AbstractContextManager[Any]):
     """The terminal and the records of one run. Both belong to rank 0; every rank calls the methods.
 
     Args:
@@ -173,7 +173,7 @@ class RunReporter(AbstractContextManager):
         return f"{env_step}iteration {counts['train_iter']}"
 
 
-def describe_space(space: spaces.Space) -> str:
+def describe_space(space: spaces.Space[Any]) -> str:
     """Return a space's shape, type and range in a few words."""
     if isinstance(space, spaces.Dict):
         return "; ".join(f"{key}: {describe_space(part)}" for key, part in space.items())

@@ -13,7 +13,7 @@ from ding_lite.policy import Policy
 
 
 def serial_pipeline(
-    input_cfg: str | tuple[dict, dict],
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None = None,
     env_setting: Sequence[Any] | None = None,
     model: nn.Module | None = None,

@@ -82,7 +82,7 @@ class RunSetup:
 
 
 def prepare_run(
-    input_cfg: str | tuple[dict, dict],
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None = None,
     env_setting: Sequence[Any] | None = None,
     model: nn.Module | None = None,

@@ -36,7 +36,7 @@ class Source:
     limits: Mapping[str, int] = field(default_factory=dict)
     counts: Callable[[], Mapping[str, int]] = dict
     figures: Callable[[], Mapping[str, float]] = dict
-    learning: Callable[[], AbstractContextManager] = nullcontext
+    learning: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:

@@ -93,7 +93,7 @@ def _check_step(result: Any, env: gymnasium.Env, name: str) -> None:
         )
 
 
-def _check_shape(obs: Any, space: gymnasium.Space, name: str, method: str) -> None:
+def _check_shape(obs: Any, space: gymnasium.Space[Any], name: str, method: str) -> None:
     """Raise `ConfigError` if an observation, or a part of it, has another shape than its space."""
     if isinstance(space, Dict):
         if not isinstance(obs, dict) or set(obs) != set(space):

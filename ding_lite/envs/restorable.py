@@ -113,7 +113,7 @@ class RestorableVectorEnv(VectorWrapper):
             seeds = [episode_seed(*pair) for pair in zip(seeds, self._episode_N.tolist(), strict=True)]
         if not mask_N.all():
             options["reset_mask"] = mask_N
-        self._obs, info = self.env.reset(seed=seeds, options=options or None)  # type: ignore[arg-type]  # takes lists
+        self._obs, info = self.env.reset(seed=seeds, options=options or None)
         return self._obs, info
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -205,7 +205,7 @@ def _same_rows(left: Any, right: Any) -> np.ndarray:
     return np.all([[a.tobytes() == b.tobytes() for a, b in rows] for rows in pairs], axis=0)
 
 
-def _generators(space: gymnasium.Space) -> list[np.random.Generator]:
+def _generators(space: gymnasium.Space[Any]) -> list[np.random.Generator]:
     """Return the random generators of a space and of the spaces that it is made of."""
     parts = getattr(space, "spaces", ())
     parts = parts.values() if isinstance(parts, dict) else parts

@@ -48,7 +48,7 @@ class BoxActions:
         return (np.rint(scaled) if self._whole else scaled).astype(self._box.dtype)
 
 
-def policy_side(space: gymnasium.Space, act_scale: bool) -> tuple[gymnasium.Space, Callable[[Any], Any]]:
+def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:
     """Return the action space that a policy chooses from, and what turns its batched actions into the environment's.
 
     Numbers of a `Discrete` or `MultiDiscrete` begin at 0 for the policy, wherever the environment's begin.
@@ -105,7 +105,7 @@ class PolicyObservations(gymnasium.ObservationWrapper):
         return self._convert(observation)
 
 
-def _observation_side(space: gymnasium.Space) -> tuple[gymnasium.Space, Callable[[Any], Any], str]:
+def _observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
     """Return the space that a policy sees, what converts an observation, and a note for the user."""
     _check_supported(space)
     if isinstance(space, Box):
@@ -116,7 +116,7 @@ def _observation_side(space: gymnasium.Space) -> tuple[gymnasium.Space, Callable
     return vector, lambda obs: np.asarray(flatten(space, obs), np.float32), ""
 
 
-def _check_supported(space: gymnasium.Space) -> None:
+def _check_supported(space: gymnasium.Space[Any]) -> None:
     if isinstance(space, Dict):
         for part in space.values():
             _check_supported(part)
@@ -139,7 +139,7 @@ def _box_side(space: Box) -> tuple[Box, Callable[[Any], Any], str]:
     return floats, lambda obs: np.asarray(obs, np.float32), ""
 
 
-def random_actions(space: gymnasium.Space, obs: Any) -> Any:
+def random_actions(space: gymnasium.Space[Any], obs: Any) -> Any:
     """Draw actions of a vector environment at random, from those that the observations allow.
 
     Args:

@@ -149,7 +149,9 @@ class SubprocessVectorEnv(VectorEnv):
         self._nursery.close()
         os.close(self._memory)
 
-    def _set_spaces(self, described: list[tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], str | None]]) -> None:
+    def _set_spaces(
+        self, described: list[tuple[gymnasium.Space[Any], gymnasium.Space[Any], dict[str, Any], str | None]]
+    ) -> None:
         self.single_observation_space, self.single_action_space, metadata, self.render_mode = described[0]
         for i, (observation_space, action_space, *_) in enumerate(described):
             if (observation_space, action_space) != (self.single_observation_space, self.single_action_space):
@@ -181,14 +183,14 @@ class SubprocessVectorEnv(VectorEnv):
             worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, CloudpickleWrapper(self._env_fns[index]))))
         return worker
 
-    def _insist(self, requests: dict[int, tuple]) -> dict[int, Any]:
+    def _insist(self, requests: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Ask until every environment has given an answer."""
         answers: dict[int, Any] = {}
         while missing := {i: request for i, request in requests.items() if i not in answers}:
             answers |= self._exchange(missing)
         return answers
 
-    def _exchange(self, requests: dict[int, tuple]) -> dict[int, Any]:
+    def _exchange(self, requests: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Return the answers of the workers that gave one within `step_timeout`, and replace the others."""
         if self.closed or self._busy:
             state = "closed" if self.closed else "unusable: its last step or reset was interrupted"

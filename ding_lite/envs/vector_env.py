@@ -78,8 +78,8 @@ ENV_DEFAULTS: dict[str, Any] = default_values(ENV_KEYS)  # plain values
 class EnvSpec:
     """What a model must know of one environment (before batching)."""
 
-    observation_space: gymnasium.Space  # what the policy sees, see `PolicyObservations`
-    action_space: gymnasium.Space  # what the policy chooses from, see `policy_side`
+    observation_space: gymnasium.Space[Any]  # what the policy sees, see `PolicyObservations`
+    action_space: gymnasium.Space[Any]  # what the policy chooses from, see `policy_side`
     frame_stack: int  # frames in one observation; 0 if observations are not a rolling stack
     notes: tuple[str, ...] = ()  # what the user should know of the conversion
 

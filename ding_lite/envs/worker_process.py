@@ -228,7 +228,7 @@ class EnvServer:
         arrays: Any = SharedArrays(memory)
         self._arrays = create_shared_memory(self.env.observation_space, n=num_envs, ctx=arrays)
 
-    def describe(self) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], str | None]:
+    def describe(self) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any], dict[str, Any], str | None]:
         """Return observation space, action space, metadata and render mode."""
         return self.env.observation_space, self.env.action_space, dict(self.env.metadata), self.env.render_mode
 

@@ -50,7 +50,7 @@ class ImageDense(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.device.type == "cpu" and x.dtype == torch.float32:
-            return _DenseByConvolution.apply(x, self.weight, self.bias)
+            return _DenseByConvolution.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]  # torch's
         return functional.linear(_pixels_first(x), _pixels_first(self.weight), self.bias)
 
 

@@ -262,7 +262,7 @@ class Policy:
         """
         return self._optimizers.add(name, OptimizerStep(network, loss, self._cfg, *args, **options))
 
-    def _autocast(self) -> AbstractContextManager:
+    def _autocast(self) -> AbstractContextManager[Any]:
         """Return a block in which forward passes have the precision of the config."""
         if self._cfg.precision == "float32":
             return nullcontext()

@@ -27,7 +27,7 @@ COUNTS = ("envstep", "train_iter", "time")  # keys of a line in metrics.jsonl th
 EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file; each waits for the disk
 
 
-class ExperimentLogger(AbstractContextManager):
+class ExperimentLogger(AbstractContextManager[Any]):
     """Writes the log files and the terminal output on rank 0; other ranks print only warnings, with their number.
 
     If a file cannot be written, for instance on a full disk, this is reported once and training continues.

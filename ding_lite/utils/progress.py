@@ -13,7 +13,7 @@ from tqdm import tqdm
 LINE_PERIOD = 30.0  # seconds between two plain lines
 
 
-class _Bar(tqdm):
+class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
     monitor_interval = 0  # tqdm's refresher thread is of no use to a loop that reports often
 
 
@@ -24,7 +24,7 @@ def console(line: str) -> None:
         sys.stderr.flush()
 
 
-class Progress(AbstractContextManager):
+class Progress(AbstractContextManager[Any]):
     """Shows steps done, their rate, the mean return and the time left; steps are env steps, or what `words` say.
 
     Args:

@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.spaces import random_actions
+from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.dist.watchdog import heartbeat
@@ -42,7 +43,7 @@ class SampleCollector:
     def __init__(
         self,
         env: VectorEnv,
-        policy: SimpleNamespace,
+        policy: CollectMode,
         n_sample: int,
         seeds: list[int],
         interrupt: Callable[[], bool] = lambda: False,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.worker.collector import SampleCollector
 
 FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
@@ -27,7 +27,7 @@ class EpisodeCollector(SampleCollector):
     def __init__(
         self,
         env: VectorEnv,
-        policy: SimpleNamespace,
+        policy: CollectMode,
         n_episode: int,
         seeds: list[int],
         interrupt: Callable[[], bool] = lambda: False,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import EnvError
+from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.dist.collectives import broadcast_object_list
 from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.tree import tree_map
@@ -34,7 +34,7 @@ class Evaluator:
     def __init__(
         self,
         env: VectorEnv | None,
-        policy: SimpleNamespace,
+        policy: EvalMode,
         n_episode: int,
         eval_freq: int,
         stop_value: float | None,

@@ -19,7 +19,7 @@ class RolloutRows:
         observation_space: batched, of N environments.
     """
 
-    def __init__(self, observation_space: gymnasium.Space) -> None:
+    def __init__(self, observation_space: gymnasium.Space[Any]) -> None:
         self._columns: dict[str, Any] = {"obs": create_empty_array(observation_space, 0, fn=np.empty)}
         self._ends: list[dict[str, Any]] = []
         self.capacity = 0  # rows

@@ -40,7 +40,7 @@ plain = rpc.TensorPipeRpcBackendOptions
 
 
 class ThroughSockets(plain):
-    def __init__(self, **options):
+    def __init__(self, **options: Any):
         plain.__init__(self, **(options | {"_transports": ["uv"], "_channels": ["basic"]}))
 
 

@@ -6,8 +6,6 @@ The steps are really played and stored. Goal: at most 0.8 GB.
 from __future__ import annotations
 
 import argparse
-from types import SimpleNamespace
-from typing import Any
 
 GOAL_GB = 0.8
 
@@ -20,36 +18,23 @@ def resident_gb() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
-def random_policy(num_envs: int) -> SimpleNamespace:
-    """A collect mode that plays at random, so that only environments and buffer take memory."""
-    import torch
-
-    def process_transition(obs: Any, output: dict[str, Any], step: Any) -> dict[str, Any]:
-        row = {"obs": obs, "action": output["action"], "reward": step.reward}
-        return row | {"done": step.done, "traj_flag": step.traj_flag}
-
-    return SimpleNamespace(
-        forward=lambda obs, **_: {"action": torch.randint(6, (num_envs,))},
-        reset=lambda *_: None,
-        get_collect_kwargs=lambda envstep: {},
-        process_transition=process_transition,
-        get_train_sample=lambda block: block,
-    )
-
-
 def main() -> None:
     """Fill a buffer one and a tenth times over, sample from it, print what it took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100_000, help="capacity of the buffer")
     args = parser.parse_args()
+    import torch
+
     from ding_lite.envs import create_vector_env, derive_seeds
     from ding_lite.worker import SampleCollector, UniformReplayBuffer
     from tests.benchmarks.ours import compile_task
+    from tests.worker.games import collect_mode
 
     cfg = compile_task("pong_dqn")
     num_envs = cfg.env.collector_env_num
     env = create_vector_env(cfg.env, num_envs, seed=0, training=True)
-    collector = SampleCollector(env, random_policy(num_envs), 96, derive_seeds(0, n=num_envs))
+    mode = collect_mode(lambda obs, **_: {"action": torch.randint(6, (num_envs,))})  # at random, for no more memory
+    collector = SampleCollector(env, mode, 96, derive_seeds(0, n=num_envs))
     buffer = UniformReplayBuffer(args.steps, num_envs, nstep=3, gamma=0.99, frame_stack=4)
     collector.collect()
     before = resident_gb()

@@ -7,7 +7,7 @@ from tests.config.helpers import PlainPolicy, TinyBuffer, TinyEnv, TinyModel, Ti
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch):
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODEL_REGISTRY, "config_test", TinyModel)
     monkeypatch.setitem(MODEL_REGISTRY, "config_test_wide", WideModel)
     monkeypatch.setitem(POLICY_REGISTRY, "config_test", TinyPolicy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 from gymnasium.spaces import Discrete
@@ -49,11 +50,11 @@ class BasePolicy:
     )
     pipeline = "serial_pipeline"
 
-    def default_model(self):  # a plain method, as DI-engine writes it
+    def default_model(self) -> tuple[str, list[str]]:  # a plain method, as DI-engine writes it
         return "config_test", ["ding_lite.model"]
 
     @classmethod
-    def check_config(cls, cfg):
+    def check_config(cls, cfg: Any) -> None:
         if cfg.policy.learn.learning_rate == 0.5:
             raise ConfigError("policy.learn.learning_rate=0.5 contradicts env.type")
 
@@ -79,12 +80,12 @@ class TinyEnv(gymnasium.Env):
     config = dict(stop_value=10.0, difficulty=1)
 
 
-def pair(main: dict | None = None, **create: dict) -> tuple[dict, dict]:
+def pair(main: dict[str, Any] | None = None, **create: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     base = dict(env=dict(type="config_test"), policy=dict(type="config_test"))
     return main or {}, {**base, **create}
 
 
-def nested(path: str, value: object) -> dict:
-    cfg: dict = {}
+def nested(path: str, value: object) -> dict[str, Any]:
+    cfg: dict[str, Any] = {}
     set_key(cfg, path, value)
     return cfg

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ from tests.config.helpers import CARTPOLE, PONG, PPO, nested, pair
         (["policy.other.replay_buffer.type=prioritized"], r"type='prioritized' contradicts policy.priority=False"),
     ],
 )
-def test_contradictions_are_errors(overrides, message):
+def test_contradictions_are_errors(overrides: list[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(), overrides=overrides)
 
@@ -76,7 +77,7 @@ def test_contradictions_are_errors(overrides, message):
         ("policy.other.replay_buffer.type", [3], r"Unknown replay buffer type '\[3\]'"),
     ],
 )
-def test_a_number_that_cannot_work_is_refused_with_its_key(path, value, message):
+def test_a_number_that_cannot_work_is_refused_with_its_key(path: str, value: Any, message: str) -> None:
     main, create = read_config(CARTPOLE)
     set_key(main, path, value)
     with pytest.raises(ConfigError, match=message.replace("[]", r"\[\]")) as error:
@@ -93,14 +94,16 @@ def test_a_number_that_cannot_work_is_refused_with_its_key(path, value, message)
         (PPO, ["policy.model.actor_head_hidden_size=65536", "policy.model.actor_head_layer_num=2"], "takes 128 GiB"),
     ],
 )
-def test_more_than_memory_can_hold_is_refused_before_anything_starts(monkeypatch, config, overrides, message):
+def test_more_than_memory_can_hold_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, config: Any, overrides: list[Any], message: str
+) -> None:
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}.__getitem__)  # 4 GiB
     cfg = compile_config(config, overrides=overrides)
     with pytest.raises(ConfigError, match=f"{message}.* and this machine has 4 GiB: lower it"):
         check_shapes(cfg, check_env(cfg.env))
 
 
-def test_frames_of_a_stack_are_held_once(monkeypatch):
+def test_frames_of_a_stack_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # 4 * 84 * 84 bytes an observation, of which the replay buffer keeps a quarter: 100,000 are 0.66 GiB
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.__getitem__)  # 1 GiB
     cfg = compile_config(PONG)
@@ -111,10 +114,10 @@ def test_frames_of_a_stack_are_held_once(monkeypatch):
         check_shapes(cfg, spec)
 
 
-def test_not_a_number_is_out_of_every_range():
+def test_not_a_number_is_out_of_every_range() -> None:
     with pytest.raises(ConfigError, match=r"policy.discount_factor: expected a number from 0 to 1, got nan"):
         compile_config(pair(nested("policy.discount_factor", math.nan)))
 
 
-def test_priority_decides_the_buffer():
+def test_priority_decides_the_buffer() -> None:
     assert compile_config(pair(), overrides=["policy.priority=True"]).policy.other.replay_buffer.type == "prioritized"

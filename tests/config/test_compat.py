@@ -57,7 +57,7 @@ def test_a_module_that_no_name_stands_for_is_an_error(module: nn.Module) -> None
         plain({"policy": {"model": {"activation": module}}}, "main_config")
 
 
-def offline(kind: str, env: str, **policy: Any) -> tuple[dict, dict]:
+def offline(kind: str, env: str, **policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a pair with the keys that DI-engine's offline configs share."""
     create = dict(
         env=dict(type=env, import_names=[f"dizoo.{ENVS[env]}.envs.{env}_env"]),
@@ -140,7 +140,7 @@ def test_running_statistics_of_observations_are_refused(given: dict[str, bool]) 
         compile_config((dict(main, env=dict(norm_obs=given)), create))
 
 
-def test_modules_are_found_under_their_paths_in_di_engine():
+def test_modules_are_found_under_their_paths_in_di_engine() -> None:
     main = dict(policy=dict(collect=dict(data_path="x.npz")))
     create = dict(policy=dict(type="cql", import_names=["ding_lite.policy.cql"]))
     assert compile_config((main, create)).policy.type == "cql"

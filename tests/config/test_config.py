@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
@@ -28,7 +29,7 @@ from tests.config.helpers import CARTPOLE, BasePolicy, TinyEnv, TinyPolicy, nest
 # Merging.
 
 
-def test_defaults_of_all_classes_come_together():
+def test_defaults_of_all_classes_come_together() -> None:
     cfg = compile_config(pair())
     assert (cfg.exp_name, cfg.seed) == ("default_experiment", 0)
     assert (cfg.env.collector_env_num, cfg.env.difficulty, cfg.env.stop_value) == (8, 1, 10.0)
@@ -38,7 +39,7 @@ def test_defaults_of_all_classes_come_together():
     assert cfg.notes == []
 
 
-def test_higher_layers_win():
+def test_higher_layers_win() -> None:
     main = dict(policy=dict(learn=dict(batch_size=3, learning_rate=0.3)))
     create_policy = dict(type="config_test", learn=dict(batch_size=2, learning_rate=0.2, theta=0.2))
     cfg = compile_config(pair(main, policy=create_policy), overrides=["policy.learn.batch_size=4"])
@@ -46,13 +47,13 @@ def test_higher_layers_win():
     assert (cfg.policy.learn.batch_size, cfg.policy.learn.learning_rate, cfg.policy.learn.theta) == (4, 0.3, 0.2)
 
 
-def test_seed_argument_wins_over_the_configs_seed():
+def test_seed_argument_wins_over_the_configs_seed() -> None:
     assert compile_config(pair(dict(seed=3))).seed == 3
     assert compile_config(pair(dict(seed=3)), seed=0).seed == 0
 
 
 @pytest.mark.parametrize("kind", [dict, EasyDict])
-def test_what_the_user_passed_in_is_not_modified(kind):
+def test_what_the_user_passed_in_is_not_modified(kind: type[dict[str, Any]]) -> None:
     main = kind(
         policy=dict(learn=dict(multi_gpu=True, batch_size=2), model=dict(sizes=(1, 2))), env=dict(is_train=True)
     )
@@ -66,7 +67,7 @@ def test_what_the_user_passed_in_is_not_modified(kind):
     assert (main, create) == before
 
 
-def test_compiling_does_not_leak_into_class_defaults():
+def test_compiling_does_not_leak_into_class_defaults() -> None:
     before = copy.deepcopy((BasePolicy.config, TinyPolicy.config, TinyEnv.config))
     cfg = compile_config(pair(dict(policy=dict(learn=dict(schedule=dict(a=1))))))
     cfg.policy.learn.schedule.a = 2
@@ -75,7 +76,7 @@ def test_compiling_does_not_leak_into_class_defaults():
     assert compile_config(pair()).env.kwargs == {}
 
 
-def test_numpy_numbers_become_python_numbers_and_tuples_lists():
+def test_numpy_numbers_become_python_numbers_and_tuples_lists() -> None:
     shape = Box(0, 1, (np.int64(4), 84, 84)).shape
     cfg = compile_config(pair(dict(policy=dict(model=dict(obs_shape=shape, action_shape=np.int64(6))))))
     assert cfg.policy.model == dict(obs_shape=[4, 84, 84], action_shape=6)
@@ -108,7 +109,7 @@ def test_numpy_numbers_become_python_numbers_and_tuples_lists():
     ],
 )
 @pytest.mark.parametrize("by", ["main", "create", "override"])
-def test_misspelt_key_is_an_error_that_names_the_closest(wrong, right, by):
+def test_misspelt_key_is_an_error_that_names_the_closest(wrong: str, right: str, by: str) -> None:
     overrides: list[str] = []
     main, create = pair()
     if by == "main":
@@ -123,25 +124,25 @@ def test_misspelt_key_is_an_error_that_names_the_closest(wrong, right, by):
     assert str(error.value) == f"Unknown key '{wrong}'. Did you mean '{right}'?"
 
 
-def test_key_like_no_other_lists_what_its_level_knows():
+def test_key_like_no_other_lists_what_its_level_knows() -> None:
     with pytest.raises(ConfigError, match=r"'policy.learn.zzz'. Known in 'policy.learn': batch_size, learning_rate, "):
         compile_config(pair(nested("policy.learn.zzz", 1)))
 
 
-def test_option_of_a_buffer_that_is_not_in_use_is_unknown():
+def test_option_of_a_buffer_that_is_not_in_use_is_unknown() -> None:
     cfg = compile_config(pair(nested("policy.other.replay_buffer.chunk", 2), replay_buffer=dict(type="config_test")))
     assert cfg.policy.other.replay_buffer == dict(type="config_test", replay_buffer_size=1000, chunk=2)
     with pytest.raises(ConfigError, match=r"Unknown key 'policy.other.replay_buffer.chunk'"):
         compile_config(pair(nested("policy.other.replay_buffer.chunk", 2)))
 
 
-def test_section_without_options_takes_none():
+def test_section_without_options_takes_none() -> None:
     assert compile_config(pair(policy=dict(type="config_test_plain"))).policy.other == {}
     with pytest.raises(ConfigError, match=r"Unknown key 'policy\.other\.anything'"):
         compile_config(pair(nested("policy.other.anything", 1), policy=dict(type="config_test_plain")))
 
 
-def test_content_of_a_declared_free_dict_is_not_checked():
+def test_content_of_a_declared_free_dict_is_not_checked() -> None:
     main = dict(policy=dict(learn=dict(schedule={"any": [1, {"thing": None}]})), env=dict(kwargs=dict(render_fps=4)))
     cfg = compile_config(pair(main))
     assert cfg.policy.learn.schedule == {"any": [1, {"thing": None}]}
@@ -175,7 +176,7 @@ def test_content_of_a_declared_free_dict_is_not_checked():
         ("policy.model.act", 1, "str or None", "int 1"),
     ],
 )
-def test_wrong_type_names_key_expected_and_got(path, value, expected, got):
+def test_wrong_type_names_key_expected_and_got(path: str, value: Any, expected: str, got: str) -> None:
     with pytest.raises(ConfigError) as error:
         compile_config(pair(nested(path, value)))
     assert str(error.value).startswith(f"{path}: expected {expected}, got {got}.")
@@ -195,13 +196,13 @@ def test_wrong_type_names_key_expected_and_got(path, value, expected, got):
         ("policy.learn.mode", "slow"),
     ],
 )
-def test_values_of_a_fitting_type_are_taken(path, value):
+def test_values_of_a_fitting_type_are_taken(path: str, value: Any) -> None:
     assert get_key(compile_config(pair(nested(path, value))), path) == (
         list(value) if isinstance(value, tuple) else value
     )
 
 
-def test_objects_that_a_file_cannot_hold_are_refused():
+def test_objects_that_a_file_cannot_hold_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"main_config\.policy\.model\.sizes\[1\]: expected numbers.* got .*lambda"):
         compile_config(pair(nested("policy.model.sizes", [1, lambda x: x])))
     with pytest.raises(ConfigError, match=r"main_config\.env: expected names as keys, got int 3"):
@@ -213,15 +214,15 @@ class Unshowable:
         raise RuntimeError("no repr")
 
 
-def test_an_object_that_cannot_be_shown_is_refused_by_its_type():
+def test_an_object_that_cannot_be_shown_is_refused_by_its_type() -> None:
     with pytest.raises(ConfigError, match=r"main_config\.seed: .* got Unshowable \(its repr fails with RuntimeError\)"):
         compile_config(pair(dict(seed=Unshowable())))
 
 
-def test_what_holds_itself_or_nests_too_deep_is_refused():
-    circle: list = []
+def test_what_holds_itself_or_nests_too_deep_is_refused() -> None:
+    circle: list[Any] = []
     circle.append(circle)
-    deep: dict = {}
+    deep: dict[str, Any] = {}
     for _ in range(5000):
         deep = {"a": deep}
     for value in (circle, deep):
@@ -229,7 +230,7 @@ def test_what_holds_itself_or_nests_too_deep_is_refused():
             compile_config(pair({"env": {"kwargs": value}}))
 
 
-def test_a_message_is_one_short_line_whatever_it_quotes():
+def test_a_message_is_one_short_line_whatever_it_quotes() -> None:
     with pytest.raises(ConfigError) as error:
         compile_config(pair({"a\nb\x1b[2J\u200b": 1}))
     assert str(error.value).startswith("Unknown key 'a\\nb\\x1b[2J\\u200b'.")
@@ -239,13 +240,13 @@ def test_a_message_is_one_short_line_whatever_it_quotes():
     assert str(error.value).endswith("exp_name, policy, seed.")
 
 
-def test_literal_true_is_not_one():
+def test_literal_true_is_not_one() -> None:
     assert not matches(True, Literal[1])
     assert matches(1, Literal[1])
     assert describe((float, type(None))) == "float or None"
 
 
-def test_model_parameters_are_those_of_the_chosen_model():
+def test_model_parameters_are_those_of_the_chosen_model() -> None:
     main = dict(policy=dict(model=dict(type="config_test_wide", width=3)))
     assert compile_config(pair(main)).policy.model == dict(type="config_test_wide", width=3)
     with pytest.raises(ConfigError, match=r"Unknown key 'policy\.model\.width'"):
@@ -254,7 +255,7 @@ def test_model_parameters_are_those_of_the_chosen_model():
         compile_config(pair(nested("policy.model.type", "config_test_wde")))
 
 
-def test_model_section_is_free_when_a_model_is_given():
+def test_model_section_is_free_when_a_model_is_given() -> None:
     main = nested("policy.model.whatever", [1])
     assert compile_config(pair(main), model_given=True).policy.model == dict(whatever=[1])
     with pytest.raises(ConfigError, match=r"Unknown key 'policy\.model\.whatever'"):
@@ -267,19 +268,19 @@ def test_model_section_is_free_when_a_model_is_given():
 @pytest.mark.parametrize(
     ("kind", "key", "value"), [("ppo", "on_policy", True), ("bc", "offline", True), ("dqn", "on_policy", False)]
 )
-def test_keys_that_say_what_the_class_says_compile(kind, key, value):
+def test_keys_that_say_what_the_class_says_compile(kind: str, key: str, value: bool) -> None:
     collect = dict(n_sample=64) if kind == "ppo" else {}
     main = dict(env=dict(env_id="CartPole-v1"), policy={key: value, "collect": collect})
     assert key not in compile_config((main, dict(policy=dict(type=kind)))).policy
 
 
-def test_keys_that_contradict_the_class_are_refused_by_name():
+def test_keys_that_contradict_the_class_are_refused_by_name() -> None:
     main = dict(env=dict(env_id="CartPole-v1"), policy=dict(on_policy=True))
     with pytest.raises(ConfigError, match=r"policy\.on_policy cannot be set: of 'dqn' it is False"):
         compile_config((main, dict(policy=dict(type="dqn"))))
 
 
-def test_a_class_whose_config_contradicts_its_pipeline_is_told_what_to_set(monkeypatch):
+def test_a_class_whose_config_contradicts_its_pipeline_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     class Declares(TinyPolicy):
         config = dict(type="config_test_loop", on_policy=True)
 
@@ -290,7 +291,7 @@ def test_a_class_whose_config_contradicts_its_pipeline_is_told_what_to_set(monke
     assert compile_config(pair(policy=dict(type="config_test_loop"))).policy.on_policy
 
 
-def test_sizes_are_divided_whoever_sets_them():
+def test_sizes_are_divided_whoever_sets_them() -> None:
     # batch size 64 is the class's, n_sample the user's; n_episode is None
     main = nested("policy.collect.n_sample", 32)
     assert divided_sizes(pair(main), 2) == ["policy.learn.batch_size=32", "policy.collect.n_sample=16"]
@@ -321,18 +322,18 @@ def test_sizes_are_divided_whoever_sets_them():
         (dict(env="config_test"), r"create_config.env: expected a dict such as dict\(type=...\), got str"),
     ],
 )
-def test_mistakes_in_create_config(create, message):
+def test_mistakes_in_create_config(create: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(**create))
 
 
 @pytest.mark.parametrize("value", [None, {}, ({},), ({}, 1), ({}, {}, {}), 3])
-def test_something_that_is_no_pair(value):
+def test_something_that_is_no_pair(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"Expected \(main_config, create_config\) or the path"):
         compile_config(value)
 
 
-def test_import_names_register_the_parts(tmp_path, monkeypatch):
+def test_import_names_register_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config_test_plugin.py").write_text(
         "import gymnasium\nfrom ding_lite.utils.registry import ENV_REGISTRY\n"
         "@ENV_REGISTRY.register('config_test_plugin')\nclass Plugin(gymnasium.Env):\n    config = dict(level=2)\n"
@@ -353,7 +354,9 @@ def test_import_names_register_the_parts(tmp_path, monkeypatch):
         ("raise ValueError", r"'config_test_failing' fails: .*failing\.py, line 1: ValueError\.$"),
     ],
 )
-def test_a_module_of_import_names_that_fails_is_named_with_its_line(tmp_path, monkeypatch, text, message):
+def test_a_module_of_import_names_that_fails_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
     (tmp_path / "config_test_failing.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=message):
@@ -361,12 +364,12 @@ def test_a_module_of_import_names_that_fails_is_named_with_its_line(tmp_path, mo
 
 
 @pytest.mark.parametrize("name", ["", ".", ".relative"])
-def test_a_name_that_no_module_has_is_an_error(name):
+def test_a_name_that_no_module_has_is_an_error(name: str) -> None:
     with pytest.raises(ConfigError, match=r"create_config\.env\.import_names: "):
         compile_config(pair(env=dict(type="config_test", import_names=[name])))
 
 
-def test_an_environment_that_cannot_be_made_is_named_with_the_reason():
+def test_an_environment_that_cannot_be_made_is_named_with_the_reason() -> None:
     for env_id, kwargs, reason in (
         ("FrozenLake-v1", dict(map_name="9x9"), "KeyError|'9x9'|9x9"),
         ("CartPole-v1", dict(nothing=1), "nothing"),
@@ -377,7 +380,9 @@ def test_an_environment_that_cannot_be_made_is_named_with_the_reason():
             check_env(cfg.env)
 
 
-def test_a_mistake_in_an_environments_own_code_is_named_with_its_line(tmp_path, monkeypatch):
+def test_a_mistake_in_an_environments_own_code_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = tmp_path / "own_env_with_a_mistake.py"
     module.write_text("import gymnasium\nclass Own(gymnasium.Env):\n    def __init__(self):\n        {}['width']\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -389,8 +394,8 @@ def test_a_mistake_in_an_environments_own_code_is_named_with_its_line(tmp_path, 
         check_env(cfg.env)
 
 
-def test_nothing_starts_when_the_config_is_wrong(monkeypatch):
-    def fail(*args, **kwargs):
+def test_nothing_starts_when_the_config_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("an environment was started")
 
     monkeypatch.setattr(gymnasium, "make", fail)
@@ -404,7 +409,7 @@ def test_nothing_starts_when_the_config_is_wrong(monkeypatch):
 
 
 @pytest.mark.parametrize("path", [path for path in IGNORED_KEYS if not path.startswith("create_config")])
-def test_key_without_meaning_is_accepted_with_a_note(path):
+def test_key_without_meaning_is_accepted_with_a_note(path: Any) -> None:
     accepted, reason = IGNORED_KEYS[path]
     value = dict(some="thing") if accepted is Any else accepted[-1] if isinstance(accepted, tuple) else accepted
     if path in ("policy.nstep", "policy.other.replay_buffer", "policy.priority", "policy.priority_IS_weight"):
@@ -418,18 +423,18 @@ def test_key_without_meaning_is_accepted_with_a_note(path):
     assert get_key(cfg, path, "absent") == "absent"
 
 
-def test_key_that_would_need_an_effect_is_refused():
+def test_key_that_would_need_an_effect_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"policy.collect.unroll_len: only 1 is possible here \(.*\), got int 8"):
         compile_config(pair(nested("policy.collect.unroll_len", 8)))
 
 
-def test_ignored_parts_of_create_config():
+def test_ignored_parts_of_create_config() -> None:
     cfg = compile_config(pair(learner=dict(type="base"), collector=dict(type="sample")))
     assert sorted(note.split()[0] for note in cfg.notes) == ["create_config.collector", "create_config.learner"]
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
-def test_older_name_moves_to_the_new_one(old, new):
+def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
     values = {"env.n_evaluator_episode": 16, "env.stop_value": 3, "policy.model.action_space": "discrete"}
     values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0}
     value = values.get(new, True)
@@ -443,7 +448,7 @@ def test_older_name_moves_to_the_new_one(old, new):
     assert cfg.notes == [f"{old} is {new} here."]
 
 
-def test_older_name_that_the_policy_declares_itself_stays():
+def test_older_name_that_the_policy_declares_itself_stays() -> None:
     @POLICY_REGISTRY.register("config_test_declares")
     class Declares(DQNPolicy):
         config = dict(type="config_test_declares", learn=dict(discount_factor=0.5))
@@ -452,18 +457,18 @@ def test_older_name_that_the_policy_declares_itself_stays():
     assert (cfg.policy.learn.discount_factor, cfg.policy.discount_factor, cfg.notes) == (0.25, 0.99, [])
 
 
-def test_older_name_of_what_the_policy_lacks_is_unknown_as_it_was_written():
+def test_older_name_of_what_the_policy_lacks_is_unknown_as_it_was_written() -> None:
     with pytest.raises(ConfigError, match=r"Unknown key 'policy\.action_space'"):
         compile_config((nested("policy.action_space", "discrete"), dict(policy=dict(type="dqn"))))
 
 
-def test_older_and_new_name_may_not_disagree():
+def test_older_and_new_name_may_not_disagree() -> None:
     main = dict(policy=dict(multi_gpu=False, learn=dict(multi_gpu=True)))
     with pytest.raises(ConfigError, match=r"policy.learn.multi_gpu=True contradicts policy.multi_gpu=False"):
         compile_config(pair(main))
 
 
-def test_older_types_are_understood():
+def test_older_types_are_understood() -> None:
     cfg = compile_config(
         pair(
             policy=dict(type="config_test_command"),
@@ -479,14 +484,14 @@ def test_older_types_are_understood():
 # Overrides.
 
 
-def test_overrides_are_python_values_or_texts():
+def test_overrides_are_python_values_or_texts() -> None:
     items = ["policy.learn.theta=None", "policy.model.sizes=[1, 2]", "policy.cuda=True", "exp_name=data/run=1"]
     cfg = compile_config(pair(), overrides=[*items, "env.kwargs={'a': 1}", "env.type=config_test"])
     assert (cfg.policy.learn.theta, cfg.policy.model.sizes, cfg.policy.cuda) == (None, [1, 2], True)
     assert (cfg.exp_name, cfg.env.kwargs) == ("data/run=1", {"a": 1})
 
 
-def test_override_of_a_text_may_look_like_a_number():
+def test_override_of_a_text_may_look_like_a_number() -> None:
     assert compile_config(pair(), overrides=["exp_name=007"]).exp_name == "007"
     assert compile_config(pair(), overrides=["exp_name=12"]).exp_name == "12"
 
@@ -502,7 +507,7 @@ def test_override_of_a_text_may_look_like_a_number():
         ("policy..x=3", r"Unknown key 'policy\.\.x'|Unknown key 'policy\.'"),
     ],
 )
-def test_wrong_overrides(item, message):
+def test_wrong_overrides(item: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(nested("policy.learn.batch_size", 2)), overrides=[item])
 
@@ -523,12 +528,12 @@ def test_wrong_overrides(item, message):
         (["policy.learn.target_theta=hard"], "policy.learn.target_theta: expected float or None, got str 'hard'"),
     ],
 )
-def test_dqn_contradictions(overrides, message):
+def test_dqn_contradictions(overrides: list[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(CARTPOLE, overrides=overrides)
 
 
-def test_gymnasium_id_needs_no_environment_code():
+def test_gymnasium_id_needs_no_environment_code() -> None:
     main = dict(env=dict(env_id="CartPole-v1"), policy=dict(collect=dict(n_sample=8)))
     cfg = compile_config((main, dict(policy=dict(type="dqn"))))
     check_shapes(cfg, check_env(cfg.env))

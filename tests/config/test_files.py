@@ -6,6 +6,8 @@ import math
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ from tests.config.helpers import CARTPOLE, PONG, ROOT, pair
         ("  main_config: {}\n -", r"line \d: IndentationError"),
     ],
 )
-def test_broken_config_file_is_one_line_with_its_place(tmp_path, text, message):
+def test_broken_config_file_is_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
     for read in (read_config, compile_config):
@@ -42,13 +44,13 @@ def test_broken_config_file_is_one_line_with_its_place(tmp_path, text, message):
         assert "\n" not in str(error.value)
 
 
-def test_missing_config_file(tmp_path):
+def test_missing_config_file(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.py", tmp_path):
         with pytest.raises(ConfigError, match=r"does not exist: give the path"):
             read_config(path)
 
 
-def test_config_file_is_not_run_as_main_and_not_from_a_cache(tmp_path):
+def test_config_file_is_not_run_as_main_and_not_from_a_cache(tmp_path: Path) -> None:
     path = tmp_path / "twice.py"
     text = "main_config = dict(seed={})\ncreate_config = dict(name=__name__)\nassert __name__ != '__main__'\n"
     for seed in (1, 2):
@@ -59,7 +61,7 @@ def test_config_file_is_not_run_as_main_and_not_from_a_cache(tmp_path):
 
 
 @pytest.mark.parametrize("config", [CARTPOLE, PONG])
-def test_saved_config_compiles_to_the_same(tmp_path, config):
+def test_saved_config_compiles_to_the_same(tmp_path: Path, config: Any) -> None:
     cfg = compile_config(config, seed=5, overrides=["policy.learn.batch_size=16", "env.stop_value=None"])
     check_shapes(cfg, check_env(cfg.env))
     save_config(cfg, tmp_path / "total_config.py", max_env_step=100)
@@ -69,7 +71,7 @@ def test_saved_config_compiles_to_the_same(tmp_path, config):
     assert compile_config(tmp_path / "again.py") == again
 
 
-def test_saved_config_keeps_every_kind_of_value(tmp_path):
+def test_saved_config_keeps_every_kind_of_value(tmp_path: Path) -> None:
     main = dict(
         exp_name="quote ' \" \\ and\nnewline é",
         env=dict(stop_value=math.inf, kwargs={"not a name": [None, True, -0.0, 1e-300, {"if": ()}]}),
@@ -84,7 +86,7 @@ def test_saved_config_keeps_every_kind_of_value(tmp_path):
     assert again == cfg
 
 
-def test_saved_config_runs_by_itself(tmp_path):
+def test_saved_config_runs_by_itself(tmp_path: Path) -> None:
     cfg = compile_config(CARTPOLE, seed=3, overrides=["exp_name=run", "env.stop_value=None"])
     save_config(cfg, tmp_path / "total_config.py", max_env_step=64)
     result = subprocess.run(

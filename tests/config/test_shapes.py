@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.envs.vector_env import EnvSpec
@@ -14,11 +16,11 @@ from ding_lite.utils.registry import (
 from tests.config.helpers import nested, pair
 
 
-def spec(observation=None, action=None, frame_stack=0):
+def spec(observation: Space[Any] | None = None, action: Space[Any] | None = None, frame_stack: int = 0) -> EnvSpec:
     return EnvSpec(observation or Box(-1, 1, (4,)), action or Discrete(2), frame_stack)
 
 
-def test_unset_shapes_are_the_environments():
+def test_unset_shapes_are_the_environments() -> None:
     cfg = compile_config(pair())
     check_shapes(cfg, spec())
     assert cfg.policy.model == dict(obs_shape=4, action_shape=2)
@@ -28,7 +30,7 @@ def test_unset_shapes_are_the_environments():
 
 
 @pytest.mark.parametrize("given", [4, [4], (4,)])
-def test_one_length_may_be_written_as_number_or_list(given):
+def test_one_length_may_be_written_as_number_or_list(given: Any) -> None:
     cfg = compile_config(pair(nested("policy.model.obs_shape", given)))
     check_shapes(cfg, spec())
     assert cfg.policy.model.action_shape == 2
@@ -51,13 +53,13 @@ def test_one_length_may_be_written_as_number_or_list(given):
         (nested("policy.model.type", "config_test_wide"), spec(), "policy.model.width is not set.* expected int"),
     ],
 )
-def test_shapes_that_do_not_fit(main, env_spec, message):
+def test_shapes_that_do_not_fit(main: Any, env_spec: Any, message: str) -> None:
     cfg = compile_config(pair(main))
     with pytest.raises(ConfigError, match=message):
         check_shapes(cfg, env_spec)
 
 
-def test_shapes_of_a_given_model_are_its_own_unless_written_down():
+def test_shapes_of_a_given_model_are_its_own_unless_written_down() -> None:
     cfg = compile_config(pair(nested("policy.model.free", 1)), model_given=True)
     check_shapes(cfg, spec(), model_given=True)
     assert cfg.policy.model == dict(free=1)

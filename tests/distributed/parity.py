@@ -52,13 +52,15 @@ class RandomGame(gymnasium.Env):
     def _observe(self) -> np.ndarray:
         return self.np_random.normal(size=4).astype(np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._left = int(self.np_random.integers(2, 9))
         self._terminates = bool(self.np_random.random() < 0.5)
         return self._observe(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._left -= 1
         over = self._left == 0
         return self._observe(), float(self.np_random.normal()) * 3, over and self._terminates, over, {}

@@ -34,11 +34,11 @@ ME = ["-m", "tests.distributed.test_collectives"]
 WAYS: tuple[dict[str, Any], ...] = ({}, {"share_memory": True})
 
 
-def make_network() -> nn.Module:
+def make_network() -> nn.Sequential:
     """A small image network, the same on every rank, in channels_last."""
     torch.manual_seed(0)
     layers = (nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 64), nn.ReLU(), nn.Linear(64, 3))
-    return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
 
 
 def make_loss(network: nn.Module, seed: int, batch: int = 6) -> torch.Tensor:
@@ -100,7 +100,7 @@ def check_every_way_of_averaging_gives_the_same_bits() -> None:
         flat = FlatParameters(network, **way)
         make_loss(network, get_rank()).backward()
         flat.average_grad()
-        grads.append(flat.parameter.grad.clone())
+        grads.append(flat.gradient.clone())
     assert torch.equal(grads[0], grads[1])  # with two ranks each element is one sum
 
 
@@ -152,8 +152,9 @@ def check_a_parameter_unused_on_one_rank_counts_as_zero() -> None:
             flat.average_grad()
             # The weight's gradient is rank + 1 where a rank uses the branch: half of that is the mean of two ranks.
             first, second = (1.0, 0.5) if turn % 2 == 0 else (0.5, 1.0)
-            assert torch.equal(module.first.weight.grad, torch.full((5, 4), first)), (way, turn)
-            assert torch.equal(module.second.weight.grad, torch.full((5, 4), second)), (way, turn)
+            for layer, share in ((module.first, first), (module.second, second)):
+                assert layer.weight.grad is not None
+                assert torch.equal(layer.weight.grad, torch.full((5, 4), share)), (way, turn)
 
 
 def check_two_backwards_add_up() -> None:
@@ -182,7 +183,7 @@ def check_counts_are_sums_of_whole_numbers() -> None:
 
 def check_tensors_keep_their_shape_and_type() -> None:
     rank, before = get_rank(), torch.arange(6.0).view(2, 3)
-    data = {"f": before.clone(), "i": torch.tensor([rank, 5]), "b": torch.tensor(rank == 0), "n": 1}
+    data: dict[str, Any] = {"f": before.clone(), "i": torch.tensor([rank, 5]), "b": torch.tensor(rank == 0), "n": 1}
     total = allreduce_data(data)
     assert torch.equal(total["f"], 2 * before)
     assert torch.equal(data["f"], before)
@@ -196,8 +197,13 @@ def check_tensors_keep_their_shape_and_type() -> None:
 
 
 def check_a_dict_costs_one_collective() -> None:
-    real, calls = dist.all_reduce, []
-    dist.all_reduce = lambda *args, **kwargs: (calls.append(args), real(*args, **kwargs))[1]
+    real, calls = dist.all_reduce, list[Any]()
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return real(*args, **kwargs)
+
+    dist.all_reduce = counted
     try:
         allreduce_data({"a": 1, "b": 2.0, "c": torch.ones(3)})
     finally:
@@ -208,7 +214,7 @@ def check_a_dict_costs_one_collective() -> None:
 def check_module_broadcast_covers_buffers_of_every_type() -> None:
     rank = get_rank()
     torch.manual_seed(rank)
-    module = nn.Sequential(nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3)).to(memory_format=torch.channels_last)
+    module = nn.Sequential(nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
     module.register_buffer("mask", torch.tensor([True, rank == 0, False]))
     module.register_buffer("level", torch.full((3,), float(rank), dtype=torch.bfloat16))
     module.register_buffer("count", torch.tensor(10 + rank))
@@ -229,7 +235,7 @@ def check_objects_come_from_the_source() -> None:
 
 
 def check_config_sizes_are_divided_or_refused() -> None:
-    cfg = {"policy": {"learn": {"batch_size": 32}, "collect": {"n_sample": 96, "n_episode": None}}}
+    cfg: dict[str, Any] = {"policy": {"learn": {"batch_size": 32}, "collect": {"n_sample": 96, "n_episode": None}}}
     new = to_ddp_config(cfg)
     assert (new.policy.learn.batch_size, new.policy.collect.n_sample, new.policy.collect.n_episode) == (16, 48, None)
     assert cfg["policy"]["learn"]["batch_size"] == 32

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.worker import EpisodeCollector
 from tests.distributed.launcher import launch
-from tests.worker.games import REWARD, CountingGame, game_env
+from tests.worker.games import REWARD, CountingGame, collect_mode, game_env
 
 LENGTHS = (2, 300)  # steps of an episode, by rank
 COLLECTIVES = ("all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "barrier")
@@ -43,13 +42,7 @@ def count_collectives(calls: list[str]) -> None:
 def collect(folder: str) -> None:
     """Collect three times on this rank, which is asked to end before the last one if it is rank 1."""
     calls: list[str] = []
-    mode = SimpleNamespace(
-        forward=lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)},
-        process_transition=lambda obs, output, step: {"obs": obs, "reward": step.reward, "action": output["action"]},
-        get_train_sample=lambda block: block,
-        get_collect_kwargs=lambda envstep: {},
-        reset=lambda env_id=None: None,
-    )
+    mode = collect_mode(lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)})
     with DDPContext(timeout=20):
         rank, asked = get_rank(), False
         env = game_env(CountingGame(LENGTHS[rank]), CountingGame(LENGTHS[rank]))

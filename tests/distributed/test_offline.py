@@ -43,7 +43,7 @@ LONG = [
     *TOGETHER, f"policy.learn.train_epoch={EPOCHS}", "policy.learn.learner.hook.save_ckpt_after_iter=30",
     "policy.eval.evaluator.eval_freq=110",
 ]  # fmt: skip
-BAD = {  # columns of a data set that cannot be learned from, and what is said
+BAD: dict[str, tuple[dict[str, Any], str]] = {  # columns of a data set that cannot be learned from, and what is said
     "lacks": ({"action": None}, "lacks 'action'"),
     "shape": ({"obs": np.zeros((ROWS, 3))}, "key 'obs': expected [4]"),
     "range": ({"action": np.full(ROWS, 2)}, "key 'action': expected actions of Discrete(2), got 2 to 2"),
@@ -70,7 +70,7 @@ def rank_learn() -> None:
     policy = run_offline(*TOGETHER, "policy.learn.train_epoch=3", input_cfg=offline_pair("watched_cql"), seed=0)
     numbers = {obs.tobytes(): n for n, obs in enumerate(np.load("data.npz")["obs"].astype(np.float32))}
     seen = [[numbers[row.numpy().tobytes()] for row in obs] for obs in WatchedCQL.seen]
-    report = {"hash": parameter_hash(policy.model), "seen": seen, "errors": {}}
+    report: dict[str, Any] = {"hash": parameter_hash(policy.model), "seen": seen, "errors": {}}
     for name in (*BAD, "differs", "gone"):
         os.chdir(f"{name}{get_rank()}")
         begin = time.monotonic()
@@ -94,8 +94,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where two ranks learned, met bad data sets, and left the run `whole`."""
     path = tmp_path_factory.mktemp("offline")
     record_cartpole(path / "data.npz", rows=ROWS)
-    columns = dict(np.load(path / "data.npz"))
-    bad = {name: (columns | changes, columns | changes) for name, (changes, _) in BAD.items()}
+    columns: dict[str, Any] = dict(np.load(path / "data.npz"))
+    bad: dict[str, Any] = {name: (columns | changes, columns | changes) for name, (changes, _) in BAD.items()}
     bad["differs"] = (columns, {key: value[1:] for key, value in columns.items()})
     bad["gone"] = (columns, None)
     for name, of_ranks in bad.items():

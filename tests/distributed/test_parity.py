@@ -88,10 +88,11 @@ def registered() -> dict[str, tuple[str, str, list[str]]]:
 
 
 PROBLEMS = registered()
+States = dict[tuple[int, int], dict[tuple[str, str], Any]]  # by (world size, rank) and (case, way)
 
 
 @pytest.fixture(scope="module")
-def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[int, int], dict[str, Any]]]:
+def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
     """Yield all final states by (world size, rank)."""
     POLICY_REGISTRY.update(BROKEN)
     folder = tmp_path_factory.mktemp("parity")
@@ -105,7 +106,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[int,
     for size in (2, 3):
         done = launch(["-m", "tests.distributed.test_parity", str(folder)], nproc=size, timeout=240)
         assert done.returncode == 0, done.stderr
-    found = {(1, 0): {(case, "flat"): parity.run_problem(problem) for case, problem in problems.items()}}
+    found: States = {(1, 0): {(case, "flat"): parity.run_problem(problem) for case, problem in problems.items()}}
     for size in (2, 3):
         for rank in range(size):
             found[size, rank] = torch.load(Path(folder, f"world{size}_rank{rank}.pt"), weights_only=False)
@@ -132,7 +133,7 @@ def largest_difference(left: Any, right: Any) -> tuple[float, str]:
     return max((float((a - b).abs().max()) if a.numel() else 0.0, path) for (path, a), (_, b) in pairs)
 
 
-def check_parity(states: dict[tuple[int, int], dict], case: str, size: int, way: str = "flat") -> None:
+def check_parity(states: States, case: str, size: int, way: str = "flat") -> None:
     """Raise AssertionError, naming the case, unless `size` processes ended as one did, all of them alike."""
     for rank in range(size):
         state = states[size, rank][case, way]
@@ -145,13 +146,13 @@ def check_parity(states: dict[tuple[int, int], dict], case: str, size: int, way:
 @pytest.mark.parametrize("way", ["flat", "ddp"])
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_several_processes_step_as_one_does(states: dict, case: str, size: int, way: str) -> None:
+def test_several_processes_step_as_one_does(states: States, case: str, size: int, way: str) -> None:
     assert not isinstance(states[1, 0][case, "flat"], str), states[1, 0][case, "flat"]
     check_parity(states, case, size, way)
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_learning_changed_every_parameter(states: dict, case: str) -> None:
+def test_learning_changed_every_parameter(states: States, case: str) -> None:
     name, kind, overrides = PROBLEMS[case]
     before = parity.create_policy(parity.compile_problem(name, kind, overrides)).model.state_dict()
     after = states[1, 0][case, "flat"]["model"]
@@ -160,7 +161,7 @@ def test_learning_changed_every_parameter(states: dict, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_policy_without_synchronisation_fails_with_its_name(states: dict, case: str) -> None:
+def test_a_policy_without_synchronisation_fails_with_its_name(states: States, case: str) -> None:
     for size in (2, 3):
         with pytest.raises(AssertionError, match=case):
             check_parity(states, case, size)

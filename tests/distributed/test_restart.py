@@ -47,7 +47,7 @@ def opened(folder: Path, how: str, nproc: int = 2, status: int = 0) -> list[list
 
 
 def test_a_restart_goes_on_in_its_directories_in_the_same_order_and_another_job_makes_new_ones(tmp_path: Path) -> None:
-    taken = set()
+    taken: set[str] = set()
     for _ in range(2):
         before, after = (
             [path for again, path, goes_on in opened_lines if (again, goes_on) == (restarted, restarted)]

@@ -40,7 +40,7 @@ class Hoarder(DQNPolicy):
         self._by_name = {"a": nn.Linear(2, 2), "nested": [nn.Linear(2, 2)]}
         self._ensemble = (nn.Linear(2, 2), nn.BatchNorm1d(2))
         self._keeper = Keeper()
-        self._ensemble[1].running_mean.fill_(float(get_rank()))  # type: ignore[union-attr,operator]
+        self._ensemble[1].get_buffer("running_mean").fill_(float(get_rank()))
 
     def everything(self) -> dict[str, nn.Module]:
         nested, keeper = self._by_name["nested"], self._keeper.network
@@ -85,10 +85,10 @@ def main(folder: str) -> None:
             found["sums"].append(checksum())
             with torch.no_grad():
                 tensor -= get_rank()
-        policy = make_policy("multi_gpu=True", model=Normalised())
-        policy.learn_mode.forward(make_batch(8, get_rank()))
-        found["normalised"] = policy.learn_mode.checksum()
-        found["mean"] = policy.model.layers[0].running_mean.tolist()  # type: ignore[union-attr,index,operator]
+        normalised = make_policy("multi_gpu=True", model=Normalised())
+        normalised.learn_mode.forward(make_batch(8, get_rank()))
+        found["normalised"] = normalised.learn_mode.checksum()
+        found["mean"] = normalised.model.get_buffer("layers.0.running_mean").tolist()
         directory, found["overlaps"] = shared_memory.DIRECTORY, {}
         for shared_memory.DIRECTORY in (directory, "/nonexistent"):
             for sync in (True, False):
@@ -130,7 +130,9 @@ def test_statistics_of_batch_normalisation_are_averaged(found: list[dict[str, An
     assert found[0]["mean"] == pytest.approx(((means[0] + means[1]) / 2).tolist(), abs=1e-6)
 
 
-def test_averaging_overlaps_with_backward_where_it_is_asked_for_and_gradients_are_sent(found: list[dict]) -> None:
+def test_averaging_overlaps_with_backward_where_it_is_asked_for_and_gradients_are_sent(
+    found: list[dict[str, Any]],
+) -> None:
     expected = {
         "/dev/shm True": [True, False],
         "/dev/shm False": [True, False],

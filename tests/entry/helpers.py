@@ -22,7 +22,7 @@ STEPS = 320  # env steps: 40 collects, about 160 iterations
 SHORT = ["exp_name=run", "policy.eval.evaluator.eval_freq=100", "policy.learn.learner.hook.log_show_after_iter=20"]
 
 
-def pair() -> tuple[dict, dict]:
+def pair() -> tuple[dict[str, Any], dict[str, Any]]:
     return copy.deepcopy(main_config), copy.deepcopy(create_config)
 
 

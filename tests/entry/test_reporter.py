@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,7 +17,10 @@ from tests.entry.helpers import run
     ("space", "words"),
     [
         (gymnasium.spaces.Box(-1.5, 2.0, (4,), np.float32), "(4,) float32, -1.5 to 2"),
-        (gymnasium.spaces.Box(np.float32([-1, -np.inf]), np.float32([1, 5])), "(2,) float32, -inf to 5"),
+        (
+            gymnasium.spaces.Box(np.array([-1, -np.inf], np.float32), np.array([1, 5], np.float32)),
+            "(2,) float32, -inf to 5",
+        ),
         (gymnasium.spaces.Box(0, 255, (84, 84), np.uint8), "(84, 84) uint8, 0 to 255"),
         (gymnasium.spaces.Discrete(3), "Discrete(3)"),
         (
@@ -25,7 +29,7 @@ from tests.entry.helpers import run
         ),
     ],
 )
-def test_an_observation_is_shape_type_and_range(space: gymnasium.Space, words: str) -> None:
+def test_an_observation_is_shape_type_and_range(space: gymnasium.Space[Any], words: str) -> None:
     assert describe_space(space) == words
 
 

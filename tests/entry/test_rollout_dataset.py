@@ -151,7 +151,7 @@ def test_what_there_is_no_stream_of_is_an_error(name: str, unit: str, overrides:
 
 
 def test_an_item_travels_by_value_where_it_is_small_and_keeps_types_and_nesting() -> None:
-    item = {"obs": {"a": torch.arange(3, dtype=torch.uint8), "b": torch.ones(1).expand(4)}}
+    item: dict[str, Any] = {"obs": {"a": torch.arange(3, dtype=torch.uint8), "b": torch.ones(1).expand(4)}}
     item |= {"half": torch.ones(2, dtype=torch.bfloat16), "one": torch.tensor(True)}
     for other in (copy.copy(Sample(item)), pickle.loads(pickle.dumps(Sample(item)))):
         assert isinstance(other, Sample)

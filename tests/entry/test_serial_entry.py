@@ -167,7 +167,7 @@ def cartpole(cfg: dict[str, Any]) -> gymnasium.Env:
 
 @pytest.mark.parametrize("manager", ["base", "subprocess"])
 def test_env_setting_says_which_environments_are_built(tmp_path: Path, manager: str) -> None:
-    built: dict[int, list] = {7: [], 12: []}
+    built: dict[int, list[Any]] = {7: [], 12: []}
     collect, judge = ([{"limit": limit, "built": built[limit]}] * number for limit, number in ((7, 4), (12, 2)))
     run(
         f"env.manager.type={manager}",
@@ -323,7 +323,7 @@ def room_again() -> Iterator[None]:
 def test_a_full_disk_at_the_end_is_said_and_the_exit_status_tells(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cfg = {"left": 260}  # steps of all 8 environments
+    cfg: dict[str, Any] = {"left": 260}  # steps of all 8 environments
     with pytest.raises(SystemExit) as end:
         run("policy.learn.learner.hook.save_ckpt_after_iter=100", env_setting=(Fills, [cfg] * 8, [{"left": -1}] * 5))
     assert end.value.code == "The last checkpoint was not saved."  # so that the status is 1
@@ -359,7 +359,8 @@ def test_a_full_disk_on_the_way_does_not_end_the_run_and_keeps_the_previous_chec
     def build(cfg: dict[str, Any]) -> gymnasium.Env:
         return Fills(cfg) if "left" in cfg else Improves(cfg)
 
-    cfg = {"left": 160, "steps": 120}  # the evaluation at iteration 100, env step 224, finds the disk full
+    # the evaluation at iteration 100, env step 224, finds the disk full
+    cfg: dict[str, Any] = {"left": 160, "steps": 120}
     run("policy.eval.evaluator.eval_freq=100", env_setting=(build, [cfg] * 8, [{}] * 5))
     shown = capsys.readouterr().err
     assert "ckpt_best.pth.tar': File too large; the previous file, if any, is unchanged. Training goes" in shown
@@ -398,7 +399,7 @@ def test_an_interruption_of_the_random_steps_ends_them(tmp_path: Path) -> None:
 
 def test_a_failing_environment_ends_the_run_with_its_own_error(tmp_path: Path) -> None:
     class Fails(gymnasium.Wrapper):
-        def __init__(self, cfg: dict) -> None:
+        def __init__(self, cfg: dict[str, Any]) -> None:
             super().__init__(gymnasium.make("CartPole-v1"))
 
         def step(self, action: Any) -> Any:

@@ -38,7 +38,7 @@ RESUME = ["policy.learn.resume_training=True"]
 RESUME += ["policy.learn.learner.hook.load_ckpt_before_run=run/ckpt/ckpt_last.pth.tar"]
 
 
-def pair(kind: str = "ppo") -> tuple[dict, dict]:
+def pair(kind: str = "ppo") -> tuple[dict[str, Any], dict[str, Any]]:
     config, create = copy.deepcopy(main_config), copy.deepcopy(create_config)
     create["policy"]["type"] = kind
     if kind != "ppo":
@@ -108,7 +108,7 @@ def test_the_same_seed_gives_the_same_run_and_another_one_does_not() -> None:
 
 @pytest.mark.parametrize(("kind", "more"), [("a2c", ["policy.collect.n_sample=128"]), ("pg", [])])
 def test_the_other_on_policy_policies_run_and_can_be_repeated(tmp_path: Path, kind: str, more: list[str]) -> None:
-    options = dict(seed=0, max_env_step=256, overrides=["exp_name=run", *more])
+    options: dict[str, Any] = dict(seed=0, max_env_step=256, overrides=["exp_name=run", *more])
     hashes = [parameter_hash(serial_pipeline_onpolicy(pair(kind), **options).model) for _ in range(2)]
     assert hashes[0] == hashes[1]
     told = result(tmp_path / "run")
@@ -123,7 +123,7 @@ def test_the_other_on_policy_policies_run_and_can_be_repeated(tmp_path: Path, ki
 @pytest.mark.parametrize("kind", ["impala", "ppo_offpolicy"])
 def test_the_off_policy_actors_run_in_the_other_pipeline(tmp_path: Path, kind: str) -> None:
     more = ["policy.collect.n_sample=128"] if kind == "ppo_offpolicy" else ["policy.unroll_len=16"]
-    options = dict(seed=0, max_env_step=512, overrides=["exp_name=run", *more])
+    options: dict[str, Any] = dict(seed=0, max_env_step=512, overrides=["exp_name=run", *more])
     hashes = [parameter_hash(serial_pipeline(pair(kind), **options).model) for _ in range(2)]
     assert hashes[0] == hashes[1]
     told = result(tmp_path / "run")
@@ -305,7 +305,7 @@ ARGS = Box(-1, 1, (2,), np.float32)
     ],
 )
 def test_an_action_space_that_the_policy_cannot_act_in(
-    nothing_starts: None, kind: str, space: gymnasium.Space, message: str
+    nothing_starts: None, kind: str, space: gymnasium.Space[Any], message: str
 ) -> None:
     input_cfg, pipeline = pair(kind), serial_pipeline if kind == "dqn" else serial_pipeline_onpolicy
     setting = (Idle, [{"action": space}] * 8, [{"action": space}] * 8)

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
+from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
 from ding_lite.utils.key import default_values
@@ -27,14 +28,14 @@ def atari_config(env_id: str, manager: str = "native", num_threads: int = 2, **o
     return EasyDict(cfg)
 
 
-def make(env_id: str, num_envs: int = 2, *, seed: int = 0, training: bool = True, **overrides: Any):
+def make(env_id: str, num_envs: int = 2, *, seed: int = 0, training: bool = True, **overrides: Any) -> VectorEnv:
     return create_vector_env(atari_config(env_id, **overrides), num_envs, seed, training)
 
 
-def play(env: Any, num_steps: int, seed: int = 0) -> list[tuple]:
+def play(env: Any, num_steps: int, seed: int = 0) -> list[tuple[Any, ...]]:
     """Random actions; everything that came back, as copies."""
     obs, info = env.reset()
-    seen: list[tuple] = [(obs.copy(), info["lives"].copy())]
+    seen: list[tuple[Any, ...]] = [(obs.copy(), info["lives"].copy())]
     rng = np.random.default_rng(seed)
     for _ in range(num_steps):
         obs, reward, terminated, truncated, info = env.step(rng.integers(0, env.single_action_space.n, env.num_envs))
@@ -45,7 +46,7 @@ def play(env: Any, num_steps: int, seed: int = 0) -> list[tuple]:
     return seen
 
 
-def assert_same(left: list[tuple], right: list[tuple]) -> None:
+def assert_same(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> None:
     for one, other in zip(left, right, strict=True):
         for a, b in zip(one, other, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -115,7 +116,7 @@ def test_the_spaces_are_known_before_an_environment_is_built(env_id: str, num_ac
     assert spec.action_space == gymnasium.spaces.Discrete(num_actions)
     assert spec.observation_space.shape == (max(1, frame_stack), 84, 84)
     for manager in ("native", "base"):
-        env = make(env_id, 1, manager=manager, frame_stack=frame_stack)
+        env: Any = make(env_id, 1, manager=manager, frame_stack=frame_stack)
         assert (spec.observation_space, spec.action_space) == (env.single_observation_space, env.single_action_space)
         assert spec.frame_stack == env.frame_stack == (4 if frame_stack == 4 else 0)
         assert env.reset()[0].shape == (1, max(1, frame_stack), 84, 84)
@@ -232,7 +233,7 @@ def test_a_lost_life_in_breakout_is_marked_and_the_game_stays_whole() -> None:
 @pytest.mark.parametrize(
     "change", [{"sticky_action_prob": 0.5}, {"fire_reset": True}, {"noop_max": 1}, {"frame_skip": 2}]
 )
-def test_each_setting_changes_the_game(change: dict, manager: str) -> None:
+def test_each_setting_changes_the_game(change: dict[str, Any], manager: str) -> None:
     plain, changed = (play(make("breakout", 2, manager=manager, **setting), 30) for setting in ({}, change))
     assert any((a[0] != b[0]).any() for a, b in zip(plain, changed, strict=True))
 

@@ -24,7 +24,7 @@ class Sound(gymnasium.Env):
     def __init__(self, cfg_env: Any) -> None:
         type(self).closed = 0
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         return np.zeros(2, np.float32), {}
 
     def step(self, action: Any) -> Any:
@@ -50,14 +50,14 @@ class OtherShape(Sound):
 
 
 class OtherFirstShape(Sound):
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         return np.zeros((1, 2), np.float32), {}
 
 
 class OtherKeys(Sound):
     observation_space = Dict({"near": Box(0, 1, (2,), np.float32), "far": Box(0, 1, (2,), np.float32)})
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         return {"near": np.zeros(2, np.float32)}, {}
 
 
@@ -72,7 +72,7 @@ class OldReset(Sound):
 
 
 class OldResult(Sound):
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         return np.zeros(2, np.float32)
 
 

@@ -35,7 +35,7 @@ class WalkEnv(gymnasium.Env):
     def __init__(self, cfg_env: EasyDict) -> None:
         self.fails, self.drift = cfg_env.kwargs.get("fails", False), 0.0
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         assert options is None, "what SeededEnv is told is not for the environment"
         self.place, self.count, self.lives = self.np_random.normal(size=1), 0, 2
@@ -78,7 +78,7 @@ class BlindEnv(gymnasium.Env):
         BlindEnv.length -= 1
         self.length = BlindEnv.length
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         self.count = 0
         return 0, {}
 

@@ -20,10 +20,10 @@ class Shows(gymnasium.Env):
 
     action_space = Discrete(2)
 
-    def __init__(self, space: gymnasium.Space, obs: Any) -> None:
+    def __init__(self, space: gymnasium.Space[Any], obs: Any) -> None:
         self.observation_space, self.obs = space, obs
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         return self.obs, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -38,7 +38,7 @@ class Buffered(gymnasium.Env):
     def __init__(self) -> None:
         self.memory = np.zeros(1, np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.memory[0] = 0
         return self.memory, {}
 
@@ -125,7 +125,7 @@ def test_random_actions_obey_a_mask_and_are_the_spaces_own_without_one() -> None
 )
 @pytest.mark.parametrize("manager", MANAGERS)
 def test_counted_things_are_vectors_of_floats(
-    space: gymnasium.Space, obs: Any, side: Box, seen: list[int], manager: str
+    space: gymnasium.Space[Any], obs: Any, side: Box, seen: list[int], manager: str
 ) -> None:
     build = lambda _: Shows(space, obs)  # noqa: E731
     cfg = env_config(manager={"type": manager})
@@ -145,7 +145,7 @@ def test_counted_things_are_vectors_of_floats(
         Dict({"seen": Box(0, 255, (2,), np.uint8), "action_mask": MultiBinary(5)}),
     ],
 )
-def test_floats_images_and_dicts_with_a_mask_pass_unchanged(space: gymnasium.Space) -> None:
+def test_floats_images_and_dicts_with_a_mask_pass_unchanged(space: gymnasium.Space[Any]) -> None:
     env = Shows(space, space.sample())
     assert PolicyObservations.wrap(env) is env
     spec = check_env(env_config(), [lambda _: env])
@@ -167,7 +167,7 @@ def test_channels_of_an_image_come_first_and_the_user_is_told() -> None:
 @pytest.mark.parametrize(
     "space", [Tuple([Discrete(2), Discrete(3)]), Text(5), Dict({"left": Discrete(2), "right": Text(3)})]
 )
-def test_other_observations_are_refused_by_name(space: gymnasium.Space) -> None:
+def test_other_observations_are_refused_by_name(space: gymnasium.Space[Any]) -> None:
     with pytest.raises(ConfigError, match=r"^The environment's observations are (Tuple|Text)\(.*: expected Box, Dis"):
         check_env(env_config(), [lambda _: Shows(space, space.sample())])
 

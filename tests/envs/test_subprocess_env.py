@@ -12,6 +12,7 @@ import textwrap
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -19,7 +20,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from ding_lite.envs import subprocess_env
-from ding_lite.envs.subprocess_env import EnvError, SubprocessVectorEnv
+from ding_lite.envs.checks import EnvError
+from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from tests.distributed.launcher import ROOT
 
 DIE, HANG, RAISE, HOLD, STOP, END, EXIT = range(1, 8)
@@ -40,7 +42,7 @@ class MoodyEnv(gymnasium.Env):
         if sick == "build":
             raise FileNotFoundError("no such ROM:\n pong.bin")
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.steps = 0.0
         if self.sick == "reset":
             raise ArithmeticError("the pole\nis on fire")
@@ -49,7 +51,7 @@ class MoodyEnv(gymnasium.Env):
             os.kill(os.getpid(), signal.SIGKILL)
         return self._observe(), {"seed": -1 if seed is None else seed, "options": str(options)}
 
-    def step(self, action: int):
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.steps += 1
         if action == DIE:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -100,7 +102,7 @@ def gone(pid: int, timeout: float = 10.0) -> bool:
     return False
 
 
-def run_script(tmp_path: Path, body: str, *arguments: str) -> subprocess.Popen:
+def run_script(tmp_path: Path, body: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a user's script (no `__main__` guard) in a process group of its own, temporary files in `tmp_path`/tmp."""
     script = tmp_path / "train.py"
     (tmp_path / "tmp").mkdir()
@@ -386,7 +388,7 @@ def test_a_signal_to_everyone_is_the_parents_to_handle(tmp_path: Path, number: s
 
 @pytest.mark.parametrize("state", ["", "sleep", "hold"], ids=["well", "asleep", "holding the GIL"])
 @pytest.mark.parametrize("kill", [os.kill, os.killpg])
-def test_nothing_outlives_a_killed_parent(tmp_path: Path, state: str, kill) -> None:
+def test_nothing_outlives_a_killed_parent(tmp_path: Path, state: str, kill: Any) -> None:
     script = run_script(tmp_path, WAITING, *filter(None, [state]))
     assert script.stdout is not None
     pids = [int(pid) for pid in script.stdout.readline().split()]

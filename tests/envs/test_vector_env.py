@@ -15,7 +15,8 @@ from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env, derive_seeds
+from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 
 MANAGERS = ("base", "subprocess")
@@ -31,7 +32,9 @@ def env_config(env_type: str = "gymnasium", **overrides: Any) -> EasyDict:
     return EasyDict(cfg)
 
 
-def make(env_type: str, num_envs: int = 2, *, manager: str = "base", training: bool = True, **overrides: Any):
+def make(
+    env_type: str, num_envs: int = 2, *, manager: str = "base", training: bool = True, **overrides: Any
+) -> VectorEnv:
     return create_vector_env(env_config(env_type, manager={"type": manager}, **overrides), num_envs, 7, training)
 
 
@@ -46,12 +49,12 @@ class CountEnv(gymnasium.Env):
         self.action_space = Discrete(4)
         self.episode = -1
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.episode, self.count, self.lives = self.episode + 1, 0, 3 - (self.episode + 1) % 2
         return self.observe(), {"lives": self.lives, "start": float(self.np_random.random())}
 
-    def step(self, action: int):
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.count += 1
         self.lives -= action == 3
         return self.observe(), 5.0 * self.count, action == 1, action == 2, {"lives": self.lives}
@@ -165,7 +168,7 @@ def test_max_episode_steps_replaces_the_limit_of_a_gymnasium_id() -> None:
 
 
 def test_frame_stack_rolls_and_starts_with_zeros(manager: str) -> None:
-    env = make("count", 1, manager=manager, frame_stack=3)
+    env: Any = make("count", 1, manager=manager, frame_stack=3)
     assert env.frame_stack == 3
     assert env.reset()[0][0].tolist() == [[0, 0], [0, 0], [0, 0]]
     assert env.step(np.array([0]))[0][0].tolist() == [[0, 0], [0, 0], [0, 1]]
@@ -177,7 +180,7 @@ def test_frame_stack_rolls_and_starts_with_zeros(manager: str) -> None:
 
 def test_a_stack_of_one_frame_is_no_stack() -> None:
     for depth in (0, 1):
-        env = make("count", 1, frame_stack=depth)
+        env: Any = make("count", 1, frame_stack=depth)
         assert env.frame_stack == 0
         assert env.reset()[0].shape == (1, 2)
 
@@ -274,7 +277,8 @@ def test_environments_start_differently_and_reproducibly(manager: str) -> None:
     assert not set(later.tolist()) & set(start.tolist()), "a second reset must not replay the first"
     assert later.tolist() == again.reset()[1]["start"].tolist()
     seeds = derive_seeds(7, "evaluate", 1, n=4)
-    assert first.reset(seed=seeds)[1]["start"].tolist() == again.reset(seed=seeds)[1]["start"].tolist()
+    starts = [env.reset(seed=seeds)[1]["start"].tolist() for env in (first, again)]  # type: ignore[arg-type]  # a list
+    assert starts[0] == starts[1]
     assert first.reset(seed=7)[1]["start"].tolist() == start.tolist()
     first.close()
     again.close()
@@ -334,7 +338,7 @@ def test_check_env_reports_the_spaces_that_the_vector_has(manager: str) -> None:
         ({"type": "cout"}, r"'cout'.*Did you mean 'count'"),
     ],
 )
-def test_mistakes_are_config_errors_before_anything_starts(overrides: dict, message: str) -> None:
+def test_mistakes_are_config_errors_before_anything_starts(overrides: dict[str, Any], message: str) -> None:
     cfg = env_config(**({"manager": {"type": "subprocess"}} | overrides))
     cfg.type = overrides.get("type", cfg.type)
     with pytest.raises(ConfigError, match=message):
@@ -347,16 +351,17 @@ def test_mistakes_are_config_errors_before_anything_starts(overrides: dict, mess
 def test_a_trial_step_obeys_the_action_mask(shape: tuple[int, ...], start: int) -> None:
     mask = np.zeros(shape, np.int8)
     mask[..., 2] = 1
-    own_start = start if len(shape) == 1 else [start] * 2
 
     class Masked(gymnasium.Env):
         observation_space = Dict(action_mask=gymnasium.spaces.MultiBinary(shape))
-        action_space = Discrete(4, start=start) if len(shape) == 1 else MultiDiscrete([4, 4], start=own_start)
+        action_space = Discrete(4, start=start) if len(shape) == 1 else MultiDiscrete([4, 4], start=[start] * 2)
 
-        def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[dict[str, Any], dict[str, Any]]:
             return {"action_mask": mask}, {}
 
-        def step(self, action: Any) -> tuple[dict, float, bool, bool, dict]:
+        def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
             assert np.all(action == start + 2)
             assert action in self.action_space
             return {"action_mask": mask}, 0.0, False, False, {}

@@ -8,7 +8,7 @@ from torch import nn
 from ding_lite.model import DiscreteHead, DuelingHead
 
 
-def test_dueling_head_by_hand():
+def test_dueling_head_by_hand() -> None:
     head = DuelingHead(1, 2, layer_num=0)
     for parameter in head.parameters():
         nn.init.zeros_(parameter)
@@ -17,5 +17,5 @@ def test_dueling_head_by_hand():
     assert head(torch.zeros(1, 1)).tolist() == [[11.0, 9.0]]  # 10 + 3 - 2, 10 + 1 - 2
 
 
-def test_layer_count_of_the_head():
+def test_layer_count_of_the_head() -> None:
     assert sum(isinstance(layer, nn.Linear) for layer in DiscreteHead(4, 2, layer_num=2)) == 3

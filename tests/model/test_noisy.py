@@ -11,7 +11,7 @@ from ding_lite.model.noisy import check_noisy, draw_noise, explore, given_noise
 from ding_lite.utils import ConfigError
 
 
-def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation():
+def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation() -> None:
     torch.manual_seed(0)
     layer = NoisyLinear(5, 3)
     x = torch.ones(1, 5)
@@ -22,7 +22,7 @@ def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation():
     torch.testing.assert_close(mean, layer(x), atol=0.05, rtol=0)
 
 
-def test_noise_is_factorised_and_drawn_for_each_sample(monkeypatch):
+def test_noise_is_factorised_and_drawn_for_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = NoisyLinear(2, 2)
     noise_in, noise_out = torch.tensor([[1.0, -4.0], [9.0, 0.0]]), torch.tensor([[4.0, 1.0], [-1.0, 4.0]])
     drawn = iter((noise_in, noise_out))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,13 +11,13 @@ from ding_lite.model import VAC
 from ding_lite.utils import MODEL_REGISTRY, ConfigError
 
 HYBRID = {"action_type_shape": 3, "action_args_shape": 2}
-SPACES = {"discrete": 3, "continuous": 2, "hybrid": HYBRID}
-IMAGE = dict(obs_shape=(4, 36, 36), encoder_hidden_size_list=[8, 8, 8, 16])
+SPACES: dict[str, Any] = {"discrete": 3, "continuous": 2, "hybrid": HYBRID}
+IMAGE: dict[str, Any] = dict(obs_shape=(4, 36, 36), encoder_hidden_size_list=[8, 8, 8, 16])
 
 
-def flatten(output: dict) -> dict[str, Tensor]:
+def flatten(output: dict[str, Any]) -> dict[str, Tensor]:
     """Leaves of nested dicts under dotted names."""
-    flat = {}
+    flat: dict[str, Tensor] = {}
     for key, value in output.items():
         inner = flatten(value) if isinstance(value, dict) else {"": value}
         flat |= {f"{key}.{name}".rstrip("."): leaf for name, leaf in inner.items()}
@@ -35,7 +36,9 @@ def flatten(output: dict) -> dict[str, Tensor]:
         ),
     ],
 )
-def test_every_mode_returns_its_part_in_the_documented_shapes(action_space, shapes, share_encoder):
+def test_every_mode_returns_its_part_in_the_documented_shapes(
+    action_space: str, shapes: dict[str, Any], share_encoder: bool
+) -> None:
     model = VAC(4, SPACES[action_space], action_space, share_encoder)
     obs = torch.randn(5, 4)
     both, actor, critic = flatten(model(obs)), flatten(model(obs, "compute_actor")), model(obs, mode="compute_critic")
@@ -47,8 +50,8 @@ def test_every_mode_returns_its_part_in_the_documented_shapes(action_space, shap
     assert torch.equal(model.compute_critic(obs)["value"], critic["value"])
 
 
-def test_separate_tanh_networks_equal_plain_layers():
-    model = VAC(4, 2, share_encoder=False, encoder_hidden_size_list=[64], activation="tanh")
+def test_separate_tanh_networks_equal_plain_layers() -> None:
+    model: Any = VAC(4, 2, share_encoder=False, encoder_hidden_size_list=[64], activation="tanh")
     # 4-64-64-2 and 4-64-64-1 with biases: 320 + 4160 + 130 and 320 + 4160 + 65
     assert sum(parameter.numel() for parameter in model.parameters()) == 9155
     obs, output = torch.randn(6, 4), {}
@@ -61,17 +64,17 @@ def test_separate_tanh_networks_equal_plain_layers():
     torch.testing.assert_close(model(obs)["value"], output["value"].squeeze(-1))
 
 
-def test_sharing_decides_whether_the_value_trains_the_policys_features():
+def test_sharing_decides_whether_the_value_trains_the_policys_features() -> None:
     for share, reached in ((True, True), (False, False)):
-        model = VAC(4, 2, share_encoder=share)
+        model: Any = VAC(4, 2, share_encoder=share)
         model(torch.randn(3, 4))["value"].sum().backward()
         encoder = model.encoder if share else model.actor_encoder
         assert any(parameter.grad is not None for parameter in encoder.parameters()) == reached
         assert not any(parameter.grad is not None for parameter in model.actor_head.parameters())
 
 
-def test_head_sizes_are_those_asked_for():
-    model = VAC(4, 3, actor_head_hidden_size=7, actor_head_layer_num=2, critic_head_layer_num=0)
+def test_head_sizes_are_those_asked_for() -> None:
+    model: Any = VAC(4, 3, actor_head_hidden_size=7, actor_head_layer_num=2, critic_head_layer_num=0)
     assert [tuple(layer.weight.shape) for layer in model.actor_head] == [(7, 64), (7, 7), (3, 7)]
     assert [tuple(layer.weight.shape) for layer in model.critic_head] == [(1, 64)]
 
@@ -80,8 +83,8 @@ def sigma_of(obs: Tensor, model: VAC) -> Tensor:
     return model(obs)["logit"]["sigma"]
 
 
-def test_independent_sigma_is_a_parameter_of_its_own():
-    model = VAC(4, 2, "continuous")
+def test_independent_sigma_is_a_parameter_of_its_own() -> None:
+    model: Any = VAC(4, 2, "continuous")
     model.actor_head.log_sigma_param.data.copy_(torch.tensor([[0.0, math.log(2)]]))
     sigma = sigma_of(torch.randn(3, 4), model)
     torch.testing.assert_close(sigma, torch.tensor([[1.0, 2.0]] * 3))
@@ -89,8 +92,8 @@ def test_independent_sigma_is_a_parameter_of_its_own():
     torch.testing.assert_close(model.actor_head.log_sigma_param.grad, torch.tensor([[3.0, 6.0]]))
 
 
-def test_conditioned_sigma_depends_on_the_observation_within_bounds():
-    model = VAC(4, 2, "continuous", sigma_type="conditioned")
+def test_conditioned_sigma_depends_on_the_observation_within_bounds() -> None:
+    model: Any = VAC(4, 2, "continuous", sigma_type="conditioned")
     obs = torch.randn(3, 4)
     assert len(sigma_of(obs, model).unique()) == 6
     last = model.actor_head.mlp[-1]
@@ -101,7 +104,7 @@ def test_conditioned_sigma_depends_on_the_observation_within_bounds():
     assert model(obs)["logit"]["mu"].abs().max() < 10  # the other half of the layer
 
 
-def test_fixed_sigma_is_the_given_value():
+def test_fixed_sigma_is_the_given_value() -> None:
     model = VAC(4, HYBRID, "hybrid", sigma_type="fixed", fixed_sigma_value=0.7)
     sigma = model(torch.randn(3, 4))["logit"]["action_args"]["sigma"]
     torch.testing.assert_close(sigma, torch.full((3, 2), 0.7))
@@ -109,9 +112,9 @@ def test_fixed_sigma_is_the_given_value():
 
 
 @pytest.mark.parametrize("bound_type", [None, "tanh"])
-def test_a_bound_keeps_mu_within_one(bound_type):
+def test_a_bound_keeps_mu_within_one(bound_type: str | None) -> None:
     torch.manual_seed(0)
-    model = VAC(4, 2, "continuous", bound_type=bound_type)
+    model: Any = VAC(4, 2, "continuous", bound_type=bound_type)
     model.actor_head.mlp[-1].bias.data.fill_(3.0)
     mu = model(torch.zeros(1, 4))["logit"]["mu"]
     assert (mu.max() > 1) == (bound_type is None)
@@ -119,7 +122,7 @@ def test_a_bound_keeps_mu_within_one(bound_type):
 
 @pytest.mark.parametrize("action_space", SPACES)
 @pytest.mark.parametrize("share_encoder", [True, False])
-def test_initialisation_of_every_layer(action_space, share_encoder):
+def test_initialisation_of_every_layer(action_space: str, share_encoder: bool) -> None:
     model = VAC(6, SPACES[action_space], action_space, share_encoder, encoder_hidden_size_list=[32, 16])
     addresses = [parameter.data_ptr() for parameter in model.parameters()]
     model.init_parameters()
@@ -140,8 +143,8 @@ def test_initialisation_of_every_layer(action_space, share_encoder):
     assert all(torch.equal(value, torch.full((1, 2), -0.5)) for value in sigmas)
 
 
-def test_initialisation_of_a_channels_last_image_network_keeps_its_format():
-    model = VAC(action_shape=3, **IMAGE).to(memory_format=torch.channels_last)
+def test_initialisation_of_a_channels_last_image_network_keeps_its_format() -> None:
+    model: Any = VAC(action_shape=3, **IMAGE).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
     model.init_parameters()
     for layer in model.encoder:
         assert layer.weight.is_contiguous(memory_format=torch.channels_last)
@@ -150,9 +153,9 @@ def test_initialisation_of_a_channels_last_image_network_keeps_its_format():
         torch.testing.assert_close(rows @ rows.t(), 2 * torch.eye(len(rows)), atol=1e-5, rtol=1e-4)
 
 
-def test_bytes_of_images_go_in_and_bfloat16_is_close():
+def test_bytes_of_images_go_in_and_bfloat16_is_close() -> None:
     torch.manual_seed(0)
-    model = VAC(action_shape=2, action_space="continuous", **IMAGE).to(memory_format=torch.channels_last)
+    model: Any = VAC(action_shape=2, action_space="continuous", **IMAGE).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
     obs = torch.randint(256, (3, 4, 36, 36), dtype=torch.uint8)
     expected = flatten(model(obs))
     torch.testing.assert_close(flatten(model(obs / 255.0)), expected)
@@ -162,7 +165,7 @@ def test_bytes_of_images_go_in_and_bfloat16_is_close():
         torch.testing.assert_close(value.float(), expected[key], atol=0.02, rtol=0.02)  # 8 bits of mantissa
 
 
-def test_observations_are_not_written_into():
+def test_observations_are_not_written_into() -> None:
     obs = torch.randn(3, 4)
     before = obs.clone()
     VAC(4, 2, "continuous", bound_type="tanh")(obs)
@@ -189,16 +192,16 @@ def test_observations_are_not_written_into():
         ({"activation": "sine"}, r"policy\.model\.activation"),
     ],
 )
-def test_mistakes_are_one_line(kwargs, message):
+def test_mistakes_are_one_line(kwargs: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         VAC(4, **({"action_shape": 2} | kwargs))
     assert "\n" not in str(error.value)
 
 
-def test_an_unknown_mode_is_refused():
+def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="compute_actor, compute_critic, compute_actor_critic, got 'init_parameters'"):
         VAC(4, 2)(torch.zeros(1, 4), mode="init_parameters")
 
 
-def test_the_registry_knows_it():
+def test_the_registry_knows_it() -> None:
     assert MODEL_REGISTRY.find("vac") is VAC

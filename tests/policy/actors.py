@@ -145,7 +145,9 @@ class Match(gymnasium.Env):
         spaces["hybrid"] = Dict({"action_type": spaces["discrete"], "action_args": spaces["continuous"]})
         self.action_space, self.kind = spaces[cfg["env_id"]], cfg["env_id"]
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.sign = int(self.np_random.integers(A))
         return self._observe(), {}
@@ -153,7 +155,7 @@ class Match(gymnasium.Env):
     def _observe(self) -> np.ndarray:
         return np.eye(OBS)[self.sign]
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         reward = 1.0
         if self.kind != "continuous":
             reward *= float((action["action_type"] if self.kind == "hybrid" else action) == self.sign)
@@ -175,7 +177,9 @@ class Corridor(gymnasium.Env):
     def __init__(self, cfg: Any) -> None:
         self.place = self.steps = 0
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.place = self.steps = 0
         return self._observe(), {}
@@ -183,7 +187,7 @@ class Corridor(gymnasium.Env):
     def _observe(self) -> np.ndarray:
         return np.eye(OBS, dtype=np.float32)[self.place]
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.steps += 1
         self.place = max(self.place + (1 if action != self.place % 2 else -1), 0)
         there = self.place == OBS - 1

@@ -126,11 +126,15 @@ def test_loading_keeps_the_flat_tensor() -> None:
 
 
 def test_a_given_model_is_the_one_that_is_trained() -> None:
-    class Linear(nn.Linear):
-        def forward(self, obs: Tensor) -> dict[str, Tensor]:
-            return {"logit": super().forward(obs)}
+    class Linear(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(OBS, 3))
 
-    model = Linear(OBS, 3)
+        def forward(self, obs: Tensor) -> dict[str, Tensor]:
+            return {"logit": obs @ self.weight}
+
+    model = Linear()
     before = model.weight.detach().clone()
     policy = make_policy(model=model)
     policy.learn_mode.forward(make_batch(8))
@@ -140,7 +144,7 @@ def test_a_given_model_is_the_one_that_is_trained() -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name, cls in POLICY_REGISTRY.items() if "ding_lite" in cls.__module__))
 def test_a_given_model_keeps_its_parameters(name: str) -> None:
-    policy_cls = POLICY_REGISTRY[name]
+    policy_cls: Any = POLICY_REGISTRY[name]
     kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
     cfg = parity.compile_problem(name, kind, []).policy
     model = policy_cls(cfg).model
@@ -154,7 +158,9 @@ def test_a_given_model_keeps_its_parameters(name: str) -> None:
 
 
 class Keeping(DQNPolicy):
-    def _process_transition(self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace) -> dict:
+    def _process_transition(
+        self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
+    ) -> dict[str, Any]:
         row = super()._process_transition(obs, policy_output, timestep)
         return row | {"logit": policy_output["logit"]}
 

@@ -85,14 +85,15 @@ def test_acting_is_deterministic_and_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_learning_is_in_training_mode_also_after_acting(name: str) -> None:
     cfg, policy = create(name)
-    fronts = [part.front for part in policy.model.modules() if isinstance(part, Front)]
+    norms = [part.front[1] for part in policy.model.modules() if isinstance(part, Front)]
     batch = batches_of(cfg, policy)[0]
     for mode in ACTING:
         act(policy, mode)
-        counts = [int(front[1].num_batches_tracked) for front in fronts]
+        counts = [int(norm.get_buffer("num_batches_tracked")) for norm in norms]
         for _ in range(2):  # TD3 steps its actor at every second one
             policy.learn_mode.forward(batch)
-        assert all(int(front[1].num_batches_tracked) > count for front, count in zip(fronts, counts, strict=True))
+        now = [int(norm.get_buffer("num_batches_tracked")) for norm in norms]
+        assert all(after > before for after, before in zip(now, counts, strict=True))
 
 
 def test_a_loss_that_a_user_computes_is_in_training_mode() -> None:
@@ -131,7 +132,7 @@ def test_a_modules_own_train_method_is_called() -> None:
 class Drawing(DQNPolicy):
     """Needs noise for its loss."""
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
         return {"shift": torch.ones(len(batch["action"])) * 5}
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -51,12 +51,13 @@ def test_a_policys_networks_are_its_model_and_its_target() -> None:
 
 
 def test_the_checksum_is_of_parameters_and_buffers_alike() -> None:
-    modules: list[nn.Module] = [nn.Linear(2, 2), nn.BatchNorm1d(2)]
+    linear, norm = nn.Linear(2, 2), nn.BatchNorm1d(2)
+    modules: list[nn.Module] = [linear, norm]
     sums = [checksum_networks(modules)]
     with torch.no_grad():
-        modules[0].bias[0] += 1
+        linear.bias[0] += 1
         sums.append(checksum_networks(modules))
-        modules[1].running_mean[0] += 1  # type: ignore[index,operator]
+        norm.get_buffer("running_mean")[0] += 1
     assert len({*sums, checksum_networks(modules)}) == 3
     assert checksum_networks([*modules, modules[0]]) == checksum_networks(modules)
 

@@ -39,7 +39,7 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(kind: str, task: str, *overrides: str, max_env_step: int = 40_000) -> Policy:
-    main = dict(
+    main: dict[str, Any] = dict(
         exp_name="run",
         env=dict(env_id=task, n_evaluator_episode=48, stop_value=STOP[task]),
         policy=copy.deepcopy(SETTINGS[kind])

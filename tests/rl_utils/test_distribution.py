@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import distributions, tensor
+from torch import Tensor, distributions, tensor
 
 from ding_lite.rl_utils import (
     ArgmaxSampler,
@@ -25,34 +27,34 @@ from ding_lite.rl_utils import (
 LOG_TWO_PI = math.log(2 * math.pi)
 
 
-def normal(*shape: int, seed: int) -> dict:
+def normal(*shape: int, seed: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(seed)
-    draw = {"generator": generator, "dtype": torch.float64}
+    draw: dict[str, Any] = {"generator": generator, "dtype": torch.float64}
     return {"mu": torch.randn(*shape, **draw), "sigma": torch.rand(*shape, **draw) + 0.2}
 
 
-def logits(*shape: int, seed: int) -> torch.Tensor:
+def logits(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def hybrid(*shape: int, seed: int) -> dict:
+def hybrid(*shape: int, seed: int) -> dict[str, Any]:
     return {"action_type": logits(*shape, 4, seed=seed), "action_args": normal(*shape, 2, seed=seed + 1)}
 
 
-MAKE = {
+MAKE: dict[str, Callable[[int], Any]] = {
     "discrete": lambda seed: logits(3, 5, 4, seed=seed),
     "continuous": lambda seed: normal(3, 5, 2, seed=seed),
     "hybrid": lambda seed: hybrid(3, 5, seed=seed),
 }
 
 
-def torch_distribution(logit):
+def torch_distribution(logit: Any) -> Any:
     if isinstance(logit, torch.Tensor):
         return distributions.Categorical(logits=logit)
     return distributions.Independent(distributions.Normal(logit["mu"], logit["sigma"]), 1)
 
 
-def reference(function, *logits_and_action):
+def reference(function: Callable[..., Tensor], *logits_and_action: Any) -> Any:
     """Sum what torch.distributions says over the parts of a hybrid action."""
     first = logits_and_action[0]
     if isinstance(first, dict) and "action_type" in first:
@@ -61,7 +63,7 @@ def reference(function, *logits_and_action):
     return function(*logits_and_action)
 
 
-def test_discrete_by_hand():
+def test_discrete_by_hand() -> None:
     # probabilities 1/4, 3/4; entropy log 4 - 3/4 log 3
     logit = tensor([0.0, math.log(3.0)])
     torch.testing.assert_close(log_prob(logit, tensor(1)), tensor(math.log(0.75)))
@@ -70,7 +72,7 @@ def test_discrete_by_hand():
     torch.testing.assert_close(kl_divergence(logit, tensor([0.0, 0.0])), tensor(0.75 * math.log(3.0) - math.log(2.0)))
 
 
-def test_continuous_by_hand():
+def test_continuous_by_hand() -> None:
     # D = 2: z = (1 - 0) / 1 and (4 - 2) / 2, both 1: log p = -1/2 * 2 - log 2 - log 2pi
     logit = {"mu": tensor([0.0, 2.0]), "sigma": tensor([1.0, 2.0])}
     torch.testing.assert_close(log_prob(logit, tensor([1.0, 4.0])), tensor(-1.0 - math.log(2.0) - LOG_TWO_PI))
@@ -82,7 +84,7 @@ def test_continuous_by_hand():
 
 
 @pytest.mark.parametrize("kind", MAKE)
-def test_all_agree_with_torch_distributions(kind):
+def test_all_agree_with_torch_distributions(kind: str) -> None:
     logit_p, logit_q = MAKE[kind](1), MAKE[kind](2)
     action = sample(logit_q)
     expected_logp = reference(lambda logit, action: torch_distribution(logit).log_prob(action), logit_p, action)
@@ -98,11 +100,11 @@ def test_all_agree_with_torch_distributions(kind):
 
 
 @pytest.mark.parametrize("kind", MAKE)
-def test_a_distribution_does_not_diverge_from_itself(kind):
+def test_a_distribution_does_not_diverge_from_itself(kind: str) -> None:
     torch.testing.assert_close(kl_divergence(MAKE[kind](3), MAKE[kind](3)), torch.zeros(3, 5, dtype=torch.float64))
 
 
-def test_gradients():
+def test_gradients() -> None:
     logit, other, action = logits(2, 3, seed=1).requires_grad_(), logits(2, 3, seed=2), tensor([2, 0])
     assert torch.autograd.gradcheck(lambda x: log_prob_entropy(x, action), logit)
     assert torch.autograd.gradcheck(lambda x: kl_divergence(other, x) + kl_divergence(x, other), logit)
@@ -113,37 +115,39 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda m, s: kl_divergence({"mu": m, "sigma": s}, second), (mu, sigma))
 
 
-def test_a_forbidden_action_gets_no_probability_and_no_gradient():
+def test_a_forbidden_action_gets_no_probability_and_no_gradient() -> None:
     logit = tensor([[0.0, math.log(3.0), -math.inf]], requires_grad=True)
     logp, entropy_ = log_prob_entropy(logit, tensor([1]))
     kl = kl_divergence(tensor([[0.0, 0.0, -math.inf]]), logit)
     torch.testing.assert_close(entropy_.detach(), tensor([math.log(4.0) - 0.75 * math.log(3.0)]))
     torch.testing.assert_close(kl.detach(), tensor([0.5 * math.log(2.0) + 0.5 * math.log(2.0 / 3.0)]))
     (logp + entropy_ + kl).sum().backward()
+    assert logit.grad is not None
     assert torch.isfinite(logit.grad).all()
     assert logit.grad[0, 2] == 0.0
-    assert set(sample(logit.detach().expand(1000, 3)).tolist()) == {0, 1}
+    drawn: Any = sample(logit.detach().expand(1000, 3))
+    assert set(drawn.tolist()) == {0, 1}
 
 
-def test_discrete_samples_have_the_given_frequencies():
+def test_discrete_samples_have_the_given_frequencies() -> None:
     # p = 0.1, 0.2, 0.7: the standard error of a frequency is at most sqrt(0.25 / 60000) = 0.002
     torch.manual_seed(0)
-    action = sample(tensor([0.1, 0.2, 0.7]).log().expand(200, 300, 3))
+    action: Any = sample(tensor([0.1, 0.2, 0.7]).log().expand(200, 300, 3))
     assert action.shape == (200, 300)
     assert action.dtype == torch.int64
     frequency = torch.bincount(action.flatten(), minlength=3) / action.numel()
     torch.testing.assert_close(frequency, tensor([0.1, 0.2, 0.7]), atol=0.01, rtol=0.0)
 
 
-def test_continuous_samples_have_the_given_moments():
+def test_continuous_samples_have_the_given_moments() -> None:
     torch.manual_seed(0)
-    action = sample({"mu": tensor([1.0, -2.0]).expand(50000, 2), "sigma": tensor([0.5, 3.0]).expand(50000, 2)})
+    action: Any = sample({"mu": tensor([1.0, -2.0]).expand(50000, 2), "sigma": tensor([0.5, 3.0]).expand(50000, 2)})
     torch.testing.assert_close(action.mean(0), tensor([1.0, -2.0]), atol=0.1, rtol=0.0)
     torch.testing.assert_close(action.std(0), tensor([0.5, 3.0]), atol=0.1, rtol=0.0)
 
 
 @pytest.mark.parametrize("kind", MAKE)
-def test_samples_follow_the_seed(kind):
+def test_samples_follow_the_seed(kind: str) -> None:
     logit = MAKE[kind](1)
     draws = []
     for seed in (0, 0, 1):
@@ -154,37 +158,39 @@ def test_samples_follow_the_seed(kind):
         torch.testing.assert_close(draws[0], draws[2])
 
 
-def test_samples_carry_no_gradient():
+def test_samples_carry_no_gradient() -> None:
     logit = normal(4, 2, seed=1)
     logit["mu"].requires_grad_()
-    assert not sample(logit).requires_grad
+    drawn: Any = sample(logit)
+    assert not drawn.requires_grad
     assert ReparameterizationSampler()(logit).requires_grad
 
 
-def test_the_mode_is_the_argmax_or_the_mean():
+def test_the_mode_is_the_argmax_or_the_mean() -> None:
     logit = hybrid(3, seed=1)
-    assert mode(logit["action_type"]).tolist() == logit["action_type"].argmax(-1).tolist()
-    chosen = mode(logit)
-    assert torch.equal(chosen["action_type"], mode(logit["action_type"]))
+    chosen: Any = mode(logit)
+    assert chosen["action_type"].tolist() == logit["action_type"].argmax(-1).tolist()
+    torch.testing.assert_close(mode(logit["action_type"]), chosen["action_type"], rtol=0.0, atol=0.0)
     assert torch.equal(chosen["action_args"], logit["action_args"]["mu"])
 
 
-def test_samplers_are_the_functions_above():
+def test_samplers_are_the_functions_above() -> None:
     logit = hybrid(3, seed=1)
     part, args = logit["action_type"], logit["action_args"]
-    assert torch.equal(ArgmaxSampler()(part), mode(part))
+    torch.testing.assert_close(ArgmaxSampler()(part), mode(part), rtol=0.0, atol=0.0)
     assert torch.equal(MuSampler()(args), args["mu"])
     torch.testing.assert_close(HybridDeterminsticSampler()(logit), mode(logit))
-    for sampler, value in (
+    samplers: tuple[tuple[Any, Any], ...] = (
         (MultinomialSampler(), part), (ReparameterizationSampler(), args), (HybridStochasticSampler(), logit),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for sampler, value in samplers:
         torch.manual_seed(7)
         drawn = sampler(value)
         torch.manual_seed(7)
         torch.testing.assert_close(drawn, sample(value), rtol=0.0, atol=0.0)
 
 
-def test_importance_weights_by_hand():
+def test_importance_weights_by_hand() -> None:
     # target 1/4, 3/4, behaviour 1/2, 1/2: ratios 1/2 and 3/2
     target, behaviour = tensor([[0.0, math.log(3.0)]] * 2), torch.zeros(2, 2)
     target.requires_grad_()
@@ -199,7 +205,7 @@ def test_importance_weights_by_hand():
         compute_importance_weights(target, behaviour, tensor([0, 1]), "continuous")
 
 
-def test_what_does_not_fit_is_refused():
+def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"action must be \(5,\)"):
         log_prob(torch.zeros(5, 2), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"mu's shape \(5, 1\)"):  # would broadcast to [5, 5]
@@ -216,7 +222,7 @@ def test_what_does_not_fit_is_refused():
 
 
 @pytest.mark.parametrize("kind", MAKE)
-def test_arguments_are_not_written_into(kind):
+def test_arguments_are_not_written_into(kind: str) -> None:
     logit, copy = MAKE[kind](1), MAKE[kind](1)
     action = sample(logit)
     log_prob_entropy(logit, action)

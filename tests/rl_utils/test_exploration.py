@@ -8,23 +8,23 @@ import torch
 from ding_lite.rl_utils import epsilon_greedy, get_epsilon_greedy_fn
 
 
-def test_linear_schedule_by_hand():
+def test_linear_schedule_by_hand() -> None:
     epsilon = get_epsilon_greedy_fn(1.0, 0.2, 100, "linear")
     assert [epsilon(step) for step in (0, 50, 100, 1000)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
 
 
-def test_exponential_schedule_by_hand():
+def test_exponential_schedule_by_hand() -> None:
     epsilon = get_epsilon_greedy_fn(0.9, 0.1, 100, "exp")
     assert [epsilon(step) for step in (0, 100)] == pytest.approx([0.9, 0.1 + 0.8 / math.e])
 
 
 @pytest.mark.parametrize(("kind", "decay"), [("step", 10), ("linear", 0)])
-def test_schedules_that_make_no_sense_are_refused(kind, decay):
+def test_schedules_that_make_no_sense_are_refused(kind: str, decay: int) -> None:
     with pytest.raises(ValueError, match="epsilon"):
         get_epsilon_greedy_fn(1.0, 0.1, decay, kind)
 
 
-def test_exploration_is_drawn_for_each_environment():
+def test_exploration_is_drawn_for_each_environment() -> None:
     torch.manual_seed(0)
     logit_NA = torch.zeros(10_000, 4)
     logit_NA[:, 3] = 1.0
@@ -34,14 +34,14 @@ def test_exploration_is_drawn_for_each_environment():
     torch.testing.assert_close(counts, torch.tensor([0.1, 0.1, 0.1, 0.7]), atol=0.02, rtol=0)
 
 
-def test_epsilon_zero_is_greedy_and_draws_nothing():
+def test_epsilon_zero_is_greedy_and_draws_nothing() -> None:
     state = torch.get_rng_state()
     assert epsilon_greedy(torch.tensor([[1.0, 2.0], [5.0, 2.0]]), 0.0).tolist() == [1, 0]
     assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
-def test_a_masked_action_is_never_chosen(epsilon):
+def test_a_masked_action_is_never_chosen(epsilon: float) -> None:
     torch.manual_seed(0)
     mask_NMA = torch.rand(2000, 2, 4) < 0.5
     mask_NMA[..., 0] |= ~mask_NMA.any(-1)
@@ -51,7 +51,7 @@ def test_a_masked_action_is_never_chosen(epsilon):
     assert mask_NMA.gather(-1, action_NM[..., None]).all()
 
 
-def test_allowed_actions_are_explored_evenly():
+def test_allowed_actions_are_explored_evenly() -> None:
     torch.manual_seed(0)
     mask_NA = torch.tensor([True, False, True, True]).expand(12_000, 4)
     counts = torch.bincount(epsilon_greedy(torch.zeros(12_000, 4), 1.0, mask_NA), minlength=4) / 12_000

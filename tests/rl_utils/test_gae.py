@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, tensor
@@ -28,29 +30,30 @@ def random_data(seed: int = 0, steps: int = 12) -> gae_data:
     return gae_data(values[:-1], torch.where(traj_flag, final, values[1:]), reward, done, traj_flag)
 
 
-def test_by_hand():
+def test_by_hand() -> None:
     # gamma 0.5, lambda 0.5: deltas 1 + 1 - 1 = 1; 1 + 1.5 - 2 = 0.5; 2 + 2 - 3 = 1
     # A_2 = 1; A_1 = 0.5 + 0.25 * 1 = 0.75; A_0 = 1 + 0.25 * 0.75 = 1.1875
     adv = gae(gae_data(VALUE, NEXT_VALUE, REWARD), 0.5, 0.5)
     torch.testing.assert_close(adv, column(1.1875, 0.75, 1.0))
 
 
-def test_termination_cuts_the_bootstrap_and_the_sum():
+def test_termination_cuts_the_bootstrap_and_the_sum() -> None:
     # terminated at 1: delta_1 = 1 + 0 - 2 = -1 and nothing of A_2; A_0 = 1 + 0.25 * -1 = 0.75
     adv = gae(gae_data(VALUE, NEXT_VALUE, REWARD, flags(0, 1, 0)), 0.5, 0.5)
     torch.testing.assert_close(adv, column(0.75, -1.0, 1.0))
 
 
-def test_truncation_cuts_the_sum_alone():
+def test_truncation_cuts_the_sum_alone() -> None:
     # truncated at 1: delta_1 = 0.5 keeps V(final observation), nothing of A_2; A_0 = 1 + 0.25 * 0.5 = 1.125
     adv = gae(gae_data(VALUE, NEXT_VALUE, REWARD, flags(0, 0, 0), flags(0, 1, 0)), 0.5, 0.5)
     torch.testing.assert_close(adv, column(1.125, 0.5, 1.0))
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
-def test_the_recursion_equals_the_explicit_sum(lambda_):
+def test_the_recursion_equals_the_explicit_sum(lambda_: float) -> None:
     # A_t = sum over l of (gamma lambda)^l delta_{t+l}, up to the trajectory's last step
-    data, gamma = random_data(), 0.9
+    data: Any = random_data()
+    gamma = 0.9
     delta = data.reward + gamma * (~data.done).double() * data.next_value - data.value
     expected = torch.zeros_like(delta)
     for b in range(delta.shape[1]):
@@ -62,12 +65,13 @@ def test_the_recursion_equals_the_explicit_sum(lambda_):
     torch.testing.assert_close(gae(data, gamma, lambda_), expected)
 
 
-def test_lambda_1_gives_discounted_returns_less_the_value():
+def test_lambda_1_gives_discounted_returns_less_the_value() -> None:
     # until the cut: sum of gamma^k r, and gamma^n V of the true last state unless it is terminal
-    data, gamma = random_data(1), 0.9
+    data: Any = random_data(1)
+    gamma = 0.9
     expected = torch.empty_like(data.value)
     for b in range(5):
-        return_ = 0.0
+        return_: Any = 0.0
         for t in reversed(range(len(data.value))):
             if data.traj_flag[t, b] or t == len(data.value) - 1:
                 return_ = 0.0 if data.done[t, b] else data.next_value[t, b]
@@ -76,46 +80,46 @@ def test_lambda_1_gives_discounted_returns_less_the_value():
     torch.testing.assert_close(gae(data, gamma, 1.0), expected)
 
 
-def test_pieces_of_a_trajectory_in_separate_columns_are_independent():
-    data = random_data(2)
+def test_pieces_of_a_trajectory_in_separate_columns_are_independent() -> None:
+    data: Any = random_data(2)
     whole = gae(data)
     for b in range(5):
         alone = gae(gae_data(*(tensor_TB[:, b] for tensor_TB in data)))
         torch.testing.assert_close(alone, whole[:, b])
 
 
-def test_a_right_value_has_no_advantage():
+def test_a_right_value_has_no_advantage() -> None:
     # reward 1 for ever: V = 1 / (1 - gamma) = 10
     value = torch.full((6, 2), 10.0)
     adv = gae(gae_data(value, value, torch.ones(6, 2)), gamma=0.9)
     torch.testing.assert_close(adv, torch.zeros(6, 2), atol=1e-5, rtol=0.0)
 
 
-def test_a_value_that_is_not_finite_does_not_leak_through_done():
+def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:
     next_value = column(2.0, float("nan"), 4.0)
     adv = gae(gae_data(VALUE, next_value, REWARD, flags(0, 1, 0)), 0.5, 0.5)
     torch.testing.assert_close(adv, column(0.75, -1.0, 1.0))
 
 
-def test_flags_may_be_numbers():
-    data = random_data()
+def test_flags_may_be_numbers() -> None:
+    data: Any = random_data()
     as_numbers = data._replace(done=data.done.float(), traj_flag=data.traj_flag.float())
     torch.testing.assert_close(gae(as_numbers), gae(data))
 
 
-def test_advantages_carry_no_gradient():
+def test_advantages_carry_no_gradient() -> None:
     assert not gae(gae_data(VALUE.clone().requires_grad_(), NEXT_VALUE, REWARD)).requires_grad
 
 
-def test_shapes_are_checked():
+def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"value \(3, 1\).*reward \(3,\)"):
         gae(gae_data(VALUE, NEXT_VALUE, REWARD.squeeze(1)))
     with pytest.raises(ValueError, match="done"):
         gae(gae_data(VALUE, NEXT_VALUE, REWARD, flags(0, 1)))
 
 
-def test_arguments_are_not_written_into():
-    data = random_data()
+def test_arguments_are_not_written_into() -> None:
+    data: Any = random_data()
     copies = [value.clone() for value in data]
     gae(data)
     for value, copy in zip(data, copies, strict=True):

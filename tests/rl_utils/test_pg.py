@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from torch import distributions, tensor
+from torch import Tensor, distributions, tensor
 
 from ding_lite.rl_utils import pg_data, pg_error, pg_error_continuous
 
@@ -14,31 +15,31 @@ POLICY = [2.0 * math.log(4.0), -1.0 * math.log(2.0)]  # -R log p
 ENTROPY = [math.log(4.0) - 0.75 * math.log(3.0), math.log(2.0)]
 
 
-def data(**changes) -> pg_data:
+def data(**changes: Any) -> pg_data:
     return pg_data(LOGIT, tensor([1, 0]), tensor([2.0, -1.0]))._replace(**changes)
 
 
-def test_by_hand():
+def test_by_hand() -> None:
     policy_loss, entropy_loss = pg_error(data())
     assert policy_loss.item() == pytest.approx(sum(POLICY) / 2)
     assert entropy_loss.item() == pytest.approx(sum(ENTROPY) / 2)
 
 
 @pytest.mark.parametrize("chosen", [0, 1])
-def test_weights_enter_every_term(chosen):
+def test_weights_enter_every_term(chosen: int) -> None:
     # a weight of 2 on one of 2 samples leaves that sample's figures
     loss = pg_error(data(weight=tensor([2.0, 0.0] if chosen == 0 else [0.0, 2.0])))
     assert [term.item() for term in loss] == pytest.approx([POLICY[chosen], ENTROPY[chosen]])
 
 
-def test_gradient_by_hand():
+def test_gradient_by_hand() -> None:
     # -R (onehot - p) / 2: -1 * (-3/4, 3/4) and 0.5 * (1/2, -1/2)
     logit = LOGIT.clone().requires_grad_()
     pg_error(data(logit=logit)).policy_loss.backward()
     torch.testing.assert_close(logit.grad, tensor([[0.75, -0.75], [0.25, -0.25]]))
 
 
-def test_the_mean_gradient_is_that_of_the_expected_return():
+def test_the_mean_gradient_is_that_of_the_expected_return() -> None:
     # all actions of a bandit, weighed with the policy's own probabilities: d/dlogit of sum p R
     logit = torch.randn(4, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
     payoff = tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
@@ -49,7 +50,7 @@ def test_the_mean_gradient_is_that_of_the_expected_return():
     torch.testing.assert_close(estimate, expected)
 
 
-def test_continuous_agrees_with_torch_distributions():
+def test_continuous_agrees_with_torch_distributions() -> None:
     generator = torch.Generator().manual_seed(0)
     mu, log_sigma, action = torch.randn(3, 6, 2, generator=generator, dtype=torch.float64)
     return_, weight = torch.randn(2, 6, generator=generator, dtype=torch.float64)
@@ -59,13 +60,13 @@ def test_continuous_agrees_with_torch_distributions():
     torch.testing.assert_close(policy_loss, -(weight * return_ * normal.log_prob(action)).mean())
     torch.testing.assert_close(entropy_loss, (weight * normal.entropy()).mean())
 
-    def losses(mu, sigma):
+    def losses(mu: Tensor, sigma: Tensor) -> tuple[Tensor, ...]:
         return pg_error_continuous(pg_data({"mu": mu, "sigma": sigma}, action, return_, weight))
 
     assert torch.autograd.gradcheck(losses, (mu.requires_grad_(), sigma.detach().requires_grad_()))
 
 
-def test_shapes_are_checked():
+def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"return_ \(2, 1\)"):
         pg_error(data(return_=torch.ones(2, 1)))
     with pytest.raises(ValueError, match="weight"):
@@ -74,8 +75,8 @@ def test_shapes_are_checked():
         pg_error(data(action=tensor([[1], [0]])))
 
 
-def test_arguments_are_not_written_into():
-    before = data(weight=tensor([1.0, 2.0]))
+def test_arguments_are_not_written_into() -> None:
+    before: Any = data(weight=tensor([1.0, 2.0]))
     copies = [value.clone() for value in before]
     pg_error(before)
     for value, copy in zip(before, copies, strict=True):

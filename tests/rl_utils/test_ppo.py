@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import distributions, tensor
+from torch import Tensor, distributions, tensor
 
 from ding_lite.rl_utils import (
     a2c_data,
@@ -38,24 +40,24 @@ VALUE_NEW, RETURN = tensor([0.1, 1.0, -1.0, 1.0, 0.0]), tensor([1.0, 2.0, -2.0, 
 CLIPPED_ERROR, ERROR = [0.81, 3.24, 3.24, 1.0, 0.0], [0.81, 1.0, 1.0, 1.0, 0.0]
 
 
-def policy_data(**changes) -> ppo_policy_data:
+def policy_data(**changes: Any) -> ppo_policy_data:
     return ppo_policy_data(LOGIT_NEW, torch.zeros(5, 2), ACTION, ADV)._replace(**changes)
 
 
-def value_data(**changes) -> ppo_value_data:
+def value_data(**changes: Any) -> ppo_value_data:
     return ppo_value_data(VALUE_NEW, torch.zeros(5), RETURN)._replace(**changes)
 
 
-def random_normal(generator: torch.Generator) -> dict:
+def random_normal(generator: torch.Generator) -> dict[str, Any]:
     mu, sigma = torch.randn(8, 3, generator=generator).double(), torch.rand(8, 3, generator=generator).double() + 0.5
     return {"mu": mu, "sigma": sigma}
 
 
-def random_hybrid(generator: torch.Generator) -> dict:
+def random_hybrid(generator: torch.Generator) -> dict[str, Any]:
     return {"action_type": torch.randn(8, 4, generator=generator).double(), "action_args": random_normal(generator)}
 
 
-RANDOM = {
+RANDOM: dict[str, Callable[[torch.Generator], Any]] = {
     "discrete": lambda generator: torch.randn(8, 4, generator=generator).double(),
     "continuous": random_normal,
     "hybrid": random_hybrid,
@@ -70,7 +72,7 @@ def random_data(kind: str, weight: bool = True) -> ppo_data:
     return ppo_data(new, old, sample(old), value_new, value_old, adv, return_, weight_B.abs() if weight else None)
 
 
-def test_every_branch_of_the_clip_by_hand():
+def test_every_branch_of_the_clip_by_hand() -> None:
     (policy_loss, entropy_loss), info = ppo_policy_error(policy_data())
     assert policy_loss.item() == pytest.approx(-sum(OBJECTIVE) / 5)
     assert entropy_loss.item() == pytest.approx(sum(ENTROPY) / 5)
@@ -78,7 +80,7 @@ def test_every_branch_of_the_clip_by_hand():
     assert info.clipfrac.item() == pytest.approx(4 / 5)
 
 
-def test_no_gradient_where_the_clip_holds():
+def test_no_gradient_where_the_clip_holds() -> None:
     # elsewhere -1/5 A ratio (onehot - p): for 1, 0.2 * 1.5 * (1/4, -1/4); for 2, -0.2 * 0.5 * (-3/4, 3/4);
     # for 4, -0.2 * 2 * (1/2, -1/2)
     logit = LOGIT_NEW.clone().requires_grad_()
@@ -88,25 +90,26 @@ def test_no_gradient_where_the_clip_holds():
     torch.testing.assert_close(logit.grad, tensor(expected))
 
 
-def test_dual_clip_bounds_negative_advantages_alone():
+def test_dual_clip_bounds_negative_advantages_alone() -> None:
     # max(-1.5, -1.25) = -1.25 for 1; the others are as before, also with the advantage of 2 at a bound of 1.25 * 2
     logit = LOGIT_NEW.clone().requires_grad_()
     loss, _ = ppo_policy_error(policy_data(logit_new=logit), dual_clip=1.25)
     assert loss.policy_loss.item() == pytest.approx(-(1.2 - 1.25 + 0.5 - 0.8 + 2.0) / 5)
     loss.policy_loss.backward()
+    assert logit.grad is not None
     assert logit.grad[1].tolist() == [0.0, 0.0]
     without, _ = ppo_policy_error(policy_data())
     loose, _ = ppo_policy_error(policy_data(), dual_clip=1.6)
     assert loose.policy_loss.item() == without.policy_loss.item()
 
 
-def test_dual_clip_must_exceed_one():
+def test_dual_clip_must_exceed_one() -> None:
     with pytest.raises(ValueError, match=r"dual_clip must be above 1, got 1\.0"):
         ppo_policy_error(policy_data(), dual_clip=1.0)
 
 
 @pytest.mark.parametrize("chosen", range(5))
-def test_weights_enter_every_branch(chosen):
+def test_weights_enter_every_branch(chosen: int) -> None:
     # a weight of 5 on one of 5 samples leaves that sample's figures
     weight = torch.zeros(5)
     weight[chosen] = 5.0
@@ -120,12 +123,12 @@ def test_weights_enter_every_branch(chosen):
     assert unclipped.item() == pytest.approx(0.5 * ERROR[chosen])
 
 
-def test_value_clip_by_hand():
+def test_value_clip_by_hand() -> None:
     assert ppo_value_error(value_data()).item() == pytest.approx(0.5 * sum(CLIPPED_ERROR) / 5)
     assert ppo_value_error(value_data(), use_value_clip=False).item() == pytest.approx(0.5 * sum(ERROR) / 5)
 
 
-def test_a_value_that_ran_ahead_gets_no_gradient():
+def test_a_value_that_ran_ahead_gets_no_gradient() -> None:
     # (V - R) / 5 elsewhere
     for use_value_clip, expected in ((True, [-0.18, 0.0, 0.0, 0.2, 0.0]), (False, [-0.18, -0.2, 0.2, 0.2, 0.0])):
         value_new = VALUE_NEW.clone().requires_grad_()
@@ -133,14 +136,14 @@ def test_a_value_that_ran_ahead_gets_no_gradient():
         torch.testing.assert_close(value_new.grad, tensor(expected))
 
 
-def test_the_value_clip_follows_the_old_value():
+def test_the_value_clip_follows_the_old_value() -> None:
     # V_old = 1, V = 1.5 clipped to 1.2, R = 2: 0.8^2 for 0.5^2
     data = ppo_value_data(tensor([1.5]), tensor([1.0]), tensor([2.0]))
     assert ppo_value_error(data).item() == pytest.approx(0.5 * 0.64)
 
 
-def test_the_joint_loss_is_made_of_both():
-    data = random_data("discrete")
+def test_the_joint_loss_is_made_of_both() -> None:
+    data: Any = random_data("discrete")
     (policy_loss, value_loss, entropy_loss), info = ppo_error(data, 0.1, False, 1.5)
     policy, policy_info = ppo_policy_error(
         ppo_policy_data(data.logit_new, data.logit_old, data.action, data.adv, data.weight), 0.1, 1.5
@@ -153,20 +156,22 @@ def test_the_joint_loss_is_made_of_both():
     assert clipped.value_loss > value_loss
 
 
-def reference_log_prob_entropy(logit, action):
+def reference_log_prob_entropy(logit: Any, action: Any) -> tuple[Any, ...]:
     if isinstance(logit, dict) and "action_type" in logit:
         pairs = [reference_log_prob_entropy(logit[part], action[part]) for part in ("action_type", "action_args")]
         return tuple(sum(values) for values in zip(*pairs, strict=True))
     if isinstance(logit, dict):
-        distribution = distributions.Independent(distributions.Normal(logit["mu"], logit["sigma"]), 1)
+        distribution: distributions.Distribution = distributions.Independent(
+            distributions.Normal(logit["mu"], logit["sigma"]), 1
+        )
     else:
         distribution = distributions.Categorical(logits=logit)
     return distribution.log_prob(action), distribution.entropy()
 
 
 @pytest.mark.parametrize("kind", RANDOM)
-def test_agrees_with_torch_distributions(kind):
-    data = random_data(kind)
+def test_agrees_with_torch_distributions(kind: str) -> None:
+    data: Any = random_data(kind)
     logp, entropy = reference_log_prob_entropy(data.logit_new, data.action)
     logp_old, _ = reference_log_prob_entropy(data.logit_old, data.action)
     ratio, weight = (logp - logp_old).exp(), data.weight
@@ -183,40 +188,41 @@ def test_agrees_with_torch_distributions(kind):
 
 
 @pytest.mark.parametrize("dual_clip", [None, 1.5])
-def test_gradients(dual_clip):
-    data = random_data("discrete")
+def test_gradients(dual_clip: float | None) -> None:
+    data: Any = random_data("discrete")
 
-    def losses(logit, value):
+    def losses(logit: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         return ppo_error(data._replace(logit_new=logit, value_new=value), 0.3, dual_clip=dual_clip)[0]
 
     assert torch.autograd.gradcheck(losses, (data.logit_new.requires_grad_(), data.value_new.requires_grad_()))
 
 
-def test_gradients_of_a_continuous_policy():
-    data = ppo_data_continuous(*random_data("continuous"))
+def test_gradients_of_a_continuous_policy() -> None:
+    data: Any = ppo_data_continuous(*random_data("continuous"))
 
-    def losses(mu, sigma):
+    def losses(mu: Tensor, sigma: Tensor) -> tuple[Tensor, ...]:
         return ppo_error_continuous(data._replace(mu_sigma_new={"mu": mu, "sigma": sigma}), 0.3)[0]
 
     assert torch.autograd.gradcheck(losses, tuple(value.requires_grad_() for value in data.mu_sigma_new.values()))
 
 
-def test_the_first_step_is_a_step_of_the_actor_critic():
-    data = random_data("discrete")
+def test_the_first_step_is_a_step_of_the_actor_critic() -> None:
+    data: Any = random_data("discrete")
     gradients = []
+    loss: Any
     for index in range(2):
         logit = data.logit_new.clone().requires_grad_()
         if index:
             loss = a2c_error(a2c_data(logit, data.action, data.value_new, data.adv, data.return_, data.weight))
         else:
             loss, info = ppo_error(data._replace(logit_new=logit, logit_old=logit.detach()))
-            assert tuple(info) == (0.0, 0.0)
+            assert [term.item() for term in info] == [0.0, 0.0]
         loss.policy_loss.backward()
         gradients.append(logit.grad)
     torch.testing.assert_close(*gradients)
 
 
-def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log():
+def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log() -> None:
     old = torch.zeros(5, 2, requires_grad=True)
     new = LOGIT_NEW.clone().requires_grad_()
     loss, info = ppo_policy_error(policy_data(logit_old=old, logit_new=new))
@@ -227,14 +233,14 @@ def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log():
     assert info.approx_kl.shape == info.clipfrac.shape == ()
 
 
-def test_more_leading_dimensions_change_nothing():
-    data = random_data("discrete")
+def test_more_leading_dimensions_change_nothing() -> None:
+    data: Any = random_data("discrete")
     folded = ppo_data(*(value.reshape(2, 4, *value.shape[1:]) for value in data))
     torch.testing.assert_close(ppo_error(folded), ppo_error(data))
 
 
-def test_continuous_names_are_the_same_functions():
-    data = random_data("continuous")
+def test_continuous_names_are_the_same_functions() -> None:
+    data: Any = random_data("continuous")
     torch.testing.assert_close(ppo_error_continuous(ppo_data_continuous(*data)), ppo_error(data))
     policy = (data.logit_new, data.logit_old, data.action, data.adv, data.weight)
     torch.testing.assert_close(
@@ -242,8 +248,8 @@ def test_continuous_names_are_the_same_functions():
     )
 
 
-def test_shapes_are_checked():
-    data = random_data("discrete")
+def test_shapes_are_checked() -> None:
+    data: Any = random_data("discrete")
     with pytest.raises(ValueError, match=r"adv \(8,\), value_new \(8, 1\)"):
         ppo_error(data._replace(value_new=data.value_new.unsqueeze(1)))
     with pytest.raises(ValueError, match="one shape"):
@@ -255,7 +261,7 @@ def test_shapes_are_checked():
 
 
 @pytest.mark.parametrize("kind", RANDOM)
-def test_arguments_are_not_written_into(kind):
+def test_arguments_are_not_written_into(kind: str) -> None:
     data, copy = random_data(kind), random_data(kind)
     ppo_error(data, dual_clip=2.0)
     torch.testing.assert_close(tuple(data), tuple(copy), rtol=0.0, atol=0.0)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import tensor
@@ -15,7 +17,7 @@ NEXT_QUANTILES = tensor([[[9.0, 9.0], [2.0, 4.0]], [[9.0, 9.0], [9.0, 9.0]]])
 TAU = tensor([0.25, 0.75])[:, None].expand(2, -1, -1)
 
 
-def quantiles(**changes) -> qrdqn_nstep_td_data:
+def quantiles(**changes: Any) -> qrdqn_nstep_td_data:
     base = qrdqn_nstep_td_data(
         q=QUANTILES, next_n_q=NEXT_QUANTILES, action=tensor([0, 1]), next_n_action=tensor([1, 0]),
         reward=tensor([1.0, 1.0]), done=tensor([False, True]), tau=TAU,
@@ -32,7 +34,7 @@ LOSSES = {1.0: (1.25, 0.5), 2.0: (1.6875, 0.5), 0.0: (1.75, 1.0)}
 
 
 @pytest.mark.parametrize("kappa", LOSSES)
-def test_quantile_loss_by_hand(kappa):
+def test_quantile_loss_by_hand(kappa: Any) -> None:
     loss, losses = qrdqn_nstep_td_error(quantiles(), 0.5, cum_reward=True, kappa=kappa)
     torch.testing.assert_close(losses, tensor(LOSSES[kappa]))
     assert loss.item() == pytest.approx(sum(LOSSES[kappa]) / 2)
@@ -42,7 +44,7 @@ def test_quantile_loss_by_hand(kappa):
     assert weighed.item() == pytest.approx((2 * LOSSES[kappa][0] + 0.5 * LOSSES[kappa][1]) / 2)
 
 
-def test_quantile_loss_gradient_by_hand():
+def test_quantile_loss_gradient_by_hand() -> None:
     q, next_q = QUANTILES.clone().requires_grad_(), NEXT_QUANTILES.clone().requires_grad_()
     loss, losses = qrdqn_nstep_td_error(quantiles(q=q, next_n_q=next_q), 0.5, cum_reward=True)
     loss.backward()
@@ -53,7 +55,7 @@ def test_quantile_loss_gradient_by_hand():
     assert not losses.requires_grad
 
 
-def test_quantile_targets_sum_rewards_and_discount_what_follows():
+def test_quantile_targets_sum_rewards_and_discount_what_follows() -> None:
     # gamma 1/2, 2 steps: 1 + 1/2 * 2 = 2 and 1/4 of 2 and 4: targets 2.5 and 3; sample 1: 0 + 1/2 * 2 = 1 as before
     reward = tensor([[1.0, 0.0], [2.0, 2.0]])
     _, two_steps = qrdqn_nstep_td_error(quantiles(reward=reward), 0.5, nstep=2, kappa=0.0)
@@ -63,7 +65,7 @@ def test_quantile_targets_sum_rewards_and_discount_what_follows():
     torch.testing.assert_close(cut, tensor([0.25 * 1.75 + 0.75 * 0.75, 1.0]))
 
 
-def test_a_quantile_that_is_not_finite_does_not_leak_through_done():
+def test_a_quantile_that_is_not_finite_does_not_leak_through_done() -> None:
     next_q = NEXT_QUANTILES.clone()
     next_q[1] = float("inf")
     _, losses = qrdqn_nstep_td_error(quantiles(next_n_q=next_q), 0.5, cum_reward=True)
@@ -71,7 +73,7 @@ def test_a_quantile_that_is_not_finite_does_not_leak_through_done():
 
 
 @pytest.mark.parametrize("side", [1, -1])
-def test_the_loss_is_least_at_the_quantiles_of_the_return(side):
+def test_the_loss_is_least_at_the_quantiles_of_the_return(side: int) -> None:
     # Returns 1, 2, 3, 4 are alike often, so that they are the quantiles 1/8, 3/8, 5/8, 7/8. The derivative by quantile
     # i is P(return < theta_i) - tau_i: a little above it is i/4 - (i - 1/2)/4 = 1/8, a little below -1/8.
     theta = (tensor([1.0, 2, 3, 4]) + 0.1 * side)[None, None].requires_grad_()
@@ -83,8 +85,8 @@ def test_the_loss_is_least_at_the_quantiles_of_the_return(side):
     torch.testing.assert_close(gradient.flatten(), torch.full((4,), side / 8))
 
 
-def test_quantile_arguments_are_checked_and_not_written_into():
-    before = quantiles(weight=tensor([1.0, 2.0]), tau=TAU.clone())
+def test_quantile_arguments_are_checked_and_not_written_into() -> None:
+    before: Any = quantiles(weight=tensor([1.0, 2.0]), tau=TAU.clone())
     copies = [value.clone() for value in before]
     qrdqn_nstep_td_error(before, 0.9, cum_reward=True)
     for value, copy in zip(before, copies, strict=True):

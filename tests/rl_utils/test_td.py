@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import tensor
@@ -11,7 +13,7 @@ Q = tensor([[1.0, 2.0], [3.0, 4.0]])
 NEXT_Q = tensor([[10.0, 20.0], [30.0, 40.0]])
 
 
-def data(**changes) -> q_nstep_td_data:
+def data(**changes: Any) -> q_nstep_td_data:
     base = q_nstep_td_data(
         q=Q, next_n_q=NEXT_Q, action=tensor([0, 1]), next_n_action=tensor([1, 0]),
         reward=tensor([0.5, -1.0]), done=tensor([False, False]), weight=None,
@@ -19,7 +21,7 @@ def data(**changes) -> q_nstep_td_data:
     return base._replace(**changes)
 
 
-def test_n_step_return_by_hand():
+def test_n_step_return_by_hand() -> None:
     # 1 + 0.5 * 2 + 0.25 * 4 = 3; 0 + 0.5 * 0 + 0.25 * 8 = 2
     assert nstep_return(tensor([[1.0, 0.0], [2.0, 0.0], [4.0, 8.0]]), 0.5).tolist() == [3.0, 2.0]
 
@@ -42,7 +44,7 @@ def test_sums_of_rewards_take_any_shape_of_samples() -> None:
     assert torch.equal(steps_23.flatten(), flat_steps_6)
 
 
-def test_double_q_target_by_hand():
+def test_double_q_target_by_hand() -> None:
     # The chosen actions are evaluated, not the greedy ones: targets 0.5 + 0.9 * 20 = 18.5 and -1 + 0.9 * 30 = 26.
     # Errors 18.5 - 1 = 17.5 and 26 - 4 = 22; mean of squares (306.25 + 484) / 2 = 395.125.
     loss, td_error = q_nstep_td_error(data(), gamma=0.9, cum_reward=True)
@@ -50,32 +52,32 @@ def test_double_q_target_by_hand():
     assert loss.item() == pytest.approx(395.125)
 
 
-def test_a_terminal_state_has_no_value():
+def test_a_terminal_state_has_no_value() -> None:
     _, td_error = q_nstep_td_error(data(done=tensor([True, False])), gamma=0.9, cum_reward=True)
     torch.testing.assert_close(td_error, tensor([-0.5, 22.0]))  # 0.5 - 1; the other as before
 
 
-def test_a_value_that_is_not_finite_does_not_leak_through_done():
+def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:
     next_q = tensor([[float("inf"), float("inf")], [30.0, 40.0]])
     loss, _ = q_nstep_td_error(data(next_n_q=next_q, done=tensor([True, False])), gamma=0.9, cum_reward=True)
     assert torch.isfinite(loss)
 
 
-def test_rewards_of_n_steps_are_summed_and_the_bootstrap_discounted_n_times():
+def test_rewards_of_n_steps_are_summed_and_the_bootstrap_discounted_n_times() -> None:
     # 1 + 0.5 * 1 + 0.25 * 20 = 6.5, less 1; 0 + 0.5 * 2 + 0.25 * 30 = 8.5, less 4
     reward = tensor([[1.0, 0.0], [1.0, 2.0]])
     _, td_error = q_nstep_td_error(data(reward=reward), gamma=0.5, nstep=2)
     torch.testing.assert_close(td_error, tensor([5.5, 4.5]))
 
 
-def test_value_gamma_replaces_gamma_to_the_n():
+def test_value_gamma_replaces_gamma_to_the_n() -> None:
     # 0.5 + 0.1 * 20 - 1 = 1.5; -1 + 0.2 * 30 - 4 = 1
     _, td_error = q_nstep_td_error(data(), gamma=0.9, nstep=3, cum_reward=True, value_gamma=tensor([0.1, 0.2]))
     torch.testing.assert_close(td_error, tensor([1.5, 1.0]))
 
 
 @pytest.mark.parametrize("criterion", [functional.mse_loss, functional.smooth_l1_loss])
-def test_weights_enter_whatever_the_criterion(criterion):
+def test_weights_enter_whatever_the_criterion(criterion: Any) -> None:
     weighted, _ = q_nstep_td_error(data(weight=tensor([2.0, 0.0])), 0.9, cum_reward=True, criterion=criterion)
     first = criterion(tensor(1.0), tensor(18.5))
     assert weighted.item() == pytest.approx(2.0 * first.item() / 2)
@@ -84,7 +86,7 @@ def test_weights_enter_whatever_the_criterion(criterion):
     assert ones.item() == pytest.approx(none.item())
 
 
-def test_gradient_flows_through_q_alone():
+def test_gradient_flows_through_q_alone() -> None:
     q, next_q = Q.clone().requires_grad_(), NEXT_Q.clone().requires_grad_()
     loss, td_error = q_nstep_td_error(data(q=q, next_n_q=next_q), 0.9, cum_reward=True)
     loss.backward()
@@ -93,15 +95,15 @@ def test_gradient_flows_through_q_alone():
     torch.testing.assert_close(q.grad, tensor([[-17.5, 0.0], [0.0, -22.0]]))  # d mean(e^2) / dq = -e, for two samples
 
 
-def test_arguments_are_not_written_into():
-    before = data(weight=tensor([1.0, 2.0]))
+def test_arguments_are_not_written_into() -> None:
+    before: Any = data(weight=tensor([1.0, 2.0]))
     copies = [value.clone() for value in before]
     q_nstep_td_error(before, 0.9, cum_reward=True)
     for value, copy in zip(before, copies, strict=True):
         torch.testing.assert_close(value, copy)
 
 
-def test_shapes_are_checked():
+def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"\[B, A\]"):
         q_nstep_td_error(data(next_n_q=NEXT_Q[:1]), 0.9, cum_reward=True)
     with pytest.raises(ValueError, match=r"\[T, B\]"):

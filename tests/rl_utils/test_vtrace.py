@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ VALUE, REWARD, RHO = column(1.0, 2.0, 4.0), column(1.0, 2.0), column(0.5, 1.0)
 FIRST, NEXT_VALUE = column(1, 0).bool(), column(6.0, 4.0)
 
 
-def data(**changes) -> vtrace_data:
+def data(**changes: Any) -> vtrace_data:
     """Probabilities 3/4, 1/4 against 1/2, 1/2 for actions 0 and then 1: ratios 1.5 and 0.5."""
     target = tensor([math.log(3.0), 0.0]).expand(2, 1, 2)
     return vtrace_data(target, torch.zeros(2, 1, 2), tensor([[0], [1]]), VALUE, REWARD)._replace(**changes)
@@ -38,7 +39,7 @@ def random_data(continuous: bool = False, on_policy: bool = False) -> vtrace_dat
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    def logit():
+    def logit() -> Tensor | dict[str, Tensor]:
         return {"mu": draw(10, 3, 2), "sigma": draw(10, 3, 2).exp()} if continuous else draw(10, 3, 4)
 
     target, behaviour = logit(), logit()
@@ -51,7 +52,7 @@ def random_data(continuous: bool = False, on_policy: bool = False) -> vtrace_dat
     return vtrace_data(target, behaviour, sample(behaviour), value, reward, weight, next_value, done, traj_flag)
 
 
-def test_return_by_hand():
+def test_return_by_hand() -> None:
     # gamma 0.5: delta_1 = 1 * (2 + 0.5 * 4 - 2) = 2, delta_0 = 0.5 * (1 + 0.5 * 2 - 1) = 0.5
     # v_1 = 2 + 2 = 4; v_0 = 1 + 0.5 + 0.5 lambda * 0.5 * (4 - 2) = 2 for lambda 1, 1.75 for 0.5
     for lambda_, first in ((1.0, 2.0), (0.5, 1.75), (0.0, 1.5)):
@@ -59,13 +60,13 @@ def test_return_by_hand():
         torch.testing.assert_close(return_, column(first, 4.0))
 
 
-def test_advantage_by_hand():
+def test_advantage_by_hand() -> None:
     # v_{t+1} = 4, 4: 0.5 * (1 + 0.5 * 4 - 1) = 1; 1 * (2 + 0.5 * 4 - 2) = 2
     adv = vtrace_advantage(RHO, REWARD, column(4.0, 4.0), VALUE[:-1], 0.5)
     torch.testing.assert_close(adv, column(1.0, 2.0))
 
 
-def test_truncation_bootstraps_from_the_true_next_state_and_takes_no_correction():
+def test_truncation_bootstraps_from_the_true_next_state_and_takes_no_correction() -> None:
     # truncated at 0 before a state of value 6: delta_0 = 0.5 * (1 + 0.5 * 6 - 1) = 1.5, v_0 = 2.5; v_1 as before
     cut = {"next_value": NEXT_VALUE, "done": torch.zeros_like(FIRST), "traj_flag": FIRST}
     return_ = vtrace_nstep_return(RHO, RHO, REWARD, VALUE, 0.5, 1.0, **cut)
@@ -76,7 +77,7 @@ def test_truncation_bootstraps_from_the_true_next_state_and_takes_no_correction(
 
 
 @pytest.mark.parametrize("extra", [{}, {"next_value": NEXT_VALUE}, {"next_value": NEXT_VALUE, "traj_flag": FIRST}])
-def test_termination_bootstraps_nothing(extra):
+def test_termination_bootstraps_nothing(extra: Any) -> None:
     # delta_0 = 0.5 * (1 - 1) = 0: v_0 = 1 and no advantage
     return_ = vtrace_nstep_return(RHO, RHO, REWARD, VALUE, 0.5, 1.0, done=FIRST, **extra)
     torch.testing.assert_close(return_, column(1.0, 4.0))
@@ -85,9 +86,10 @@ def test_termination_bootstraps_nothing(extra):
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 0.8, 1.0])
-def test_on_policy_the_returns_are_lambda_returns(lambda_):
+def test_on_policy_the_returns_are_lambda_returns(lambda_: float) -> None:
     # rho = c = 1: v = V + the generalised advantage
-    data, gamma = random_data(), 0.9
+    data: Any = random_data()
+    gamma = 0.9
     ones = torch.ones_like(data.reward)
     return_ = vtrace_nstep_return(
         ones, ones, data.reward, data.value, gamma, lambda_, data.next_value, data.done, data.traj_flag
@@ -96,9 +98,10 @@ def test_on_policy_the_returns_are_lambda_returns(lambda_):
     torch.testing.assert_close(return_, data.value[:-1] + adv)
 
 
-def test_on_policy_without_cuts_the_return_is_the_sum_of_rewards():
+def test_on_policy_without_cuts_the_return_is_the_sum_of_rewards() -> None:
     # lambda 1: sum of gamma^k r, and gamma^n V of the last state
-    data, gamma = random_data(), 0.9
+    data: Any = random_data()
+    gamma = 0.9
     expected, return_ = torch.empty_like(data.reward), data.value[-1]
     for t in reversed(range(10)):
         return_ = data.reward[t] + gamma * return_
@@ -107,9 +110,10 @@ def test_on_policy_without_cuts_the_return_is_the_sum_of_rewards():
     torch.testing.assert_close(vtrace_nstep_return(ones, ones, data.reward, data.value, gamma, 1.0), expected)
 
 
-def test_returns_equal_the_papers_sum():
+def test_returns_equal_the_papers_sum() -> None:
     # v_s = V_s + sum over t >= s of gamma^(t-s) (c_s ... c_{t-1}) delta_t
-    data, gamma = random_data(), 0.9
+    data: Any = random_data()
+    gamma = 0.9
     rho, c = data.weight, data.weight.flip(0)
     delta = rho * (data.reward + gamma * data.value[1:] - data.value[:-1])
     expected = data.value[:-1].clone()
@@ -119,8 +123,8 @@ def test_returns_equal_the_papers_sum():
     torch.testing.assert_close(vtrace_nstep_return(rho, c, data.reward, data.value, gamma, 1.0), expected)
 
 
-def test_a_sequence_over_a_cut_is_its_two_parts():
-    whole = random_data()
+def test_a_sequence_over_a_cut_is_its_two_parts() -> None:
+    whole: Any = random_data()
     flag = torch.zeros_like(whole.done)
     flag[3] = True
     next_value = whole.value[1:].clone()
@@ -133,7 +137,7 @@ def test_a_sequence_over_a_cut_is_its_two_parts():
     torch.testing.assert_close(cut, torch.cat([first, second]))
 
 
-def test_loss_by_hand():
+def test_loss_by_hand() -> None:
     # rho = c = min(1, (1.5, 0.5)), gamma 0.5, lambda 1: delta_1 = 0.5 * 2 = 1, v_1 = 3; delta_0 = 1 + 1 - 1 = 1,
     # v_0 = 1 + 1 + 0.5 * 1 * 1 = 2.5. A_0 = 1 + 0.5 * 3 - 1 = 1.5; A_1 = 0.5 * (2 + 0.5 * 4 - 2) = 1.
     policy_loss, value_loss, entropy_loss = vtrace_error_discrete_action(data(), 0.5, 1.0)
@@ -142,14 +146,14 @@ def test_loss_by_hand():
     assert entropy_loss.item() == pytest.approx(math.log(4.0) - 0.75 * math.log(3.0))
 
 
-def test_after_the_last_step_comes_the_value_of_its_true_next_state():
+def test_after_the_last_step_comes_the_value_of_its_true_next_state() -> None:
     # 8 there for 4: A_1 = 0.5 * (2 + 0.5 * 8 - 2) = 2 and v_1 = 2 + 2, so v_0 = 2 + 0.5 * 2 and A_0 = 1 + 0.5 * 4 - 1
     policy_loss, value_loss, _ = vtrace_error_discrete_action(data(next_value=column(2.0, 8.0)), 0.5, 1.0)
     assert policy_loss.item() == pytest.approx(-(2.0 * math.log(0.75) + 2.0 * math.log(0.25)) / 2)
     assert value_loss.item() == pytest.approx((2.0**2 + 2.0**2) / 2)
 
 
-def test_each_clip_has_its_own_effect():
+def test_each_clip_has_its_own_effect() -> None:
     # rho_pg 2: A_0 = 1.5 * 1.5; c 0.1: v_0 = 1 + 1 + 0.5 * 0.1 * 1 = 2.05; rho 2: v_0 = 1 + 1.5 + 0.5 * 1 = 3
     policy, value, _ = vtrace_error_discrete_action(data(), 0.5, 1.0, rho_pg_clip_ratio=2.0)
     assert policy.item() == pytest.approx(-(2.25 * math.log(0.75) + math.log(0.25)) / 2)
@@ -162,9 +166,9 @@ def test_each_clip_has_its_own_effect():
     )
 
 
-def test_gradient_by_hand():
+def test_gradient_by_hand() -> None:
     # policy: -A (onehot - p) / 2 with A = 1.5, 1 as constants; value: 2 (V - v) / 2, none for the bootstrap
-    logit, value = data().target_output.clone().requires_grad_(), VALUE.clone().requires_grad_()
+    logit, value = torch.as_tensor(data().target_output).clone().requires_grad_(), VALUE.clone().requires_grad_()
     loss = vtrace_error_discrete_action(data(target_output=logit, value=value), 0.5, 1.0)
     (loss.policy_loss + loss.value_loss).backward()
     torch.testing.assert_close(logit.grad, tensor([[[-0.1875, 0.1875]], [[0.375, -0.375]]]))
@@ -172,7 +176,7 @@ def test_gradient_by_hand():
 
 
 @pytest.mark.parametrize("chosen", [0, 1])
-def test_weights_enter_every_term(chosen):
+def test_weights_enter_every_term(chosen: int) -> None:
     # a weight of 2 on one of 2 steps leaves that step's figures; those of the test by hand
     weight = column(*(2.0 * (t == chosen) for t in range(2)))
     loss = vtrace_error_discrete_action(data(weight=weight), 0.5, 1.0)
@@ -181,19 +185,19 @@ def test_weights_enter_every_term(chosen):
     assert loss.entropy_loss.item() == pytest.approx(math.log(4.0) - 0.75 * math.log(3.0))
 
 
-def test_a_weight_for_each_sequence_is_that_for_each_of_its_steps():
-    sequences = random_data()
+def test_a_weight_for_each_sequence_is_that_for_each_of_its_steps() -> None:
+    sequences: Any = random_data()
     by_sequence = sequences._replace(weight=sequences.weight[0])
     by_step = sequences._replace(weight=sequences.weight[0].expand(10, 3))
     torch.testing.assert_close(vtrace_error_discrete_action(by_sequence), vtrace_error_discrete_action(by_step))
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_agrees_with_torch_distributions(continuous):
-    data = random_data(continuous)
+def test_agrees_with_torch_distributions(continuous: bool) -> None:
+    data: Any = random_data(continuous)
     error = vtrace_error_continuous_action if continuous else vtrace_error_discrete_action
 
-    def distribution(logit):
+    def distribution(logit: Any) -> Any:
         if not continuous:
             return distributions.Categorical(logits=logit)
         return distributions.Independent(distributions.Normal(logit["mu"], logit["sigma"]), 1)
@@ -212,19 +216,19 @@ def test_agrees_with_torch_distributions(continuous):
     torch.testing.assert_close(loss.entropy_loss, (data.weight * target.entropy()).mean())
 
 
-def test_a_value_that_is_not_finite_does_not_leak_through_done():
+def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:
     value = column(1.0, 2.0, float("nan"))
     loss = vtrace_error_discrete_action(data(value=value, done=column(0, 1).bool()))
     assert all(torch.isfinite(term) for term in loss)
 
 
-def test_returns_and_advantages_carry_no_gradient():
+def test_returns_and_advantages_carry_no_gradient() -> None:
     value = VALUE.clone().requires_grad_()
     assert not vtrace_nstep_return(RHO, RHO, REWARD, value).requires_grad
     assert not vtrace_advantage(RHO, REWARD, REWARD, value[:-1], 0.9).requires_grad
 
 
-def test_shapes_are_checked():
+def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"reward \(2, 1\), value \(1, 1\)"):
         vtrace_nstep_return(RHO, RHO, REWARD, VALUE[:-1])
     with pytest.raises(ValueError, match="one shape"):
@@ -235,13 +239,13 @@ def test_shapes_are_checked():
         vtrace_error_discrete_action(data(weight=torch.ones(1, 1)))
 
 
-def test_truncation_needs_the_value_of_the_true_next_state():
+def test_truncation_needs_the_value_of_the_true_next_state() -> None:
     with pytest.raises(ValueError, match="traj_flag needs next_value"):
         vtrace_error_discrete_action(data(traj_flag=FIRST))
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_arguments_are_not_written_into(continuous):
+def test_arguments_are_not_written_into(continuous: bool) -> None:
     data, copy = random_data(continuous), random_data(continuous)
     vtrace_error_continuous_action(data)
     torch.testing.assert_close(tuple(data), tuple(copy), rtol=0.0, atol=0.0)

@@ -38,12 +38,14 @@ class Locks(gymnasium.Env):
         self.observation_space = Box(0.0, 1.0, (int(self._sizes.sum()),), np.float32)
         self.action_space = MultiDiscrete(self._sizes)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._step = 0
         return self._observe(), {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         reward = float((action == self._wanted).mean())
         self._step += 1
         return self._observe(), reward, self._step == self._length, False, {}

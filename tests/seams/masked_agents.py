@@ -45,12 +45,14 @@ class Market(gymnasium.Env):
         )
         self.action_space = MultiDiscrete([cfg.num_offers] * cfg.num_agents)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict[str, np.ndarray], dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         super().reset(seed=seed)
         self._step = 0
         return self._observe(), {}
 
-    def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
         agents = np.arange(len(action))
         if not self._mask[agents, action].all():
             raise ValueError(f"the actions {action} are not all allowed by the mask {self._mask.tolist()}")

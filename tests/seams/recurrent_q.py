@@ -48,12 +48,14 @@ class Recall(gymnasium.Env):
         self.observation_space = Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._step, self._cue = 0, int(self.np_random.integers(2))
         return self._observe(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._step += 1
         over = self._step == self._length
         reward = (1.0 if action == self._cue else -1.0) if over else 0.0

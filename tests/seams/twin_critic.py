@@ -108,13 +108,15 @@ class Approach(gymnasium.Env):
         self.observation_space = Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = Box(-cfg.speed, cfg.speed, (2,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         angle = self.np_random.uniform(0.0, 2 * np.pi)
         self._place, self._step = np.array([np.cos(angle), np.sin(angle)], np.float32), 0
         return self._place, {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._place = self._place + action
         self._step += 1
         return self._place, -float(np.linalg.norm(self._place)), False, self._step == self._length, {}

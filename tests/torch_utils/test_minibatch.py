@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import tensor
@@ -10,7 +12,7 @@ from ding_lite.torch_utils import minibatches, normalize_parts, rank_sizes
 from ding_lite.torch_utils.minibatch import explained_variance
 
 
-def make_samples(size: int) -> dict:
+def make_samples(size: int) -> dict[str, Any]:
     """Rows that tell their number in every leaf."""
     number = torch.arange(size)
     logit = {"action_type": number[:, None] * 2, "action_args": {"mu": number[:, None, None] * 3.0}}

@@ -298,7 +298,8 @@ def test_one_process_has_nothing_for_torch_to_wrap_and_says_nothing(capfd: Any) 
 
 def test_batch_normalisation_that_is_synchronised_learns_by_the_batch_and_acts_by_what_it_has_learned() -> None:
     plain = nn.Sequential(nn.Linear(OBS, 4), nn.BatchNorm1d(4))
-    reference, synchronised = copy.deepcopy(plain), copy.deepcopy(synchronize_batchnorm(plain))  # as a target is
+    reference = copy.deepcopy(plain)
+    synchronised: Any = copy.deepcopy(synchronize_batchnorm(plain))  # as a target is
     assert isinstance(synchronised[1], nn.SyncBatchNorm)
     x = torch.randn(8, OBS)
     assert torch.equal(synchronised(x), reference(x))

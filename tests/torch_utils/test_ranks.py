@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -87,7 +89,7 @@ def check_weighted_means_of_the_ranks_average_to_the_joined_mean() -> None:
     sizes = rank_sizes(len(x))
     for own_weight in (None, torch.linspace(0.1, 2.0, len(x))):
         samples = {"x": x} if own_weight is None else {"x": x, "weight": own_weight, "own": own_weight}
-        assert count_collectives(lambda samples=samples: minibatches(samples, 4, sizes)) == 0
+        assert count_collectives(partial(minibatches, samples, 4, sizes)) == 0
         parts = minibatches(samples, 4, sizes)
         # 2 ranks: 9.5 / 4 = 2.4; 3 ranks: 7.7 / 4 = 1.9
         assert len(parts) == 2
@@ -126,8 +128,13 @@ def check_parts_are_normalised_over_all_ranks_in_one_collective() -> None:
 
 def count_collectives(work: Callable[[], object]) -> int:
     """Return how many all-reduces `work` did, the only collective that is used here."""
-    calls, original = [], dist.all_reduce
-    dist.all_reduce = lambda *args, **kwargs: (calls.append(1), original(*args, **kwargs))[1]
+    calls, original = list[Any](), dist.all_reduce
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return original(*args, **kwargs)
+
+    dist.all_reduce = counted
     try:
         work()
     finally:
@@ -159,7 +166,7 @@ def run_checks(folder: str) -> None:
 @pytest.fixture(scope="module", params=[2, 3])
 def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     folder = tmp_path_factory.mktemp("ranks")
-    result = launch(["-m", "tests.torch_utils.test_ranks", folder], nproc=request.param, timeout=120)
+    result = launch(["-m", "tests.torch_utils.test_ranks", str(folder)], nproc=request.param, timeout=120)
     assert result.returncode == 0, result.stderr
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(request.param)]
 

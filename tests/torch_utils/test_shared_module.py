@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from multiprocessing.queues import SimpleQueue
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from ding_lite.torch_utils.shared_module import SharedModule
 TIMEOUT = 60
 
 
-def make_module(value: float) -> nn.Module:
+def make_module(value: float) -> Any:
     """Return some MB of equal numbers: an image layer in channels_last, a matrix, a buffer."""
     module = nn.Sequential(nn.Conv2d(8, 64, 3), nn.Linear(1000, 500), nn.BatchNorm1d(500))
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -30,7 +32,7 @@ def values_of(module: nn.Module) -> set[float]:
     return {float(value) for tensor in tensors for value in tensor.detach().aminmax()}
 
 
-def read_until(shared: SharedModule, last: int, found) -> None:
+def read_until(shared: SharedModule, last: int, found: SimpleQueue[Any]) -> None:
     """Read every version that can be had; tell them, and the numbers that were in each."""
     torch.set_num_threads(1)
     module, version, seen = make_module(-1.0), -1, []
@@ -40,14 +42,14 @@ def read_until(shared: SharedModule, last: int, found) -> None:
     found.put(seen)
 
 
-def hold_for_ever(shared: SharedModule, ready) -> None:
+def hold_for_ever(shared: SharedModule, ready: SimpleQueue[bool]) -> None:
     with shared._locked():
         ready.put(True)
         time.sleep(TIMEOUT)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_reader_never_sees_a_mix_of_versions(method: str) -> None:
+def test_a_reader_never_sees_a_mix_of_versions(method: Literal["fork", "spawn"]) -> None:
     context, shared, last = multiprocessing.get_context(method), SharedModule(make_module(0.0)), 40
     found = context.SimpleQueue()
     readers = [context.Process(target=read_until, args=(shared, last, found), daemon=True) for _ in range(2)]
@@ -85,7 +87,7 @@ def test_what_is_read_and_copied_is_memory_of_ones_own() -> None:
     shared = SharedModule(source)
     with torch.no_grad():
         source[1].weight.zero_()
-    own = shared.create_copy()
+    own: Any = shared.create_copy()
     assert values_of(own) == {1.0}
     assert own[0].weight.is_contiguous(memory_format=torch.channels_last)
     shared.write(make_module(2.0))

@@ -81,7 +81,9 @@ def test_default_values_are_nested_copies() -> None:
         (Key(False, "x"), (True,), (1, None), "expected bool, got"),
     ],
 )
-def test_what_is_not_allowed_is_said_with_what_is(key: Key, allowed: tuple, refused: tuple, message: str) -> None:
+def test_what_is_not_allowed_is_said_with_what_is(
+    key: Key, allowed: tuple[Any, ...], refused: tuple[Any, ...], message: str
+) -> None:
     for value in allowed:
         key.check("a.b", value)
     for value in refused:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -12,6 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.vector_env import ENV_DEFAULTS, create_vector_env
+from ding_lite.torch_utils.modes import Act, CollectMode
 
 REWARD = 3.0
 
@@ -33,7 +37,7 @@ class CountingGame(gymnasium.Env):
     counts_episodes = True
 
     def __init__(
-        self, length: int, end: str = "terminated", lives_at: tuple[int, ...] = (), log: list | None = None
+        self, length: int, end: str = "terminated", lives_at: tuple[int, ...] = (), log: list[Any] | None = None
     ) -> None:
         self.length, self.end, self.lives_at, self.log = length, end, lives_at, [] if log is None else log
         self.seed = 0
@@ -42,7 +46,9 @@ class CountingGame(gymnasium.Env):
         lives = 1 + sum(self.step_count < at for at in self.lives_at)
         return np.array([self.seed, self.step_count], np.float64), {"lives": lives}
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         assert seed is not None
         assert options is not None
         self.seed = seed + options["episode"]
@@ -87,4 +93,27 @@ class NestedGame(CountingGame):
 def game_env(*games: CountingGame, training: bool = True, **options: Any) -> VectorEnv:
     """Return the vector environment of these games, with options of `cfg.env`."""
     cfg = EasyDict(copy.deepcopy(ENV_DEFAULTS) | options)
-    return create_vector_env(cfg, len(games), 0, training, builders=[lambda _, game=game: game for game in games])
+    return create_vector_env(cfg, len(games), 0, training, builders=[always(game) for game in games])
+
+
+def always(game: CountingGame) -> Callable[[EasyDict], CountingGame]:
+    """Return a builder of this very game."""
+    return lambda _: game
+
+
+def collect_mode(forward: Act, **changes: Any) -> CollectMode:
+    """Return a `collect_mode` that acts by `forward` and collects what it returns, but for `changes`."""
+
+    def to_row(obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        return {"obs": obs, **output, **{key: getattr(timestep, key) for key in ("reward", "done", "traj_flag")}}
+
+    mode = CollectMode(
+        forward=forward,
+        process_transition=to_row,
+        get_train_sample=lambda block: block,
+        get_collect_kwargs=lambda envstep: {},
+        reset=lambda env_id=None: None,
+        state_dict=dict,
+        load_state_dict=lambda state: None,
+    )
+    return replace(mode, **changes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,23 @@ from gymnasium.spaces import Box, Dict, MultiBinary
 from ding_lite.config import compile_config
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env
 from ding_lite.policy import DQNPolicy
+from ding_lite.torch_utils.modes import Act
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
 from ding_lite.utils.dist import watchdog
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
 from tests.worker.failing import DyingGame
-from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, game_env
+from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, collect_mode, game_env
 
 
 class Seen:
-    """A policy's `collect_mode` that plays at random and remembers every observation that it was shown."""
+    """A policy's `collect_mode` that remembers every observation that it was shown.
+
+    It plays at random and stores rows as DQN does, unless a test replaces `act` or `to_row`.
+    """
 
     def __init__(self, num_actions: int, seed: int = 0) -> None:
         self.observations: list[np.ndarray] = []
-        self.kwargs: list[dict] = []
+        self.kwargs: list[dict[str, Any]] = []
         self.resets: list[Any] = []
         rng = np.random.default_rng(seed)
         base = object.__new__(DQNPolicy)
@@ -40,16 +44,19 @@ class Seen:
             self.kwargs.append(kwargs)
             return {"action": torch.from_numpy(rng.integers(num_actions, size=len(obs)))}
 
-        self.mode = SimpleNamespace(
-            forward=forward,
-            process_transition=base._process_transition,
-            get_train_sample=lambda block: block,
+        self.act: Act = forward
+        self.to_row: Callable[[Any, dict[str, Any], Any], dict[str, Any]] = base._process_transition
+        self.mode = collect_mode(
+            lambda obs, **kwargs: self.act(obs, **kwargs),
+            process_transition=lambda *step: self.to_row(*step),
             get_collect_kwargs=lambda envstep: {"eps": envstep},
             reset=lambda env_id=None: self.resets.append(env_id),
         )
 
 
-def collector_of(*games: CountingGame, n_sample: int, seeds: list[int] | None = None, **options: Any):
+def collector_of(
+    *games: CountingGame, n_sample: int, seeds: list[int] | None = None, **options: Any
+) -> tuple[SampleCollector, Seen]:
     seen = Seen(3)
     env = game_env(*games, **options)
     seeds = seeds or [100 * (n + 1) for n in range(len(games))]
@@ -57,7 +64,7 @@ def collector_of(*games: CountingGame, n_sample: int, seeds: list[int] | None = 
     return SampleCollector(env, seen.mode, n_sample, seeds, interrupt), seen
 
 
-def copied(block: dict) -> dict:
+def copied(block: dict[str, Any]) -> dict[str, Any]:
     return {key: value.clone() for key, value in block.items()}
 
 
@@ -84,8 +91,8 @@ def test_a_block_keeps_the_contract() -> None:
 
 def test_a_policy_may_change_what_is_stored_of_an_observation() -> None:
     collector, seen = collector_of(CountingGame(40), n_sample=3)
-    plain = seen.mode.process_transition
-    seen.mode.process_transition = lambda obs, *rest: plain(obs, *rest) | {"obs": obs + 0.5}
+    plain = seen.to_row
+    seen.to_row = lambda obs, *rest: plain(obs, *rest) | {"obs": obs + 0.5}
     block, _ = collector.collect()
     np.testing.assert_array_equal(block["obs"], np.stack(seen.observations) + 0.5)
 
@@ -100,7 +107,7 @@ def test_no_final_observations_where_nothing_ended() -> None:
 def test_every_step_played_is_returned_once_and_in_order() -> None:
     games = [CountingGame(3), CountingGame(7, "truncated")]
     collector, seen = collector_of(*games, n_sample=10)
-    played: list[list[tuple]] = [[], []]
+    played: list[list[tuple[Any, ...]]] = [[], []]
     previous_last = None
     for _ in range(6):
         block = copied(collector.collect()[0])
@@ -186,8 +193,8 @@ def test_the_policy_hears_which_episodes_ended() -> None:
 
 
 def test_random_steps_do_not_ask_the_policys_taste() -> None:
-    collector, _ = collector_of(*[CountingGame(50) for _ in range(4)], n_sample=4)
-    collector._policy.forward = lambda obs, **kwargs: {"action": torch.zeros(len(obs), dtype=torch.int64)}
+    collector, seen = collector_of(*[CountingGame(50) for _ in range(4)], n_sample=4)
+    seen.act = lambda obs, **kwargs: {"action": torch.zeros(len(obs), dtype=torch.int64)}
     block, _ = collector.collect(600, random=True)
     counts = np.bincount(block["action"].flatten().numpy(), minlength=3)
     assert (abs(counts - 200) < 60).all()  # standard deviation 12
@@ -207,7 +214,7 @@ class MaskedGame(CountingGame):
 
 def test_random_steps_take_only_actions_that_the_mask_allows() -> None:
     collector, seen = collector_of(MaskedGame(50), MaskedGame(70), n_sample=2)
-    seen.mode.forward = lambda obs, **kwargs: {}
+    seen.act = lambda obs, **kwargs: {}
     block, _ = collector.collect(2 * 300, random=True)
     action_TN, mask_TNA = block["action"], block["obs"]["action_mask"]
     assert mask_TNA.dtype == torch.int8
@@ -248,9 +255,9 @@ def test_dicts_of_actions_reach_the_environments_and_rows_keep_the_structure() -
         args = {"mu": mean, "sigma": mean * mean}
         return {"action": action, "logit": {"action_type": torch.ones(2, 3), "action_args": args}}
 
-    plain = seen.mode.process_transition
-    seen.mode.forward = forward
-    seen.mode.process_transition = lambda obs, output, step: plain(obs, output, step) | {"logit": output["logit"]}
+    plain = seen.to_row
+    seen.act = forward
+    seen.to_row = lambda obs, output, step: plain(obs, output, step) | {"logit": output["logit"]}
     for random in (False, True):
         block, _ = collector.collect(random=random)
         action, args = block["action"], block["logit"]["action_args"]
@@ -266,8 +273,8 @@ def test_dicts_of_actions_reach_the_environments_and_rows_keep_the_structure() -
 
 
 def test_observations_may_be_nested() -> None:
-    collector, _ = collector_of(NestedGame(3, "truncated"), NestedGame(5), n_sample=8)
-    collector._policy.forward = lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)}
+    collector, seen = collector_of(NestedGame(3, "truncated"), NestedGame(5), n_sample=8)
+    seen.act = lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)}
     block, _ = collector.collect()
     assert block["obs"]["inner"]["step"][:, :, 0].T.tolist() == [[0, 1, 2, 0], [0, 1, 2, 3]]
     assert block["obs"]["seed"][:, :, 0].T.tolist() == [[100, 100, 100, 101], [200] * 4]
@@ -313,7 +320,7 @@ def on_cart_pole(manager: str, seed: int, make: Any = SampleCollector, n_sample:
     cfg = EasyDict(copy.deepcopy(ENV_DEFAULTS) | {"env_id": "CartPole-v1"})
     cfg.manager.type = manager
     seen = Seen(2)
-    seen.mode.forward = lambda obs, **kwargs: {"action": torch.from_numpy((obs[:, 2] > 0).astype(np.int64))}
+    seen.act = lambda obs, **kwargs: {"action": torch.from_numpy((obs[:, 2] > 0).astype(np.int64))}
     return make(create_vector_env(cfg, 3, seed, True), seen.mode, n_sample, [seed, seed + 1, seed + 2]), seen
 
 
@@ -323,7 +330,7 @@ def handed_over(state: Any, path: Path) -> Any:
     return load_checkpoint(str(path))["state"]
 
 
-def same_blocks(left: dict, right: dict) -> bool:
+def same_blocks(left: dict[str, Any], right: dict[str, Any]) -> bool:
     return left.keys() == right.keys() and all(
         torch.equal(left[key], right[key]) and left[key].dtype == right[key].dtype for key in left
     )
@@ -351,10 +358,11 @@ def test_a_restored_collector_plays_what_the_saved_one_would_have(manager: str, 
 
 def test_the_draws_of_dicts_of_actions_go_on(tmp_path: Path) -> None:
     def create(seed: int) -> SampleCollector:
-        return collector_of(HybridGame(4), HybridGame(7), n_sample=10, seeds=[seed, seed + 1])[0]
+        collector, seen = collector_of(HybridGame(4), HybridGame(7), n_sample=10, seeds=[seed, seed + 1])
+        seen.act = lambda obs, **kwargs: {}
+        return collector
 
     collector, other = create(3), create(90)
-    collector._policy.forward = other._policy.forward = lambda obs, **kwargs: {}
     collector.collect(random=True)
     other.load_local_state_dict(handed_over(collector.local_state_dict(), tmp_path / "state"))
     (mine, _), (its, _) = (one.collect(random=True) for one in (collector, other))
@@ -376,8 +384,9 @@ class Drifting(CountingGame):
 
 def test_what_cannot_be_restored_begins_a_new_episode_and_is_named() -> None:
     games = [[Drifting(9), CountingGame(9), Drifting(9)] for _ in range(2)]
-    for game in (games[0][0], games[1][0], games[0][2], games[1][2]):
-        game.drifts = True
+    for game in itertools.chain(*games):
+        if isinstance(game, Drifting):
+            game.drifts = True
     (collector, _), (other, seen) = (collector_of(*some, n_sample=3 * 4) for some in games)
     collector.collect()
     state = collector.local_state_dict()
@@ -411,7 +420,7 @@ def test_another_number_of_environments_is_an_error_that_says_what_to_set() -> N
 GAMES = {"BreakoutNoFrameskip-v4": 4, "PongNoFrameskip-v4": 6}  # minimal actions
 
 
-def play(env_id: str, n_step: int, collects: int, limit: int | None, capacity: int):
+def play(env_id: str, n_step: int, collects: int, limit: int | None, capacity: int) -> Any:
     """Collect into a replay buffer; return it and everything that the policy saw and was told."""
     main = dict(env=dict(env_id=env_id, max_episode_steps=limit))
     create = dict(env=dict(type="atari", import_names=["dizoo.atari.envs.atari_env"]), policy=dict(type="dqn"))
@@ -420,7 +429,7 @@ def play(env_id: str, n_step: int, collects: int, limit: int | None, capacity: i
     env = create_vector_env(cfg.env, 2, 0, True)
     collector = SampleCollector(env, seen.mode, 2 * n_step, [3, 4])
     buffer = UniformReplayBuffer(2 * capacity, 2, nstep=1, frame_stack=env.frame_stack, seed=0)
-    rows: dict[str, list] = {"done": [], "traj_flag": []}
+    rows: dict[str, list[Any]] = {"done": [], "traj_flag": []}
     finals: dict[tuple[int, int], np.ndarray] = {}
     for collect in range(collects):
         block, _ = collector.collect()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.worker import EpisodeCollector
-from tests.worker.games import REWARD, CountingGame, NestedGame, game_env
+from tests.worker.games import REWARD, CountingGame, NestedGame, collect_mode, game_env
 
 
 def collector_of(*games: CountingGame, n_episode: int, **options: Any) -> EpisodeCollector:
@@ -22,19 +21,8 @@ def collector_of(*games: CountingGame, n_episode: int, **options: Any) -> Episod
         calls.append(len(calls))
         return {"action": torch.full((len(games),), calls[-1] % 3)}
 
-    def process_transition(obs: Any, output: dict[str, torch.Tensor], timestep: SimpleNamespace) -> dict[str, Any]:
-        columns = {"obs": obs, "action": output["action"], "reward": timestep.reward}
-        return columns | {"done": timestep.done, "traj_flag": timestep.traj_flag}
-
-    mode = SimpleNamespace(
-        forward=forward,
-        process_transition=process_transition,
-        get_train_sample=lambda block: block,
-        get_collect_kwargs=lambda envstep: {},
-        reset=lambda env_id=None: None,
-    )
     seeds = [100 * (n + 1) for n in range(len(games))]
-    return EpisodeCollector(game_env(*games, **options), mode, n_episode, seeds)
+    return EpisodeCollector(game_env(*games, **options), collect_mode(forward), n_episode, seeds)
 
 
 def resets(game: CountingGame) -> list[int]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import ENV_DEFAULTS, EnvError, derive_seeds
+from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.dist import watchdog
 from ding_lite.worker import Evaluator
 from ding_lite.worker import evaluator as evaluator_module
@@ -17,18 +19,21 @@ from tests.worker.failing import DyingGame
 from tests.worker.games import REWARD, CountingGame, game_env
 
 
-def zeros() -> SimpleNamespace:
+def zeros() -> EvalMode:
     """Return an `eval_mode` that always plays action 0."""
-    return SimpleNamespace(
-        forward=lambda obs: {"action": torch.zeros(len(obs), dtype=torch.int64)}, reset=lambda env_id=None: None
+    return EvalMode(
+        forward=lambda obs, **kwargs: {"action": torch.zeros(len(obs), dtype=torch.int64)},
+        reset=lambda env_id=None: None,
     )
 
 
+def evaluator_in(env: VectorEnv, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
+    seeds_at = lambda count: derive_seeds(0, "evaluate", count, n=env.num_envs)  # noqa: E731
+    return Evaluator(env, zeros(), n_episode, 10, stop_value, seeds_at, **options)
+
+
 def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
-    interrupt, on_progress = options.pop("interrupt", lambda: False), options.pop("on_progress", None)
-    env = game_env(*games, training=False, **options)
-    seeds_at = lambda count: derive_seeds(0, "evaluate", count, n=len(games))  # noqa: E731
-    return Evaluator(env, zeros(), n_episode, 10, stop_value, seeds_at, interrupt, on_progress)
+    return evaluator_in(game_env(*games, training=False), n_episode, stop_value, **options)
 
 
 def test_each_environment_plays_its_share_however_long_its_episodes_are() -> None:
@@ -118,8 +123,8 @@ class BrokenGame(CountingGame):
     """The game, whose rewards are not numbers."""
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        obs, _, *rest = super().step(action)
-        return obs, float("nan"), *rest
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, float("nan"), terminated, truncated, info
 
 
 def test_a_return_that_is_not_finite_is_an_error_of_one_line() -> None:
@@ -142,10 +147,9 @@ def test_a_long_evaluation_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -
 def test_a_worker_that_dies_truncates_its_episode_and_the_evaluation_goes_on() -> None:
     manager = ENV_DEFAULTS["manager"] | {"type": "subprocess"}
     games = [DyingGame(4, derive_seeds(0, "evaluate", 0, n=1)[0]), CountingGame(7)]
-    evaluator = evaluator_of(*games, n_episode=2, manager=manager)
-    # two steps were rewarded; the third one failed
-    assert sorted(evaluator.eval(0)[1]["returns"]) == [2 * REWARD, 7 * REWARD]
-    evaluator._env.close()
+    with closing(game_env(*games, training=False, manager=manager)) as env:
+        # two steps were rewarded; the third one failed
+        assert sorted(evaluator_in(env, n_episode=2).eval(0)[1]["returns"]) == [2 * REWARD, 7 * REWARD]
 
 
 def test_a_restored_evaluator_goes_on() -> None:

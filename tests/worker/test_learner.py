@@ -30,7 +30,7 @@ def test_one_iteration_a_batch_with_the_policys_own_step() -> None:
 
 
 def test_losses_are_reported_at_the_asked_frequency() -> None:
-    reports: list[tuple[int, dict]] = []
+    reports: list[tuple[int, dict[str, Any]]] = []
     policy = make_policy()
     learner = Learner(policy.learn_mode, 3, lambda values: reports.append((learner.train_iter, values)))
     learner.train(make_batch(8, seed) for seed in range(7))

@@ -50,7 +50,7 @@ class LaunchError(RuntimeError):
 
 
 def launch(
-    fn_or_config: Callable[..., Any] | str | Path | Sequence[dict],
+    fn_or_config: Callable[..., Any] | str | Path | Sequence[dict[str, Any]],
     nproc_per_node: int = 1,
     *,
     args: Sequence[Any] = (),
@@ -153,7 +153,7 @@ def _check_caller(nproc: int, max_restarts: int) -> None:
         )
 
 
-def _pack(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> bytes:
+def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """Return what the ranks run: what to import first, then, pickled by itself, function and arguments.
 
     Raises:
@@ -179,7 +179,7 @@ def _pack(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> 
         ) from error
 
 
-def _unpack(call: bytes) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
+def _unpack(call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Import the caller's script as multiprocessing does, and return function and arguments."""
     global _importing
     prepare, packed = pickle.loads(call)

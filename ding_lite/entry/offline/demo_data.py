@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from ding_lite.envs import derive_seeds
 from ding_lite.envs.spaces import policy_side
 from ding_lite.policy import Policy
 from ding_lite.rl_utils.episodes import first_episodes
+from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.dist.collectives import allreduce_data, broadcast_object_list
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
@@ -35,7 +37,7 @@ BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # of an experiment
 
 
 def collect_demo_data(
-    input_cfg: str | tuple[dict, dict],
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None,
     collect_count: int,
     expert_data_path: str,
@@ -138,7 +140,7 @@ def _load(
     return name, state.get("collector", {}).get("envstep", LONG_TRAINED)
 
 
-def _recording_mode(policy: Policy, explore: bool, envstep: int) -> SimpleNamespace:
+def _recording_mode(policy: Policy, explore: bool, envstep: int) -> CollectMode:
     """Return what a collector sees instead of the policy's `collect_mode`: rows of nothing but the transition."""
     mode = policy.collect_mode if explore else policy.eval_mode
     kwargs = policy.collect_mode.get_collect_kwargs(envstep) if explore else {}
@@ -147,7 +149,8 @@ def _recording_mode(policy: Policy, explore: bool, envstep: int) -> SimpleNamesp
         row = {key: getattr(timestep, key) for key in ("reward", "done", "traj_flag")}
         return {"obs": obs, "action": output["action"], **row}
 
-    return SimpleNamespace(
+    return replace(
+        policy.collect_mode,
         forward=mode.forward,
         reset=mode.reset,
         process_transition=to_row,
@@ -157,8 +160,8 @@ def _recording_mode(policy: Policy, explore: bool, envstep: int) -> SimpleNamesp
 
 
 def _play(
-    setup: RunSetup, mode: SimpleNamespace, count: int, whole: bool
-) -> tuple[dict[str, Any], dict[str, Any], gymnasium.Space]:
+    setup: RunSetup, mode: CollectMode, count: int, whole: bool
+) -> tuple[dict[str, Any], dict[str, Any], gymnasium.Space[Any]]:
     """Return this rank's columns `[R, ...]`, the figures of all ranks, and the environment's own action space."""
     rank, ranks, num_envs = get_rank(), get_world_size(), setup.cfg.env.collector_env_num
     share = count // ranks + (rank < count % ranks)
@@ -186,7 +189,7 @@ def _play(
     return columns, figures, env.env.single_action_space
 
 
-def _clip(action: Any, space: gymnasium.Space) -> Any:
+def _clip(action: Any, space: gymnasium.Space[Any]) -> Any:
     """Return actions as the environment took them: exploration may go beyond the bounds of a Box."""
     if isinstance(action, dict):
         return {key: _clip(part, space[key]) for key, part in action.items()}  # type: ignore[index]

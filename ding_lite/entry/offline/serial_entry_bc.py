@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import nn
 
@@ -11,7 +12,7 @@ from ding_lite.policy import Policy
 
 
 def serial_pipeline_bc(
-    input_cfg: str | tuple[dict, dict],
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None = None,
     data_path: str | None = None,
     model: nn.Module | None = None,

@@ -15,7 +15,7 @@ from ding_lite.policy import Policy
 
 
 def serial_pipeline_offline(
-    input_cfg: str | tuple[dict, dict],
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None = None,
     env_setting: Sequence[Any] | None = None,
     model: nn.Module | None = None,
@@ -48,7 +48,7 @@ def serial_pipeline_offline(
 
 
 def learn_offline(
-    input_cfg: str | tuple[dict, dict],
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None,
     env_setting: Sequence[Any] | None,
     model: nn.Module | None,

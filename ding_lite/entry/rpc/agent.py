@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.source import Source
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
+from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.registry import ConfigError
@@ -73,7 +73,8 @@ class SplitEncoder:
     def _encode_remotely(self, place_B: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
             return self.fetch(place_B)[0].to(self._device)
-        return _Encode.apply(self, place_B, *self.parameters).to(self._device)
+        features: Tensor = _Encode.apply(self, place_B, *self.parameters)  # type: ignore[no-untyped-call]  # torch's
+        return features.to(self._device)
 
     def fetch(self, place_B: Tensor) -> tuple[Tensor, list[int]]:
         """Return features `[B, F]` of the samples at these places, and the observers that were asked, all at once."""
@@ -122,7 +123,7 @@ class _Encode(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.split.gradients(ctx.number, ctx.asked, ctx.features, gradient)
         ctx.context.__exit__(None, None, None)
         ctx.split.pending = False
@@ -147,7 +148,7 @@ class RemoteCollector:
     def __init__(
         self,
         link: RPCLink,
-        policy: SimpleNamespace,
+        policy: CollectMode,
         encoder: SplitEncoder,
         seeds: list[int],
         guard: InterruptGuard,

@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
     method: str
     args: tuple[Any, ...]
-    answer: Future
+    answer: Future[Any]
 
 
 class Failure(NamedTuple):
@@ -43,12 +43,12 @@ class _Here:
     """This process, as rpc's threads find it: they can only be sent to functions of a module."""
 
     service: Any = None
-    inbox: queue.SimpleQueue[Request | Future | Exception] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[Request | Future[Any] | Exception] = queue.SimpleQueue()
 
 
-@rpc.functions.async_execution
-def _answer(method: str, args: tuple[Any, ...]) -> Future:
-    answer: Future = Future()
+@rpc.functions.async_execution  # type: ignore[untyped-decorator]  # torch's has no hints
+def _answer(method: str, args: tuple[Any, ...]) -> Future[Any]:
+    answer: Future[Any] = Future()
     _Here.inbox.put(Request(method, args, answer))
     return answer
 
@@ -61,7 +61,7 @@ def _answer_now(method: str, args: tuple[Any, ...]) -> Any:
         return Failure(f"{_name(dist.get_rank())} has failed: {type(error).__name__}")
 
 
-class RPCLink(AbstractContextManager):
+class RPCLink(AbstractContextManager[Any]):
     """This process's end of the connections to all others, open within the block.
 
     Every rank of the group enters it, and leaves it together with the others, unless an error other than `SystemExit`
@@ -102,11 +102,11 @@ class RPCLink(AbstractContextManager):
                 dist.all_reduce(torch.zeros(1))  # the agent's store has to be there until all have left
             _Here.service = None
 
-    def ask(self, rank: int, method: str, *args: Any) -> Future:
+    def ask(self, rank: int, method: str, *args: Any) -> Future[Any]:
         """Return the future answer of that rank's main thread, which may take as long as it makes progress."""
         return rpc.rpc_async(_name(rank), _answer, (method, args), timeout=0)
 
-    def ask_now(self, rank: int, method: str, *args: Any) -> Future:
+    def ask_now(self, rank: int, method: str, *args: Any) -> Future[Any]:
         """Return the future answer of one of that rank's other threads."""
         return rpc.rpc_async(_name(rank), _answer_now, (method, args))
 
@@ -115,7 +115,7 @@ class RPCLink(AbstractContextManager):
         while True:
             yield self._next()  # type: ignore[misc]  # no future is put there
 
-    def requests_until(self, answers: Iterable[Future]) -> Iterator[Request]:
+    def requests_until(self, answers: Iterable[Future[Any]]) -> Iterator[Request]:
         """Yield the requests that come until all these answers are there."""
         left = list(answers)
         for answer in left:
@@ -126,7 +126,7 @@ class RPCLink(AbstractContextManager):
             result(item)  # it may be an error
 
     @staticmethod
-    def _next() -> Request | Future:
+    def _next() -> Request | Future[Any]:
         with waiting():
             item = _Here.inbox.get()
         if isinstance(item, Exception):
@@ -134,7 +134,7 @@ class RPCLink(AbstractContextManager):
         return item
 
 
-def result(answer: Future) -> Any:
+def result(answer: Future[Any]) -> Any:
     """Wait for an answer and return it.
 
     Raises:

@@ -19,7 +19,7 @@ from ding_lite.utils.registry import ConfigError
 
 
 def serial_pipeline_rpc(
-    input_cfg: str | tuple[dict, dict],
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None = None,
     env_setting: Sequence[Any] | None = None,
     max_train_iter: int = int(1e10),

@@ -16,7 +16,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.model.noisy import Noise, check_noisy, draw_noise, given_noise
+from ding_lite.model.noisy import check_noisy, draw_noise, given_noise
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
@@ -110,7 +110,7 @@ class DQNPolicy(Policy):
         with given_noise(network, batch.get("noise", {}).get(name)):
             return self._run(network, batch[key])["logit"]
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Noise]:
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
         networks = {"online": self._model, "target": self._target_model, "chooser": self._model}
         return {k: draw_noise(n, len(batch["action"])) for k, n in networks.items() if self._cfg.noisy_net}
 

@@ -148,7 +148,7 @@ def _checksum(file: BinaryIO, archive: zipfile.ZipFile) -> str:
 
     Cheap however large the file is. With `testzip` it covers every byte of data.
     """
-    file.seek(archive.start_dir)  # type: ignore[attr-defined]
+    file.seek(archive.start_dir)
     return hashlib.sha256(f"{os.fstat(file.fileno()).st_size} ".encode() + file.read()).hexdigest()
 
 

@@ -30,7 +30,7 @@ NAMES = {  # what files call a column; the first name is ours and DI-engine's
 FLAGS = ("done", "traj_flag", PADDING)
 
 
-class OfflineDataset(torch.utils.data.Dataset):
+class OfflineDataset(torch.utils.data.Dataset[Any]):
     """Transitions by number, gathered from columns in one vectorised copy per column.
 
     A transition is a dict of `obs`, `action`, and where the columns hold them: `reward`, discounted and summed over up
@@ -137,7 +137,7 @@ class OfflineDataset(torch.utils.data.Dataset):
             batch["next_obs"] = _take(self._next, row_B, out and out["next_obs"])
         return batch
 
-    def check_spaces(self, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+    def check_spaces(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
         """Compare the columns with an environment's spaces, the action space as the policy sees it.
 
         Raises:
@@ -147,7 +147,7 @@ class OfflineDataset(torch.utils.data.Dataset):
             if key in self.columns:
                 self._check_space(key, self.columns[key], space)
 
-    def _check_space(self, key: str, column: Any, space: gymnasium.Space) -> None:
+    def _check_space(self, key: str, column: Any, space: gymnasium.Space[Any]) -> None:
         if isinstance(space, Dict) != isinstance(column, dict):
             expected, got = ("several", "a single one") if isinstance(space, Dict) else ("a single one", "several")
             raise self._fault(key, f"{expected} for the environment's {space}", f"{got}: {_describe(column)}")
@@ -164,7 +164,7 @@ class OfflineDataset(torch.utils.data.Dataset):
         if key.startswith("action"):
             self._check_actions(key, column, space)
 
-    def _check_actions(self, key: str, column: Tensor, space: gymnasium.Space) -> None:
+    def _check_actions(self, key: str, column: Tensor, space: gymnasium.Space[Any]) -> None:
         """Raise `DatasetError` if an action is not in the space; bounds of a Box may be passed by rounding."""
         if isinstance(space, Discrete | MultiDiscrete):
             if column.is_floating_point():

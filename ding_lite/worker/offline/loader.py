@@ -50,7 +50,7 @@ class LoaderError(UserError, RuntimeError):
     """A worker process that loads data has died."""
 
 
-class RankSampler(DistributedSampler):
+class RankSampler(DistributedSampler[Any]):
     """The indices of torch's DistributedSampler, as a tensor: python's list of a million takes a tenth of a second."""
 
     def order(self, epoch: int) -> Tensor:
@@ -79,7 +79,7 @@ def tasks(epoch: int, start: int, samples: int, size: int, slots: int) -> Iterat
         epoch, start = (epoch, stop) if stop < samples else (epoch + 1, 0)
 
 
-class Chunks(Dataset):
+class Chunks(Dataset[Any]):
     """What a worker does. Slots are nested tensors `[batches * B, ...]`."""
 
     def __init__(self, dataset: OfflineDataset, sampler: RankSampler, slots: list[dict[str, Any]]) -> None:
@@ -201,7 +201,7 @@ class OfflineLoader:
         start, size = self.position * self._batch_size, self._chunk * self._batch_size
         loader = DataLoader(
             Chunks(self._dataset, self._sampler, self._slots),
-            sampler=tasks(self.epoch, start, self._samples, size, len(self._slots)),  # type: ignore[arg-type]
+            sampler=tasks(self.epoch, start, self._samples, size, len(self._slots)),
             batch_size=None,
             num_workers=self._num_workers,
             collate_fn=_as_it_is,

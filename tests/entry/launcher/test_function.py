@@ -160,7 +160,7 @@ def in_a_session() -> types.FunctionType:
     ],
 )
 def test_mistakes_of_the_caller_start_no_process(
-    monkeypatch: pytest.MonkeyPatch, function: Callable | str, options: dict[str, Any], message: str
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any] | str, options: dict[str, Any], message: str
 ) -> None:
     monkeypatch.setattr("ding_lite.entry.launcher.ranks.supervise", None)
     monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))  # has no file, as in a session

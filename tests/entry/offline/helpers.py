@@ -29,12 +29,14 @@ def record_cartpole(path: Path | str, rows: int = ROWS, noise: float = 0.1, long
             cut = terminated or truncated or len(steps) == rows - 1
             steps.append((obs, action, reward, following, terminated, cut))
             obs = following
-    np.savez(path, **{key: np.array(column) for key, column in zip(COLUMNS, zip(*steps, strict=True), strict=True)})
+    columns: Any = zip(COLUMNS, zip(*steps, strict=True), strict=True)
+    arrays: dict[str, Any] = {key: np.array(column) for key, column in columns}
+    np.savez(path, **arrays)
 
 
-def offline_pair(kind: str = "bc", **policy: Any) -> tuple[dict, dict]:
+def offline_pair(kind: str = "bc", **policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a config of `bc` or `discrete_cql` that learns from `data.npz` in the current directory."""
-    main = dict(
+    main: dict[str, Any] = dict(
         exp_name="run",
         env=dict(
             collector_env_num=8,  # without meaning

@@ -67,7 +67,7 @@ def check_against_cartpole(data: dict[str, np.ndarray]) -> None:
         assert (done, reward) == (terminated, true_reward)
 
 
-def test_every_row_is_a_true_step_chosen_as_in_evaluation(trained):
+def test_every_row_is_a_true_step_chosen_as_in_evaluation(trained: Any) -> None:
     figures = record()
     data = read("demo.hdf5")
     assert len(data["obs"]) == 100
@@ -78,14 +78,14 @@ def test_every_row_is_a_true_step_chosen_as_in_evaluation(trained):
     truncated = data["traj_flag"] & ~data["done"]
     assert truncated[-1]
     assert 1 < data["done"].sum() + truncated.sum() < 50
-    about = data["attributes"]
+    about: Any = data["attributes"]
     assert (about["env_id"], about["policy"], about["seed"], about["explore"]) == ("CartPole-v0", "dqn", 0, False)
     assert about["source"] == BEST
     assert about["return_mean"] == figures["return_mean"] < 16
     assert about["transitions"] == figures["transitions"] == 100
 
 
-def test_whole_episodes_only(capsys):
+def test_whole_episodes_only(capsys: pytest.CaptureFixture[str]) -> None:
     figures = record(count=6, collect_episodes=True)
     data = read("demo.hdf5")
     ends = np.flatnonzero(data["traj_flag"])
@@ -101,7 +101,7 @@ def test_whole_episodes_only(capsys):
     )
 
 
-def test_seed_and_exploration():
+def test_seed_and_exploration() -> None:
     ways: dict[str, dict[str, Any]] = {"a": {}, "b": {}, "c": {"seed": 1}, "d": {"explore": True}}
     for name, options in ways.items():
         record(f"{name}.hdf5", **options)
@@ -113,7 +113,7 @@ def test_seed_and_exploration():
 
 
 @pytest.mark.parametrize("path", ["demo.npz", "demo"])
-def test_other_layouts_read_the_same(path):
+def test_other_layouts_read_the_same(path: str) -> None:
     record(path)
     record("demo.hdf5")
     datasets = [read_dataset(name, nstep=3) for name in (path, "demo.hdf5")]
@@ -124,7 +124,7 @@ def test_other_layouts_read_the_same(path):
     assert json.loads(about)["policy"] == "dqn"
 
 
-def test_the_policy_may_be_given_in_several_ways(trained):
+def test_the_policy_may_be_given_in_several_ways(trained: Any) -> None:
     state = load_checkpoint(BEST)
     ways: list[dict[str, Any]] = [
         {"state_dict_path": BEST},
@@ -147,7 +147,7 @@ def test_a_given_model_is_recorded_as_it_is_and_nothing_that_learns_is_built(
     # PPO initialises the model that it learns with. The head below always prefers action 1.
     monkeypatch.setattr(PPOPolicy, "_init_learn", lambda _: pytest.fail("recording learns nothing"))
     config = (copy.deepcopy(cartpole_ppo_config.main_config), copy.deepcopy(cartpole_ppo_config.create_config))
-    model = VAC(4, 2)
+    model: Any = VAC(4, 2)
     with torch.no_grad():
         model.actor_head[1].weight.zero_()
         model.actor_head[1].bias.copy_(torch.tensor([-50.0, 50.0]))
@@ -157,7 +157,7 @@ def test_a_given_model_is_recorded_as_it_is_and_nothing_that_learns_is_built(
     assert read("demo.hdf5")["action"].tolist() == [1] * 64
 
 
-def test_what_cannot_be_recorded():
+def test_what_cannot_be_recorded() -> None:
     with pytest.raises(ConfigError, match=r"'other/ckpt/ckpt_best.pth.tar' does not exist. Give state_dict_path"):
         record(overrides=["exp_name=other"])
     with pytest.raises(CheckpointError, match="does not fit the config's policy and model"):
@@ -171,7 +171,7 @@ def test_what_cannot_be_recorded():
         record("taken")
 
 
-def test_of_whole_episodes_only_those_that_count_are_recorded():
+def test_of_whole_episodes_only_those_that_count_are_recorded() -> None:
     # Two environments, four steps: the first one's episode ends in row 1, the second one's in row 2. What both play
     # afterwards is cut by the end of the recording.
     number_TN = torch.arange(8.0).view(4, 2)
@@ -191,7 +191,7 @@ def test_of_whole_episodes_only_those_that_count_are_recorded():
     assert block["obs"].tolist() == number_TN.tolist()
 
 
-def test_explored_actions_are_recorded_as_the_environment_takes_them():
+def test_explored_actions_are_recorded_as_the_environment_takes_them() -> None:
     config, model = (copy.deepcopy(main_config), copy.deepcopy(create_config)), VAC(3, 1, "continuous")
     collect_demo_data(config, 0, 200, "demo.npz", model=model, explore=True)
     action = np.load("demo.npz")["action"]
@@ -200,7 +200,7 @@ def test_explored_actions_are_recorded_as_the_environment_takes_them():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:minari")
-def test_a_minari_data_set_of_continuous_actions(tmp_path, monkeypatch):
+def test_a_minari_data_set_of_continuous_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     config = (copy.deepcopy(main_config), copy.deepcopy(create_config))

@@ -57,7 +57,7 @@ class WatchedBC(BCPolicy):
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[dict, dict]:
+def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any]]:
     monkeypatch.setitem(POLICY_REGISTRY, "watched_bc", WatchedBC)
     monkeypatch.setattr(WatchedBC, "seen", [])
     monkeypatch.setattr(WatchedBC, "left", -1)
@@ -72,7 +72,7 @@ def curves(folder: str) -> list[dict[str, Any]]:
 
 
 def test_a_run_learns_from_every_transition_once_an_epoch_and_everything_goes_by_iterations(
-    watched: tuple[dict, dict], capfd: pytest.CaptureFixture[str]
+    watched: tuple[dict[str, Any], dict[str, Any]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = copy.deepcopy(watched)
     run_offline("env.stop_value=None", input_cfg=watched, seed=0)
@@ -187,7 +187,9 @@ def test_signatures_begin_as_those_of_di_engine() -> None:
 
 
 @pytest.mark.parametrize("left", [19, 70])
-def test_a_terminated_run_saves_and_goes_on_as_if_nothing_had_been(watched: tuple[dict, dict], left: int) -> None:
+def test_a_terminated_run_saves_and_goes_on_as_if_nothing_had_been(
+    watched: tuple[dict[str, Any], dict[str, Any]], left: int
+) -> None:
     words = ["env.stop_value=None", "policy.learn.learner.hook.save_ckpt_after_iter=20"]
     run_offline(*words, "exp_name=whole", input_cfg=watched, seed=1)
     WatchedBC.left = left

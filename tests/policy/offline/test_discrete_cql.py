@@ -83,7 +83,9 @@ def test_the_gradient_raises_the_datas_actions_and_lowers_the_others() -> None:
     # of the quantile loss 0.5 * 0.2 / 2 and 0.5 * 1 / 2; of the gap 0.5 / 2 (p of the other action) on both sides
     first, second = (0.25 / (1 + EXP(gap)) for gap in (2, 4))
     expected = torch.tensor([[first, 0.05 - first], [0.25 - second, second]])
-    torch.testing.assert_close(policy.model.q.grad[..., 0], expected)
+    gradient = policy.model.get_parameter("q").grad
+    assert gradient is not None
+    torch.testing.assert_close(gradient[..., 0], expected)
     assert output["grad_norm"].item() == pytest.approx(expected.norm().item(), rel=1e-5)
     assert set(policy.learn_mode.monitor_vars()) <= set(output)
     assert not any(value.requires_grad for value in output.values())
@@ -111,7 +113,7 @@ EXPERT = [CHAIN[1], CHAIN[2]]
 HOPE = 3.0  # what all actions seem to be worth at first
 
 
-def chain_policy(steps: list[tuple], *overrides: str, iterations: int = 600) -> DiscreteCQLPolicy:
+def chain_policy(steps: list[tuple[Any, ...]], *overrides: str, iterations: int = 600) -> DiscreteCQLPolicy:
     """Learn from these steps, all of them in every batch."""
     state, action, reward, next_state, done = (torch.tensor(column) for column in zip(*steps, strict=True))
     batch = {

@@ -69,7 +69,8 @@ def test_the_step_is_adams_against_the_gradient_of_actor_and_critic() -> None:
     torch.testing.assert_close(policy.model.value.grad, value)
     norm = math.sqrt(2 * 0.25**2 + 2 * 0.375**2 + 0.5**2 + 1)
     assert output["grad_norm"].item() == pytest.approx(norm, rel=1e-5)
-    assert policy.model.value.tolist() == pytest.approx([1.01, -0.99], rel=1e-4)  # Adam's first step: the rate
+    stepped: Any = policy.model.value
+    assert stepped.tolist() == pytest.approx([1.01, -0.99], rel=1e-4)  # Adam's first step: the rate
     assert set(policy.learn_mode.monitor_vars()) - {"explained_variance"} <= set(output)  # it is of a collect
 
 

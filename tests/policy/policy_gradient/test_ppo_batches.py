@@ -39,7 +39,7 @@ def test_ignore_done_bootstraps_at_terminal_states_by_their_own_observation() ->
     policy = hand_policy(*RAW, "learn.ignore_done=True", "learn.batch_size=6")
     block = hand_block()
     for t in range(3):  # as the collector would write it
-        timestep = type("Timestep", (), {key: block[key][t].numpy() for key in ("reward", "done", "traj_flag")})
+        timestep: Any = type("Timestep", (), {key: block[key][t].numpy() for key in ("reward", "done", "traj_flag")})
         row = policy.collect_mode.process_transition(
             block["obs"][t], {key: block[key][t] for key in ("action", "logit", "value")}, timestep
         )

@@ -6,8 +6,10 @@ The ranks run this file as `python -m tests.policy.value.test_dqn FOLDER`.
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,7 +43,7 @@ TARGET = [[0.0, 5.0, 1.0], [1.0, 2.0, 8.0]]
 def table_policy(*overrides: str) -> DQNPolicy:
     policy = make_policy(*overrides, model=Table(ONLINE))
     with torch.no_grad():
-        policy._target_model.q.copy_(torch.tensor(TARGET))
+        policy._target_model.get_parameter("q").copy_(torch.tensor(TARGET))
     return policy
 
 
@@ -209,7 +211,8 @@ def test_noisy_net_is_refused_with_a_model_that_has_no_noisy_layers() -> None:
 
 
 def test_the_noise_of_a_step_comes_with_the_batch() -> None:
-    policy, batch = make_policy("noisy_net=True"), make_batch(8)
+    policy = make_policy("noisy_net=True")
+    batch: dict[str, Any] = {**make_batch(8)}
     batch["noise"] = policy._draw_noise(batch)
     losses = [policy.learn_mode.loss(batch)[0].item() for _ in range(2)]
     assert losses[0] == losses[1]
@@ -234,7 +237,7 @@ def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_policy(*overrides)
     output = policy.learn_mode.forward(make_batch(32))
-    return policy._optimizer.flat.parameter.grad.clone(), output
+    return policy._optimizer.flat.gradient.clone(), output
 
 
 def test_clipping_by_norm_keeps_the_direction() -> None:
@@ -266,7 +269,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(image: bool) -> 
         assert output["priority"].dtype == torch.float32
         obs = make_batch(4, image=image)["obs"].numpy()
         assert policy.collect_mode.forward(obs, eps=0.1)["action"].shape == (4,)
-        results.append((output["total_loss"].item(), policy._optimizer.flat.parameter.grad.clone()))
+        results.append((output["total_loss"].item(), policy._optimizer.flat.gradient.clone()))
     (loss, grad), (coarse_loss, coarse_grad) = results
     assert coarse_loss != loss
     assert coarse_loss == pytest.approx(loss, rel=0.05)  # bf16 has 8 bits
@@ -368,7 +371,7 @@ def test_two_processes_take_the_step_of_one_with_the_whole_batch(name: str, two_
         assert result[name].keys() == expected.keys()
         for key, value in expected.items():
             torch.testing.assert_close(
-                result[name][key], value, rtol=tolerance, atol=tolerance, msg=lambda m, k=key: k + m
+                result[name][key], value, rtol=tolerance, atol=tolerance, msg=partial(operator.add, key)
             )
 
 

@@ -1,3 +1,4 @@
+from typing import Any
 """The first signal is a request, the second Ctrl-C an end; nothing else about signals changes."""
 
 import os
@@ -136,7 +137,7 @@ def test_a_worker_forked_meanwhile_still_dies_of_sigterm() -> None:
 
 @pytest.mark.parametrize("block", [DDPContext, ends_at_interrupt])
 def test_ctrl_c_that_nothing_handles_is_one_line_and_status_130(
-    block: Callable[[], AbstractContextManager], capsys: pytest.CaptureFixture[str]
+    block: Callable[[], AbstractContextManager[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end, block():
         raise KeyboardInterrupt

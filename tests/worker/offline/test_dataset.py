@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -31,7 +32,7 @@ def everything(dataset: OfflineDataset) -> dict[str, Any]:
     return dataset.__getitems__(range(len(dataset)))
 
 
-def test_next_obs_is_the_next_row_where_the_file_has_none():
+def test_next_obs_is_the_next_row_where_the_file_has_none() -> None:
     dataset = OfflineDataset(ROWS, gamma=0.5)
     batch = everything(dataset)
     # row 6 was timed out and nobody knows what followed; row 2 is terminal: whatever stands there is not used
@@ -43,7 +44,7 @@ def test_next_obs_is_the_next_row_where_the_file_has_none():
     assert batch["action"].tolist() == [0, 1, 0, 1, 0, 1]
 
 
-def test_a_timed_out_row_with_a_known_successor_is_bootstrapped_from_it():
+def test_a_timed_out_row_with_a_known_successor_is_bootstrapped_from_it() -> None:
     batch = everything(OfflineDataset({**ROWS, "next_obs": NEXT_OBS}))
     assert len(batch["obs"]) == 7
     assert batch["next_obs"].flatten().tolist() == [10, 20, 25, 40, 50, 60, 65]
@@ -51,7 +52,7 @@ def test_a_timed_out_row_with_a_known_successor_is_bootstrapped_from_it():
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_sums_over_steps_end_where_the_trajectory_is_cut(known):
+def test_sums_over_steps_end_where_the_trajectory_is_cut(known: bool) -> None:
     columns = {**ROWS, "next_obs": NEXT_OBS} if known else ROWS
     batch = everything(OfflineDataset(columns, nstep=3, gamma=0.5))
     # by hand, gamma 0.5: rows 0..2: 1 + 1 + 1, 2 + 2, 4. Row 3: 8 + 8 + 8, and so on
@@ -82,7 +83,7 @@ def test_with_ignore_done_a_terminal_step_is_bootstrapped_from_its_true_successo
     assert known["next_obs"].flatten().tolist() == [10, 20, 25, 40, 50, 60, 65]
 
 
-def test_without_flags_observations_say_where_a_trajectory_is_cut():
+def test_without_flags_observations_say_where_a_trajectory_is_cut() -> None:
     columns = {key: ROWS[key][3:] for key in ("obs", "action", "reward", "done")}
     columns["next_obs"] = np.array([40, 45, 60, 70.0])[:, None]  # 45 is not what row 2 begins with
     batch = everything(OfflineDataset(columns, nstep=2, gamma=1.0))
@@ -90,14 +91,14 @@ def test_without_flags_observations_say_where_a_trajectory_is_cut():
     assert batch["next_obs"].flatten().tolist() == [45, 45, 70, 70]
 
 
-def test_columns_are_not_written_to():
+def test_columns_are_not_written_to() -> None:
     columns = {**ROWS, "next_obs": NEXT_OBS.astype(np.float32)}
     before = {key: column.copy() for key, column in columns.items()}
     OfflineDataset(columns, nstep=3)
     assert all(np.array_equal(columns[key], before[key]) for key in columns)
 
 
-def test_types_of_a_batch():
+def test_types_of_a_batch() -> None:
     columns = {
         "obs": {"image": np.zeros((4, 2, 2), np.uint8), "speed": np.zeros((4, 3))},
         "action": np.zeros((4, 1), np.int32),
@@ -115,7 +116,7 @@ def test_types_of_a_batch():
     assert continuous[2]["action"].shape == (1,)
 
 
-def test_a_data_loader_takes_it_as_it_is():
+def test_a_data_loader_takes_it_as_it_is() -> None:
     loader = torch.utils.data.DataLoader(OfflineDataset(ROWS), batch_size=4, collate_fn=lambda batch: batch)
     assert [batch["obs"].flatten().tolist() for batch in loader] == [[0, 10, 20, 30], [40, 50]]
 
@@ -125,14 +126,14 @@ def test_a_data_loader_takes_it_as_it_is():
 D4RL = {"obs": "observations", "action": "actions", "reward": "rewards", "done": "terminals", "traj_flag": "timeouts"}
 
 
-def write_hdf5(path, columns):
+def write_hdf5(path: Path, columns: dict[str, Any]) -> str:
     with h5py.File(path, "w") as file:
         for key, column in columns.items():
             file[key] = column
     return str(path)
 
 
-def test_d4rl_hdf5(tmp_path):
+def test_d4rl_hdf5(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "walker.hdf5", {D4RL[key]: column for key, column in ROWS.items()})
     with h5py.File(path, "a") as file:
         file["infos/qpos"], file["metadata/policy"] = np.zeros((7, 2)), "a text"
@@ -141,13 +142,13 @@ def test_d4rl_hdf5(tmp_path):
     assert all(torch.equal(batch[key], expected[key]) for key in batch)
 
 
-def test_d4rl_hdf5_with_next_observations(tmp_path):
+def test_d4rl_hdf5_with_next_observations(tmp_path: Path) -> None:
     columns = {D4RL[key]: column for key, column in ROWS.items()}
     path = write_hdf5(tmp_path / "walker.h5", {**columns, "next_observations": NEXT_OBS})
     assert everything(read_dataset(path))["next_obs"].flatten().tolist() == NEXT_OBS.flatten().tolist()
 
 
-def test_di_engine_hdf5(tmp_path):
+def test_di_engine_hdf5(tmp_path: Path) -> None:
     columns = {key: ROWS[key] for key in ("obs", "action", "reward", "done")} | {"next_obs": NEXT_OBS}
     columns["reward"] = columns["reward"][:, None]
     batch = everything(read_dataset(write_hdf5(tmp_path / "cartpole_demos.hdf5", columns)))
@@ -155,7 +156,7 @@ def test_di_engine_hdf5(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["data.hdf5", "data.npz", "data"])
-def test_nested_observations_are_written_and_read(tmp_path, name):
+def test_nested_observations_are_written_and_read(tmp_path: Path, name: str) -> None:
     obs: dict[str, Any] = {"image": np.arange(28, dtype=np.uint8).reshape(7, 2, 2), "inner": {"speed": ROWS["obs"]}}
     columns = {**ROWS, "obs": obs, "next_obs": {"image": obs["image"] + 1, "inner": {"speed": NEXT_OBS}}}
     path = str(tmp_path / "new" / name)
@@ -166,7 +167,7 @@ def test_nested_observations_are_written_and_read(tmp_path, name):
     assert batch["obs"]["image"].dtype == torch.uint8
 
 
-def test_files_of_a_directory_are_mapped_not_read(tmp_path):
+def test_files_of_a_directory_are_mapped_not_read(tmp_path: Path) -> None:
     write_columns(str(tmp_path / "data"), {**ROWS, "obs": ROWS["obs"].astype(np.float32)}, {})
     dataset = read_dataset(str(tmp_path / "data"))
     stored = np.load(tmp_path / "data" / "obs.npy", mmap_mode="r+")
@@ -175,7 +176,7 @@ def test_files_of_a_directory_are_mapped_not_read(tmp_path):
     assert dataset[0]["obs"].tolist() == [77]
 
 
-def test_only_required_columns_are_read(tmp_path):
+def test_only_required_columns_are_read(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "demo.hdf5", {"obs": ROWS["obs"], "action": ROWS["action"], "reward": np.zeros(3)})
     dataset = read_dataset(path, required=("obs", "action"))
     assert dataset[6]["obs"].tolist() == [60]
@@ -216,7 +217,9 @@ def record_with_minari(collected: bool) -> tuple[Any, list[np.ndarray]]:
 
 @pytest.mark.filterwarnings("ignore::UserWarning:minari")  # it misses an author and more
 @pytest.mark.parametrize("collected", [False, True])
-def test_a_minari_data_set_reads_as_it_was_recorded(tmp_path, monkeypatch, collected):
+def test_a_minari_data_set_reads_as_it_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collected: bool
+) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     data, (obs, action, reward, next_obs, done, _) = record_with_minari(collected)
     for path in ("test/cartpole-v0", str(tmp_path / "test" / "cartpole-v0")):
@@ -231,18 +234,18 @@ def test_a_minari_data_set_reads_as_it_was_recorded(tmp_path, monkeypatch, colle
 # What does not fit. Each message names the file, the key, what is expected and what there is.
 
 
-def message_of(*args, **kwargs) -> str:
+def message_of(*args: Any, **kwargs: Any) -> str:
     with pytest.raises(DatasetError) as caught:
         read_dataset(*args, **kwargs)
     return str(caught.value)
 
 
-def test_a_missing_column_is_named_beside_those_there_are(tmp_path):
+def test_a_missing_column_is_named_beside_those_there_are(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "data.hdf5", {"observations": ROWS["obs"], "acts": ROWS["action"]})
     assert message_of(path) == f"Data set '{path}' lacks 'action' (or 'actions'). It has acts, observations."
 
 
-def test_a_file_that_does_not_say_where_trajectories_end(tmp_path):
+def test_a_file_that_does_not_say_where_trajectories_end(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "data.hdf5", {key: ROWS[key] for key in ("obs", "action", "reward", "done")})
     assert "neither 'next_obs' nor 'traj_flag' or 'timeouts'" in message_of(path)
 
@@ -260,13 +263,13 @@ def test_a_file_that_does_not_say_where_trajectories_end(tmp_path):
         ("obs", np.float64(3), "key 'obs': expected one entry for each step, got a single number"),
     ],
 )
-def test_columns_that_do_not_fit(tmp_path, key, column, said):
+def test_columns_that_do_not_fit(tmp_path: Path, key: str, column: Any, said: str) -> None:
     path = write_hdf5(tmp_path / "data.hdf5", {**ROWS, key: column})
     assert f"'{path}'" in message_of(path)
     assert said in message_of(path)
 
 
-def test_empty_files(tmp_path):
+def test_empty_files(tmp_path: Path) -> None:
     assert "It has no columns at all." in message_of(write_hdf5(tmp_path / "a.hdf5", {}))
     empty = write_hdf5(tmp_path / "b.hdf5", {key: column[:0] for key, column in ROWS.items()})
     assert "is empty: its columns have no rows" in message_of(empty)
@@ -276,7 +279,7 @@ def test_empty_files(tmp_path):
     assert "lacks 'obs'" in message_of(str(tmp_path / "d"))
 
 
-def test_damaged_and_foreign_files(tmp_path):
+def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "data.hdf5"
     write_hdf5(path, {**ROWS, "obs": np.zeros((7, 1000))})
     path.write_bytes(path.read_bytes()[:-5000])
@@ -293,7 +296,7 @@ def test_damaged_and_foreign_files(tmp_path):
     assert "holds a single array" in message_of(str(archive.with_suffix(".npy")), "npz")
 
 
-def test_paths_and_types(tmp_path):
+def test_paths_and_types(tmp_path: Path) -> None:
     missing = str(tmp_path / "data.hdf5")
     assert f"'{missing}' does not exist on machine" in message_of(missing)
     assert "is a pickle file, which could run any code" in message_of(str(tmp_path / "data.pkl"))
@@ -303,14 +306,16 @@ def test_paths_and_types(tmp_path):
     assert "policy.collect.data_path is empty" in message_of("")
 
 
-def test_a_minari_data_set_that_is_not_here(tmp_path, monkeypatch):
+def test_a_minari_data_set_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     assert "Minari data set 'test/none-v0' is not on machine" in message_of("test/none-v0")
 
 
 @pytest.mark.parametrize(("module", "path"), [("h5py", "data.hdf5"), ("minari", "test/none-v0")])
-def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, module, path):
+def test_a_missing_package_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, path: str
+) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "data.hdf5").touch()
     monkeypatch.chdir(tmp_path)
@@ -336,7 +341,7 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, module, path):
         ("action", np.full((3, 1), 2.0), Box(-1, 1, (1,)), "got 2.0 to 2.0. Are they in the environment's units?"),
     ],
 )
-def test_columns_are_compared_with_the_environments_spaces(key, column, space, said):
+def test_columns_are_compared_with_the_environments_spaces(key: str, column: Any, space: Any, said: str) -> None:
     columns = {"obs": np.zeros((3, 2)), "action": np.zeros(3, np.int64), key: column}
     spaces = {"obs": Box(-1, 1, (2,)), "action": Discrete(1), key: space}
     with pytest.raises(DatasetError) as caught:
@@ -344,7 +349,7 @@ def test_columns_are_compared_with_the_environments_spaces(key, column, space, s
     assert said in str(caught.value)
 
 
-def test_spaces_that_fit():
+def test_spaces_that_fit() -> None:
     obs = {"image": np.zeros((3, 2, 2), np.uint8), "speed": np.zeros((3, 1))}
     action = {"action_type": np.array([0, 1, 2]), "action_args": np.array([[1.0001]] * 3)}  # past a bound by rounding
     observation_space = Dict(image=Box(0, 255, (2, 2), np.uint8), speed=Box(-1, 1, (1,)))

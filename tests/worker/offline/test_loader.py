@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,13 @@ def torchs_order(size: int, seed: int, epoch: int, ranks: int = 1, rank: int = 0
     return list(sampler)
 
 
+Create = Callable[..., OfflineLoader]
+
+
 @pytest.fixture
-def create():
+def create() -> Iterator[Create]:
     """Build loaders that are closed at the end."""
-    loaders = []
+    loaders: list[OfflineLoader] = []
 
     def build(dataset: OfflineDataset, *args: Any, **kwargs: Any) -> OfflineLoader:
         loaders.append(OfflineLoader(dataset, *args, **kwargs))
@@ -64,7 +67,7 @@ def children() -> list[int]:
     return [int(pid) for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes() == own]
 
 
-def wait_until(condition, seconds: float = 20.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
@@ -72,7 +75,9 @@ def wait_until(condition, seconds: float = 20.0) -> bool:
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
-def test_an_epoch_is_the_set_without_repetition_and_the_next_is_in_another_order(create, num_workers):
+def test_an_epoch_is_the_set_without_repetition_and_the_next_is_in_another_order(
+    create: Create, num_workers: int
+) -> None:
     loader = create(numbered(1000), 7, seed=3, num_workers=num_workers)
     epochs = [actions(loader.epoch_batches()) for _ in range(3)]
     assert loader.batches_per_epoch == 143  # 142 of 7, and one of 6
@@ -86,7 +91,7 @@ def test_an_epoch_is_the_set_without_repetition_and_the_next_is_in_another_order
 
 
 @pytest.mark.parametrize("size", [99, 100, 101, 102])
-def test_a_ranks_indices_are_those_of_torchs_sampler(size):
+def test_a_ranks_indices_are_those_of_torchs_sampler(size: int) -> None:
     parts, dataset = [], numbered(size)
     for rank in range(3):
         parts.append(RankSampler(dataset, 3, rank, seed=5, drop_last=True).order(4).tolist())
@@ -94,7 +99,7 @@ def test_a_ranks_indices_are_those_of_torchs_sampler(size):
     assert len(set(joined(parts))) == 3 * (size // 3)
 
 
-def test_batches_are_the_callers_to_keep(create):
+def test_batches_are_the_callers_to_keep(create: Create) -> None:
     dataset = numbered(1000)
     loader = create(dataset, 50, seed=0, num_workers=1)
     kept = [batch for _ in range(10) for batch in loader.epoch_batches()]  # many times round the shared memory
@@ -105,8 +110,8 @@ def test_batches_are_the_callers_to_keep(create):
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("taken", [0, 1, 70, 143, 150])
-def test_the_same_batches_follow_after_a_resume(create, taken, num_workers):
-    def stream(loader, number):
+def test_the_same_batches_follow_after_a_resume(create: Create, taken: int, num_workers: int) -> None:
+    def stream(loader: OfflineLoader, number: int) -> Iterator[list[int]]:
         while number > 0:
             for batch in loader.epoch_batches():
                 yield batch["action"].tolist()
@@ -125,7 +130,7 @@ def test_the_same_batches_follow_after_a_resume(create, taken, num_workers):
     assert list(stream(resumed, 100)) == follow
 
 
-def test_a_state_of_other_batches_is_refused(create):
+def test_a_state_of_other_batches_is_refused(create: Create) -> None:
     state = create(numbered(100), 10, seed=0, num_workers=0).state_dict()
     for size, batch_size, said in ((90, 10, "transitions=100, here it is 90"), (100, 5, "batch_size=10, here it is 5")):
         other = create(numbered(size), batch_size, seed=0, num_workers=0)
@@ -133,7 +138,7 @@ def test_a_state_of_other_batches_is_refused(create):
             other.load_state_dict(state)
 
 
-def test_too_few_transitions_for_a_batch():
+def test_too_few_transitions_for_a_batch() -> None:
     with pytest.raises(DatasetError, match="has 10 transitions: expected at least 11, a batch of 11 for each of 1"):
         OfflineLoader(numbered(10), 11, seed=0)
 
@@ -141,7 +146,7 @@ def test_too_few_transitions_for_a_batch():
 class Telling(OfflineDataset):
     """Puts into `action` what a worker is: its seeds and threads."""
 
-    def gather(self, index_B, out=None):
+    def gather(self, index_B: torch.Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
         batch: dict[str, Any] = super().gather(index_B, out)
         told = (
             torch.initial_seed() % 2**31,
@@ -153,7 +158,7 @@ class Telling(OfflineDataset):
         return batch
 
 
-def test_each_worker_has_its_own_seed_and_one_thread_and_no_copy_of_the_set(create):
+def test_each_worker_has_its_own_seed_and_one_thread_and_no_copy_of_the_set(create: Create) -> None:
     columns = numbered(400, width=40_000).columns  # 64 MB
     loader = create(Telling(columns), 8, seed=0, num_workers=2)
     before = torch.get_rng_state()
@@ -168,9 +173,9 @@ def test_each_worker_has_its_own_seed_and_one_thread_and_no_copy_of_the_set(crea
         assert sum(int(lines[key].split()[0]) for key in ("Private_Clean", "Private_Dirty")) < 40_000  # kB
 
 
-def test_waiting_is_measured(create):
+def test_waiting_is_measured(create: Create) -> None:
     class Slow(OfflineDataset):
-        def gather(self, index_B, out=None):
+        def gather(self, index_B: torch.Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
             time.sleep(0.05)
             return super().gather(index_B, out)
 
@@ -179,7 +184,7 @@ def test_waiting_is_measured(create):
     assert loader.waited >= 0.05
 
 
-def test_signals_meant_for_training_leave_workers_alone(create):
+def test_signals_meant_for_training_leave_workers_alone(create: Create) -> None:
     loader = create(numbered(10_000), 4, seed=0, num_workers=2)
     stream = loader.epoch_batches()
     next(stream)
@@ -194,7 +199,7 @@ def test_signals_meant_for_training_leave_workers_alone(create):
     assert children() == []
 
 
-def test_a_killed_worker_is_one_clear_error(create):
+def test_a_killed_worker_is_one_clear_error(create: Create) -> None:
     previous = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # another test may have set torch's
     loader = create(numbered(100_000), 4, seed=0, num_workers=1)
     stream = loader.epoch_batches()
@@ -207,9 +212,9 @@ def test_a_killed_worker_is_one_clear_error(create):
     signal.signal(signal.SIGCHLD, previous)
 
 
-def test_an_error_in_a_worker_reaches_training(create):
+def test_an_error_in_a_worker_reaches_training(create: Create) -> None:
     class Broken(OfflineDataset):
-        def gather(self, index_B, out=None):
+        def gather(self, index_B: torch.Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
             if out is not None:
                 raise OSError("the disk is gone")
             return super().gather(index_B)
@@ -219,7 +224,7 @@ def test_an_error_in_a_worker_reaches_training(create):
         next(loader.epoch_batches())
 
 
-def test_a_loader_that_is_forgotten_ends_its_workers():
+def test_a_loader_that_is_forgotten_ends_its_workers() -> None:
     loader = OfflineLoader(numbered(1000), 4, seed=0, num_workers=2)
     next(loader.epoch_batches())
     assert len(children()) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ PUSHES = (5, 7, 1, 6, 9, 13, 20, 4, 3, 17)  # ends before, at and after the end 
 @pytest.mark.parametrize("nstep", [1, 3])
 @pytest.mark.parametrize("kind", [UniformReplayBuffer, PrioritizedReplayBuffer])
 def test_transitions_equal_a_naive_record_through_starts_ends_and_wrap_around(
-    kind: Any, nstep: int, stack: int
+    kind: Callable[..., ReplayBuffer], nstep: int, stack: int
 ) -> None:
     num_envs, num_rows = 3, 20
     history, frame_stack = History(num_envs, stack), stack if stack > 1 else 0
@@ -88,16 +90,18 @@ def test_priorities_that_are_updated_between_two_batches_count_in_the_second() -
 
 @pytest.mark.parametrize("kind", [UniformReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer])
 @pytest.mark.parametrize("stack", [1, 4])
-def test_samples_go_up_to_where_a_resumed_run_gave_an_episode_up(kind: Any, stack: int) -> None:
+def test_samples_go_up_to_where_a_resumed_run_gave_an_episode_up(kind: Callable[..., ReplayBuffer], stack: int) -> None:
     span = {"unroll_len": 5} if kind is SequenceReplayBuffer else {"nstep": 3}
-    history, options = History(3, stack, seed=1), {"frame_stack": stack if stack > 1 else 0, "gamma": GAMMA, "seed": 1}
-    buffer = kind(12 if kind is SequenceReplayBuffer else 60, 3, **span, **options)
+    history = History(3, stack, seed=1)
+    options: dict[str, Any] = {**span, "frame_stack": stack if stack > 1 else 0, "gamma": GAMMA, "seed": 1}
+    buffer = kind(12 if kind is SequenceReplayBuffer else 60, 3, **options)
+    check: Callable[[ReplayBuffer, History], set[tuple[int, int]]] = partial(check_transitions, nstep=3)
+    check = check_sequences if kind is SequenceReplayBuffer else check
     count = -1
     for _ in range(6):
         buffer.push(history.play(7))
         buffer.truncate(torch.tensor([1]), history.cut(1))
         buffer.push(history.play(3))
-        check = check_sequences if kind is SequenceReplayBuffer else lambda *args: check_transitions(*args, 3)
         assert any(n == 1 for _, n in check(buffer, history))
         assert buffer.count() >= count  # no sample is lost by it
         count = buffer.count()

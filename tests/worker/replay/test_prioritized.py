@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -94,7 +96,7 @@ def test_priorities_that_are_not_finite_leave_the_old_ones() -> None:
 @pytest.mark.parametrize("stack", [1, 4])
 def test_sequences_are_drawn_by_priority_through_ends_and_wrap_around(stack: int) -> None:
     history = History(num_envs=3, stack=stack)
-    options = {"frame_stack": stack if stack > 1 else 0, "gamma": GAMMA, "seed": 1}
+    options: dict[str, Any] = {"frame_stack": stack if stack > 1 else 0, "gamma": GAMMA, "seed": 1}
     buffer = PrioritizedReplayBuffer(15, 3, alpha=1.0, unroll_len=4, burnin_step=1, nstep=2, **options)
     for n_step in (7, 1, 6, 9, 13, 20, 4, 3, 17):
         buffer.push(history.play(n_step))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from ding_lite.worker import SampleCollector, SequenceReplayBuffer
-from tests.worker.games import CountingGame, NestedGame, game_env
+from tests.worker.games import CountingGame, NestedGame, collect_mode, game_env
 from tests.worker.replay.history import GAMMA, History, check_sequences
 
 
@@ -22,19 +21,8 @@ def collector_of(*games: CountingGame) -> SampleCollector:
         number = torch.full((len(games), 1), float(calls[-1]))
         return {"action": torch.zeros(len(games), dtype=torch.int64), "logit": {"mu": number, "sigma": number + 0.5}}
 
-    def process_transition(obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
-        columns = {"obs": obs, "action": output["action"], "logit": output["logit"], "reward": timestep.reward}
-        return columns | {"done": timestep.done, "traj_flag": timestep.traj_flag}
-
-    mode = SimpleNamespace(
-        forward=forward,
-        process_transition=process_transition,
-        get_train_sample=lambda block: block,
-        get_collect_kwargs=lambda envstep: {},
-        reset=lambda env_id=None: None,
-    )
     seeds = [100 * (n + 1) for n in range(len(games))]
-    return SampleCollector(game_env(*games), mode, len(games), seeds)
+    return SampleCollector(game_env(*games), collect_mode(forward), len(games), seeds)
 
 
 def filled(game: CountingGame, unroll_len: int, n_steps: tuple[int, ...]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,16 @@ def prioritized_sequences(*args: Any, **options: Any) -> ReplayBuffer:
     return PrioritizedReplayBuffer(*args, **options)
 
 
-KINDS = [UniformReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer, prioritized_sequences]
+KINDS: list[Callable[..., ReplayBuffer]] = [
+    UniformReplayBuffer,
+    PrioritizedReplayBuffer,
+    SequenceReplayBuffer,
+    prioritized_sequences,
+]
 SEQUENCES = (SequenceReplayBuffer, prioritized_sequences)
 
 
-def make_buffer(kind: Any, stack: int = 1, seed: int = 1, **options: Any) -> ReplayBuffer:
+def make_buffer(kind: Callable[..., ReplayBuffer], stack: int = 1, seed: int = 1, **options: Any) -> ReplayBuffer:
     """Return an empty buffer of about 20 rows, samples of 3 steps."""
     span = {"unroll_len": 3} if kind in SEQUENCES else {"nstep": 3}
     size = 6 * NUM_ENVS if kind in SEQUENCES else 20 * NUM_ENVS
@@ -81,7 +87,7 @@ def go_on(buffers: list[ReplayBuffer], blocks: list[dict[str, Any]], rng: np.ran
 @pytest.mark.parametrize("form", ["vector", "dict", "stack"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_buffer_that_was_read_back_goes_on_as_the_one_that_was_written(
-    kind: Any, form: str, mmap: bool, tmp_path: Path
+    kind: Callable[..., ReplayBuffer], form: str, mmap: bool, tmp_path: Path
 ) -> None:
     stack, rng = 4 if form == "stack" else 1, np.random.default_rng(0)
     history = History(NUM_ENVS, stack)
@@ -126,7 +132,9 @@ def test_priorities_their_greatest_and_the_rise_of_beta_come_back() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_step", [3, 19])
-def test_a_state_shares_the_rings_memory_and_holds_the_rows_in_use_alone(kind: Any, n_step: int) -> None:
+def test_a_state_shares_the_rings_memory_and_holds_the_rows_in_use_alone(
+    kind: Callable[..., ReplayBuffer], n_step: int
+) -> None:
     buffer, history = make_buffer(kind, stack=4), History(NUM_ENVS, 4)
     buffer.push(history.play(n_step))
     for key, column in buffer.state_dict()["ring"]["columns"].items():
@@ -162,7 +170,7 @@ def test_a_file_grows_with_the_steps_and_not_with_the_capacity(tmp_path: Path) -
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
-    kind: Any, options: dict[str, Any], form: str, message: str
+    kind: Callable[..., ReplayBuffer], options: dict[str, Any], form: str, message: str
 ) -> None:
     buffer, twin = make_buffer(UniformReplayBuffer), make_buffer(UniformReplayBuffer)
     mine = History(NUM_ENVS, 1).play(8)
