@@ -7,7 +7,15 @@ import importlib
 import pytest
 
 PUBLIC = {
-    "ding_lite.config": ["check_shapes", "compile_config", "read_config", "save_config"],
+    "ding_lite.config": [
+        "check_shapes",
+        "compile_config",
+        "divided_sizes",
+        "find_policy",
+        "read_config",
+        "read_saved_run",
+        "save_config",
+    ],
     "ding_lite.entry": [
         "LaunchError",
         "RolloutDataset",
@@ -76,6 +84,7 @@ PUBLIC = {
         "advantage_weight",
         "compute_importance_weights",
         "conservative_gap",
+        "discounts",
         "entropy",
         "epsilon_greedy",
         "expectile_error",
@@ -88,6 +97,7 @@ PUBLIC = {
         "log_prob_entropy",
         "mode",
         "nstep_return",
+        "nstep_sums",
         "pg_data",
         "pg_error",
         "pg_error_continuous",
@@ -175,10 +185,17 @@ PUBLIC = {
         "OfflineDataset",
         "OfflineLoader",
         "PrioritizedReplayBuffer",
+        "PrioritizedSampler",
+        "ReplayBuffer",
+        "Ring",
         "SampleCollector",
         "SequenceReplayBuffer",
+        "SequenceView",
         "SumTree",
+        "TransitionView",
         "UniformReplayBuffer",
+        "UniformSampler",
+        "create_ring_and_view",
         "read_dataset",
     ],
 }

@@ -269,7 +269,7 @@ def test_what_is_not_finite_is_described_in_nested_dicts() -> None:
 
 def batches_of(policy: Any, cfg: Any, block: dict[str, Any]) -> list[dict[str, Any]]:
     samples = policy.collect_mode.get_train_sample(copy.deepcopy(block))
-    if not cfg.policy.on_policy:
+    if type(policy).pipeline != "serial_pipeline_onpolicy":
         return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
     return policy.learn_mode.get_batches(samples)
 

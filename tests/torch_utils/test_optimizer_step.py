@@ -260,7 +260,7 @@ def test_a_name_belongs_to_one_optimizer(name: str) -> None:
     [
         (["data_parallel=horovod"], "policy.data_parallel must be 'flat' or 'ddp', got 'horovod'."),
         (["ddp.static_graph=True"], "policy.ddp.static_graph=True has an effect with policy.data_parallel='ddp' only"),
-        (["data_parallel=ddp", "ddp.comm_hook=fp8"], "must be one of '', 'fp16', 'bf16', 'powersgd', got 'fp8'."),
+        (["data_parallel=ddp", "ddp.comm_hook=fp8"], "must be '', 'fp16', 'bf16' or 'powersgd', got 'fp8'."),
         (
             ["data_parallel=ddp", "ddp.comm_hook=powersgd", "learn.on_nonfinite=skip"],
             "policy.ddp.comm_hook='powersgd' carries over what it did not send",
@@ -271,7 +271,7 @@ def test_a_name_belongs_to_one_optimizer(name: str) -> None:
         ),
         (["data_parallel=ddp", "ddp.sync_batchnorm=True"], "policy.ddp.sync_batchnorm=True is torch's for GPUs alone"),
         (["data_parallel=ddp", "ddp.comm_hook=bf16"], "policy.ddp.comm_hook='bf16' is torch's for GPUs alone"),
-        (["data_parallel=ddp", "ddp.bucket_cap_mb=0"], "policy.ddp.bucket_cap_mb must be more than 0, got 0"),
+        (["data_parallel=ddp", "ddp.bucket_cap_mb=0"], "policy.ddp.bucket_cap_mb: expected a number above 0, got 0"),
     ],
 )
 def test_what_data_parallel_cannot_be_is_a_config_error_of_one_line(overrides: list[str], message: str) -> None:

@@ -111,8 +111,10 @@ class DQNPolicy(Policy):
             return self._run(network, batch[key])["logit"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
+        if not self._cfg.noisy_net:
+            return {}
         networks = {"online": self._model, "target": self._target_model, "chooser": self._model}
-        return {k: draw_noise(n, len(batch["action"])) for k, n in networks.items() if self._cfg.noisy_net}
+        return {name: draw_noise(network, len(batch["action"])) for name, network in networks.items()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)

@@ -76,6 +76,11 @@ def line_batch(done: bool = False) -> dict[str, Any]:
     return {name: torch.tensor(value) for name, value in names.items()} | {"done": torch.tensor([done])}
 
 
+def with_noise(policy: QACPolicy, batch: dict[str, Any]) -> dict[str, Any]:
+    """Return a batch as the losses get it: prepared, with all that is random in them."""
+    return policy._prepare(batch | {"noise": policy._draw_noise(batch)})
+
+
 def losses(policy: QACPolicy, batch: dict[str, Any]) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
     """Return each network's loss and figures, without a step; what one needs of another is in the batch."""
     return {name: optimizer._loss(batch) for name, optimizer in policy._optimizers.items()}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ding_lite.utils.registry import ConfigError
-from tests.policy.continuous.helpers import KINDS, OBS, D, losses, make_batch, make_qac
+from tests.policy.continuous.helpers import KINDS, OBS, D, losses, make_batch, make_qac, with_noise
 from tests.policy.helpers import parameter_hash, same
 
 EXTRA = {
@@ -36,7 +36,7 @@ def test_the_gradient_of_a_loss_reaches_its_own_network_alone(kind: str) -> None
     policy = make_qac(kind, *EXTRA[kind])
     optimizers = policy._optimizers
     assert set(optimizers) >= {"critic", "actor"}
-    batch = policy._prepare(make_batch(8)) | KNOWN
+    batch = with_noise(policy, make_batch(8)) | KNOWN
     for name in optimizers:
         for optimizer in optimizers.values():
             optimizer.flat.zero_grad()
@@ -50,7 +50,7 @@ def test_the_gradient_of_a_loss_reaches_its_own_network_alone(kind: str) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_losses_write_nothing_and_are_functions_of_the_batch(kind: str) -> None:
     policy = make_qac(kind, *EXTRA[kind])
-    batch = policy._prepare(make_batch(8)) | KNOWN
+    batch = with_noise(policy, make_batch(8)) | KNOWN
     before = copy.deepcopy(batch)
     first, second = losses(policy, batch), losses(policy, batch)
     assert {name: loss.item() for name, (loss, _) in first.items()} == {

@@ -67,8 +67,7 @@ def make(*overrides: str) -> Any:
 
 def test_it_has_the_keys_of_a_replay_buffer_and_none_of_a_data_set() -> None:
     cfg = TwinCriticPolicy.default_config()
-    assert not cfg.offline
-    assert not cfg.on_policy
+    assert TwinCriticPolicy.pipeline == "serial_pipeline"
     assert {"priority", "nstep", "random_collect_size"} <= set(cfg)
     assert cfg.learn.update_per_collect >= 1
     assert "data_path" not in cfg.collect
@@ -83,7 +82,7 @@ def test_the_offline_policies_are_the_same_base_with_another_source(name: str) -
     assert issubclass(policy_cls, QACPolicy)
     assert not issubclass(OfflinePolicy, Policy)
     cfg = policy_cls.default_config()
-    assert cfg.offline
+    assert policy_cls.pipeline == "serial_pipeline_offline"
     assert "data_path" in cfg.collect
     assert not {"priority", "random_collect_size"} & set(cfg)
     assert "replay_buffer" not in cfg.other

@@ -96,7 +96,7 @@ def test_the_lagrange_multiplier_weighs_the_conservative_term() -> None:
 
 def test_noise_is_drawn_apart_for_every_purpose_and_uniform_actions_fill_the_range() -> None:
     policy = make_qac("cql", "learn.num_actions=50")
-    noise = policy._prepare(make_batch(16))["noise"]
+    noise = policy._draw_noise(make_batch(16))
     assert {name: tuple(value.shape) for name, value in noise.items()} == {
         "now": (50, 16, 2), "next": (50, 16, 2), "uniform": (50, 16, 2), "actor": (16, 2)
     }  # fmt: skip

@@ -213,7 +213,6 @@ def test_bf16_computes_coarsely_and_the_loss_in_float32() -> None:
 def test_what_is_random_while_learning_is_not_while_playing() -> None:
     policy = make_cql(model=nn.Sequential(nn.Dropout(0.5), Table([[1.0, 2.0]] * OBS)))
     assert policy.eval_mode.forward(np.ones((4, OBS)))["logit"].tolist() == [[5.0, 10.0]] * 4
-    assert policy.model.training
 
 
 def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:

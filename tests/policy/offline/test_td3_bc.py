@@ -70,6 +70,6 @@ def test_actor_and_targets_move_once_in_a_few_iterations_with_what_is_logged_of_
 
 def test_noise_is_drawn_anew_for_every_sample_and_iteration() -> None:
     policy = make_qac("td3_bc")
-    first, second = (policy._prepare(make_batch(64))["noise"]["target"] for _ in range(2))
+    first, second = (policy._draw_noise(make_batch(64))["target"] for _ in range(2))
     assert first.shape == (64, 2)
     assert len(torch.cat([first, second]).unique()) == 256
