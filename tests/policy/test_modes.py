@@ -62,7 +62,7 @@ def batches_of(cfg: EasyDict, policy: Any) -> list[dict[str, Any]]:
     torch.manual_seed(1)
     block = parity.collect_block(cfg)
     samples = policy.collect_mode.get_train_sample(block)
-    if cfg.policy.on_policy:
+    if policy.pipeline == "serial_pipeline_onpolicy":
         return list(policy.learn_mode.get_batches(samples))
     return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
 
