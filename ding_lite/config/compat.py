@@ -141,7 +141,9 @@ def translate_create(create: dict, notes: list[str]) -> dict:
             raise ConfigError(f"create_config.{key}: expected a dict such as dict(type=...), got {show(value)}.")
         if key not in ("env", "env_manager", "policy", "replay_buffer", "reward_model"):
             if f"create_config.{key}" not in IGNORED_KEYS:
-                raise ConfigError(f"Unknown key 'create_config.{key}'.{closest(key, ('policy', 'reward_model', *TYPES))}")
+                raise ConfigError(
+                    f"Unknown key 'create_config.{key}'.{closest(key, ('policy', 'reward_model', *TYPES))}"
+                )
             notes.append(f"create_config.{key} is ignored: {IGNORED_KEYS[f'create_config.{key}'][1]}.")
     parts = {key: dict(create.get(key, {})) for key in ("env", "env_manager", "policy", "replay_buffer")}
     for key, known in TYPES.items():

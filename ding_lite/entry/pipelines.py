@@ -68,4 +68,6 @@ def check_reward_model(cfg: Mapping[str, Any], pipeline: str) -> None:
     """Raise `ConfigError` if a config names a reward model, and the pipeline of this name has no place for it."""
     if "reward_model" in cfg and not PIPELINES[pipeline].relabels:
         places = " and ".join(name for name, each in PIPELINES.items() if each.relabels)
-        raise ConfigError(f"{pipeline} does not use a reward model, only {places} do: leave create_config.reward_model out.")
+        raise ConfigError(
+            f"{pipeline} does not use a reward model, only {places} do: leave create_config.reward_model out."
+        )

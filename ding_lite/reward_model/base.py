@@ -89,7 +89,7 @@ class RewardModel:
     ) -> OptimizerStep:
         """Return an optimizer of `loss` over `network`, whose `step(batch)` `train` calls.
 
-        Arguments are those of `Policy._add_optimizer`; the learning rate and bounds are by default `cfg.reward_model`'s.
+        Arguments as for `Policy._add_optimizer`; learning rate and bounds are by default those of `cfg.reward_model`.
         """
         cfg = EasyDict({**self._policy_cfg, "learn": {**self._policy_cfg.learn, **self._cfg}})
         return self._optimizers.add(name, OptimizerStep(network, loss, cfg, *args, **options))
