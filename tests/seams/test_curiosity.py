@@ -97,7 +97,7 @@ def largest(tree: Any) -> float:
 
 
 def test_a_resumed_run_equals_one_that_was_never_stopped(folder: Path) -> None:
-    words = [*QUICK, "policy.learn.learner.hook.log_show_after_iter=7"]
+    words = [*QUICK, "policy.learn.learner.hook.log_show_after_iter=7", "policy.eval.evaluator.eval_freq=20"]
     train(NAME, *words, "exp_name=whole", max_train_iter=40)
     train(NAME, *words, "exp_name=parts", max_train_iter=20)
     half = load_checkpoint("parts/ckpt/ckpt_last.pth.tar")["reward_model"]
@@ -168,7 +168,7 @@ def test_a_misspelt_key_is_refused() -> None:
 def test_what_does_not_relabel_refuses_a_reward_model() -> None:
     main, create = pair_of(NAME)
     main["policy"], create["policy"] = dict(collect=dict(data_path="none.npz")), dict(type="bc")
-    with pytest.raises(ConfigError, match="serial_pipeline_bc does not use a reward model"):
+    with pytest.raises(ConfigError, match="serial_pipeline_offline does not use a reward model"):
         serial_pipeline_bc((main, create), seed=0)
     with pytest.raises(ConfigError, match="RolloutDataset does not use a reward model"):
         RolloutDataset(pair_of(NAME))
