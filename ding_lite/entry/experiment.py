@@ -10,7 +10,7 @@ import torch
 
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.setup import RunSetup
-from ding_lite.entry.source import Source, compared, play
+from ding_lite.entry.source import Source, play
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
@@ -54,8 +54,10 @@ class Experiment(AbstractContextManager):
             self.evaluator = self._create_evaluator(stack)
             hook = setup.cfg.policy.learn.learner.hook
             options = (hook.log_show_after_iter, self._on_log, hook.check_ranks_after_iter)
-            self.learner = Learner(compared(self.policy, source.reward_model), *options)
-            keeper.resume(self.learner, self.collector, self.evaluator, self.counts, source.reward_model)
+            self.learner = Learner((source.rewarded or self.policy).learn_mode, *options)
+            keeper.resume(
+                self.learner, self.collector, self.evaluator, self.counts, source.rewarded and source.rewarded.model
+            )
             self._reporter.begin(self.policy, source.lines, setup.spec, self.counts()[axis], source.total)
             self._stack = stack.pop_all()
 

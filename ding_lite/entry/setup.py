@@ -19,10 +19,9 @@ from ding_lite.config.agreement import check_same_config
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.reward_model import RewardModel
-from ding_lite.utils.dist.ranks import get_local_world_size, get_rank
-from ding_lite.utils.registry import POLICY_REGISTRY, REWARD_MODEL_REGISTRY
-from ding_lite.utils.seed import random_state, set_random_state, set_seed
+from ding_lite.utils.dist.ranks import get_local_world_size
+from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.seed import set_seed
 
 FIELDS = ("learn", "collect", "eval")  # the modes of a policy
 
@@ -58,17 +57,6 @@ class RunSetup:
         torch.set_num_threads(policy.num_threads or torch.get_num_threads())
         set_seed(derive_seeds(self.cfg.seed, *seed_path, n=1)[0])
         return POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
-
-    def create_reward_model(self, policy: Policy) -> RewardModel | None:
-        """Build the reward model that the config names, if any, without effect on what is drawn later; collective."""
-        if "reward_model" not in self.cfg:
-            return None
-        cfg, spec, state = self.cfg.reward_model, self.spec, random_state()
-        set_seed(derive_seeds(self.cfg.seed, get_rank(), "reward_model", n=1)[0])
-        reward_model_cls = REWARD_MODEL_REGISTRY.find(cfg.type)
-        model = reward_model_cls(cfg, self.cfg.policy, spec.observation_space, spec.action_space, policy.device)
-        set_random_state(state)
-        return model
 
     def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
         """Return the environments that `stack` closes, where samples come from.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ding_lite.entry.reporter import describe_collecting
+from ding_lite.entry.reward import Rewarded, add_reward_model
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.reward_model import RewardModel
-from ding_lite.torch_utils.modes import CollectMode, LearnMode
-from ding_lite.torch_utils.networks import checksum_networks, modules_of
 from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.worker import EpisodeCollector, SampleCollector
@@ -31,7 +29,7 @@ class Source:
         counts: returns counts for result.json, beside those of every run.
         figures: returns figures since the last record with their tags, such as `data/epoch`, the same on all ranks.
         learning: returns a `with` block in which the samples are learned from.
-        reward_model: changes rewards before they are stored, if there is one.
+        rewarded: the policy with its reward model, if it has one.
     """
 
     collector: Any
@@ -41,39 +39,17 @@ class Source:
     counts: Callable[[], Mapping[str, int]] = dict
     figures: Callable[[], Mapping[str, float]] = dict
     learning: Callable[[], AbstractContextManager] = nullcontext
-    reward_model: RewardModel | None = None
+    rewarded: Rewarded | None = None
 
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
     """Return a source whose environments this rank plays; `stack` closes them."""
-    reward_model = setup.create_reward_model(policy)
-    collector = create_collector(setup, relabelled(policy.collect_mode, reward_model), get_rank(), guard, stack)
+    rewarded = add_reward_model(setup, policy) if "reward_model" in setup.cfg else None
+    collector = create_collector(setup, (rewarded or policy).collect_mode, get_rank(), guard, stack)
     lines, total = describe_collecting(setup.cfg, "a rank", get_world_size()), setup.limits["max_env_step"]
-    if reward_model is None:
+    if rewarded is None:
         return Source(collector, lines, total)
-
-    def figures() -> dict[str, float]:
-        return {f"reward_model/{key}": value for key, value in reward_model.take_figures().items()}
-
-    return Source(collector, lines, total, figures=figures, reward_model=reward_model)
-
-
-def relabelled(mode: CollectMode, reward_model: RewardModel | None) -> CollectMode:
-    """Return a collect mode whose rollout blocks pass through the reward model, before the policy takes its samples."""
-    if reward_model is None:
-        return mode
-    return replace(mode, get_train_sample=lambda block: mode.get_train_sample(reward_model.process(block)))
-
-
-def compared(policy: Policy, reward_model: RewardModel | None) -> LearnMode:
-    """Return the policy's learn mode; ranks that compare its checksum compare the reward model's networks too."""
-    if reward_model is None:
-        return policy.learn_mode
-
-    def checksum() -> tuple[int, int]:
-        return checksum_networks([*modules_of(policy), *reward_model.networks])
-
-    return replace(policy.learn_mode, checksum=checksum)
+    return Source(collector, lines, total, figures=rewarded.figures, rewarded=rewarded)
 
 
 def create_collector(

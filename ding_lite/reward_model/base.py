@@ -46,6 +46,9 @@ class RewardModel:
         observation_space: of one environment.
         action_space: of one environment.
         device: where the policy's model is.
+
+    Attributes:
+        networks: all of them, in the same order on every rank.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -72,14 +75,9 @@ class RewardModel:
         self._observation_space, self._action_space = observation_space, action_space
         self._optimizers, self._means = Optimizers(), RunningMeans()
         self._init_networks()
-        self._networks = modules_of(self)
-        self._drifting = drifting_buffers(self._networks)
-        broadcast_networks(self._networks)
-
-    @property
-    def networks(self) -> list[nn.Module]:
-        """All networks, in the same order on every rank."""
-        return self._networks
+        self.networks: list[nn.Module] = modules_of(self)
+        self._drifting = drifting_buffers(self.networks)
+        broadcast_networks(self.networks)
 
     def _init_networks(self) -> None:
         """Build the networks and their optimizers."""
@@ -136,7 +134,7 @@ class RewardModel:
         return {**relabelled, "reward": reward.to(old_TN)}
 
     def _set_training(self, training: bool) -> None:
-        for network in self._networks:
+        for network in self.networks:
             set_training(network, training)
 
     def take_figures(self) -> dict[str, float]:
@@ -145,11 +143,11 @@ class RewardModel:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what learning has changed, the same on all ranks."""
-        return {"networks": [network.state_dict() for network in self._networks], **self._optimizers.state_dict()}
+        return {"networks": [network.state_dict() for network in self.networks], **self._optimizers.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take what `state_dict` gave."""
-        for network, own in zip(self._networks, state["networks"], strict=True):
+        for network, own in zip(self.networks, state["networks"], strict=True):
             network.load_state_dict(own)
         self._optimizers.load_state_dict(state)
 
