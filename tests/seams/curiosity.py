@@ -81,12 +81,12 @@ class Corridor(gymnasium.Env):
         self._places, self._length = cfg.places, cfg.length
         self.observation_space, self.action_space = Discrete(cfg.places), Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[int, dict]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self._place, self._step = 0, 0
         return 0, {}
 
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
         right = action == self._place * 7 % 5 % 2
         self._place = max(0, self._place + (1 if right else -1))
         self._step += 1
