@@ -40,6 +40,8 @@ What to build; each part is a dict with a `type`.
 | `env_manager.type` | `base`, `subprocess` or `native`, see `env.manager.type` |
 | `policy.type` | registered policy |
 | `policy.import_names` | modules that register the policy or its model |
+| `reward_model.type` | registered reward model; left out, rewards are learned from as they are |
+| `reward_model.import_names` | modules that register it |
 | `replay_buffer.type` | registered replay buffer; left out, the one that `policy.priority` asks for |
 """
 # Modules whose classes register themselves, beside those of the package.
@@ -131,6 +133,7 @@ def make_page() -> str:
     from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
     from ding_lite.envs.vector_env import ENV_KEYS
     from ding_lite.policy import Policy
+    from ding_lite.reward_model import RewardModel
     from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
 
     def own(registry: dict[str, type]) -> list[tuple[str, type]]:
@@ -149,6 +152,7 @@ def make_page() -> str:
         page += _table(f"`policy.model` of type `{name}`", model_entries(cls), "policy.model.")
     for name, cls in own(BUFFER_REGISTRY):
         page += _table(f"Replay buffer of type `{name}`", class_entries(cls), f"{schema.BUFFER}.")
+    page += _table("`reward_model`, whatever its type", class_entries(RewardModel), "reward_model.")
     page += "\n## Keys of DI-engine\n\nMoved to another name, with a note:\n\n| key | here |\n|---|---|\n"
     page += "".join(f"| `{old}` | `{new}` |\n" for old, new in RENAMED_KEYS.items())
     page += "\nAccepted with a note, and without effect:\n\n| key | only as | because |\n|---|---|---|\n"

@@ -20,8 +20,9 @@ ALLOWED = {
     "config": {"utils", "envs"},
     "model": {"torch_utils", "utils"},
     "policy": {"model", "rl_utils", "torch_utils", "utils"},
+    "reward_model": {"model", "rl_utils", "torch_utils", "utils"},
     "worker": {"envs", "rl_utils", "torch_utils", "utils"},  # rl_utils: the n-step sums of replay and data sets
-    "entry": {"config", "envs", "model", "policy", "rl_utils", "torch_utils", "utils", "worker"},
+    "entry": {"config", "envs", "model", "policy", "reward_model", "rl_utils", "torch_utils", "utils", "worker"},
 }
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 

@@ -27,6 +27,7 @@ COVERED = {
     "model/test_vac.py": ["model/actor_head.py"],
     "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],
     "rl_utils/test_distribution.py": ["rl_utils/isw.py", "rl_utils/sampler.py"],
+    "seams/test_curiosity.py": ["entry/reward.py"],
     "utils/dist/test_context.py": [
         *("utils/dist/ddp_config.py", "utils/dist/flat_parameters.py", "utils/dist/launch_environment.py"),
         "utils/dist/ranks.py",

@@ -70,6 +70,7 @@ PUBLIC = {
         "QACPolicy",
         "TD3BCPolicy",
     ],
+    "ding_lite.reward_model": ["RewardModel", "next_obs"],
     "ding_lite.rl_utils": [
         "ArgmaxSampler",
         "HybridDeterminsticSampler",
@@ -157,6 +158,7 @@ PUBLIC = {
         "MODEL_REGISTRY",
         "POLICY_REGISTRY",
         "Progress",
+        "REWARD_MODEL_REGISTRY",
         "Registry",
         "UserError",
         "all_gather_object",

@@ -139,9 +139,11 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
     for key, value in create.items():
         if not isinstance(value, dict):
             raise ConfigError(f"create_config.{key}: expected a dict such as dict(type=...), got {show(value)}.")
-        if key not in ("env", "env_manager", "policy", "replay_buffer"):
+        if key not in ("env", "env_manager", "policy", "replay_buffer", "reward_model"):
             if f"create_config.{key}" not in IGNORED_KEYS:
-                raise ConfigError(f"Unknown key 'create_config.{key}'.{closest(key, ('policy', *TYPES))}")
+                raise ConfigError(
+                    f"Unknown key 'create_config.{key}'.{closest(key, ('policy', 'reward_model', *TYPES))}"
+                )
             notes.append(f"create_config.{key} is ignored: {IGNORED_KEYS[f'create_config.{key}'][1]}.")
     parts = {key: dict(create.get(key, {})) for key in ("env", "env_manager", "policy", "replay_buffer")}
     for key, known in TYPES.items():
@@ -159,6 +161,8 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
         parts["policy"]["type"] = name.removesuffix("_command")
         notes.append(f"create_config.policy.type '{name}' is '{parts['policy']['type']}' here.")
     cfg: dict[str, Any] = {"env": {"manager": parts["env_manager"]}, "policy": {}}
+    if "reward_model" in create:
+        cfg["reward_model"] = create["reward_model"]
     if parts["replay_buffer"]:
         set_key(cfg, BUFFER, parts["replay_buffer"])
     return merge(cfg, {"env": parts["env"], "policy": parts["policy"]})

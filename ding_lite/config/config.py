@@ -35,6 +35,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest, plac
 
 # What fills the registries; imported when a config is compiled, as the config's own import_names are.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
+PARTS = ("env", "policy", "reward_model")  # sections whose class create_config names, with modules to import
 LONGEST_KEY = 200  # characters: what is longer is no misspelling, and comparing it takes seconds
 
 
@@ -229,7 +230,7 @@ def _import_modules(user: dict[str, Any]) -> None:
     """Import what registers the classes: the built-in packages and the config's `import_names`."""
     for name in BUILTIN:
         importlib.import_module(name)
-    for path in ("env.import_names", "policy.import_names"):
+    for path in (f"{part}.import_names" for part in PARTS):
         names = sc.get_key(user, path, [])
         if not matches(names, list[str]):
             raise ConfigError(f"create_config.{path}: expected a list of module names, got {show(names)}.")
@@ -363,7 +364,7 @@ def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: i
     """
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
     pipeline = pipeline or POLICY_REGISTRY.find(cfg.policy.type).pipeline
-    create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in ("env", "policy")}
+    create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in PARTS if part in main}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
     Path(path).write_text(
         f'''"""Compiled by ding_lite. Sizes are per process: run this file on as many processes as wrote it."""
@@ -391,7 +392,8 @@ if __name__ == "__main__":
 
 def _import_dirs(cfg: EasyDict) -> list[str]:
     """Return the directories that hold the imported packages and modules of `import_names`."""
-    tops = dict.fromkeys(name.partition(".")[0] for name in (*cfg.env.import_names, *cfg.policy.import_names))
+    names = (name for part in PARTS if part in cfg for name in cfg[part].import_names)
+    tops = dict.fromkeys(name.partition(".")[0] for name in names)
     places = [
         next(iter(module.__path__), "") if hasattr(module, "__path__") else module.__file__ or ""
         for module in (sys.modules[top] for top in tops)

@@ -19,7 +19,14 @@ import numpy as np
 
 from ding_lite.envs.vector_env import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.utils.key import Key, declared_keys, matches, show
-from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import (
+    BUFFER_REGISTRY,
+    ENV_REGISTRY,
+    MODEL_REGISTRY,
+    POLICY_REGISTRY,
+    REWARD_MODEL_REGISTRY,
+    ConfigError,
+)
 
 Schema = dict[str, Key]
 UNSET, REQUIRED = object(), object()
@@ -37,7 +44,7 @@ TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
     seed=Key(0, "seed of everything random: networks, exploration, environments, replay", low=0, high=math.inf),
 )
-IMPORT_NAMES = Key([], "modules to import first: those that register the policy or its model", type=list)
+IMPORT_NAMES = Key([], "modules to import first: those that register the class of `type` or its model", type=list)
 # The ranges of a model's numbers, and of those in its lists, by how the parameter's name ends.
 MODEL_RANGES = {("_size", "_shape", "_size_list"): (1, 2**16), ("_num",): (0, 1000)}
 
@@ -45,10 +52,14 @@ MODEL_RANGES = {("_size", "_shape", "_size_list"): (1, 2**16), ("_num",): (0, 10
 def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
     """Return every key that a config with the types of `user` may set; what registers them is imported already."""
     policy_type, env_type = get_key(user, "policy.type"), get_key(user, "env.type", ENV_DEFAULTS["type"])
-    for path, value in (("create_config.policy.type", policy_type), ("create_config.env.type", env_type)):
+    types = {"policy": policy_type, "env": env_type}
+    if "reward_model" in user:
+        types["reward_model"] = get_key(user, "reward_model.type")
+    for part, value in types.items():
         if not isinstance(value, str):
             raise ConfigError(
-                f"{path}: expected a registered name such as {path[14:-5]}=dict(type=...), got {show(value)}."
+                f"create_config.{part}.type: expected a registered name such as {part}=dict(type=...), got "
+                f"{show(value)}."
             )
     policy_cls = POLICY_REGISTRY.find(policy_type)
     env_cls = object if env_type == ENV_DEFAULTS["type"] else ENV_REGISTRY.find(env_type)
@@ -61,7 +72,11 @@ def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
         schema |= class_options(BUFFER_REGISTRY.find(buffer_type), BUFFER + ".")
         policy[BUFFER + ".type"] = replace(policy[BUFFER + ".type"], default=buffer_type)
     schema |= policy
-    for path, value in (("env.type", env_type), ("policy.type", policy_type)):
+    if "reward_model" in types:
+        reward_cls = REWARD_MODEL_REGISTRY.find(types["reward_model"])
+        schema |= class_options(reward_cls, "reward_model.", {"import_names": IMPORT_NAMES})
+    for part, value in types.items():
+        path = f"{part}.type"
         schema[path] = Key(value, schema[path].meaning if path in schema else "", str)
     if model_given:
         schema = {path: key for path, key in schema.items() if not path.startswith("policy.model.")}

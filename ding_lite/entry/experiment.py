@@ -54,8 +54,10 @@ class Experiment(AbstractContextManager[Any]):
             self.evaluator = self._create_evaluator(stack)
             hook = setup.cfg.policy.learn.learner.hook
             options = (hook.log_show_after_iter, self._on_log, hook.check_ranks_after_iter)
-            self.learner = Learner(self.policy.learn_mode, *options)
-            keeper.resume(self.learner, self.collector, self.evaluator, self.counts)
+            self.learner = Learner((source.rewarded or self.policy).learn_mode, *options)
+            keeper.resume(
+                self.learner, self.collector, self.evaluator, self.counts, source.rewarded and source.rewarded.model
+            )
             self._reporter.begin(self.policy, source.lines, setup.spec, self.counts()[axis], source.total)
             self._stack = stack.pop_all()
 

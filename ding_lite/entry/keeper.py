@@ -14,6 +14,7 @@ from ding_lite.config import save_config
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
+from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
 from ding_lite.utils.checkpoint.run_directory import open_exp_dir, release_exp_dir
@@ -100,18 +101,27 @@ class RunKeeper(AbstractContextManager[Any]):
         load_policy(self._policy, loaded.state, loaded.name, with_optimizer=True)
         return loaded
 
-    def resume(self, learner: Any, collector: Any, evaluator: Any, counts: Callable[[], Mapping[str, int]]) -> None:
+    def resume(
+        self,
+        learner: Any,
+        collector: Any,
+        evaluator: Any,
+        counts: Callable[[], Mapping[str, int]],
+        reward_model: RewardModel | None = None,
+    ) -> None:
         """Take the parts to save from now on; if a run goes on, bring them and the random states back.
 
         The collector has a state of each rank's own as well. `counts` returns all counts of the run.
         """
-        self._parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
+        parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
+        self._parts = parts if reward_model is None else {**parts, "reward_model": reward_model}
         self._counts = counts
         loaded, self._loaded = self._loaded, None
         if loaded is None:
             return
-        for name, part in self._parts.items():
+        for name, part in parts.items():
             part.load_state_dict(loaded.state[name])
+        load_reward_model(reward_model, loaded.state, loaded.name)
         self._saved_iter, self._saved_eval_count = learner.train_iter, evaluator.eval_count
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
         if loaded.local_state is None:
@@ -123,6 +133,8 @@ class RunKeeper(AbstractContextManager[Any]):
         """Bring this rank's own state back, but for the replay buffer, which is built later."""
         self._policy.collect_mode.load_state_dict(state["collect_mode"])
         self._parts["learner"].load_local_state_dict(state["learner"])
+        if "reward_model" in self._parts:
+            self._parts["reward_model"].load_local_state_dict(state["reward_model"])
         lost = self._parts["collector"].load_local_state_dict(state["collector"])
         if lost:
             self.reporter.warning(
@@ -157,6 +169,8 @@ class RunKeeper(AbstractContextManager[Any]):
         state = {"random": random_state(), "collector": self._parts["collector"].local_state_dict()}
         state["collect_mode"] = self._policy.collect_mode.state_dict()
         state["learner"] = self._parts["learner"].local_state_dict()
+        if "reward_model" in self._parts:
+            state["reward_model"] = self._parts["reward_model"].local_state_dict()
         if self._replay is not None and self._hook.save_replay_buffer:
             state["replay"] = self._replay.state_dict()
         return state
@@ -230,6 +244,25 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
         policy.learn_mode.load_state_dict(learned)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise _misfit(name, error) from error
+
+
+def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], name: str) -> None:
+    """Put what a checkpoint's reward model has learned into this run's; None where a run has none.
+
+    Raises:
+        CheckpointError: one of the two has none, or it is another one; `name` says in the message which checkpoint.
+    """
+    if (reward_model is None) != ("reward_model" not in state):
+        theirs, ours = ("a", "none") if reward_model is None else ("no", "one")
+        raise CheckpointError(
+            f"Checkpoint '{name}' has {theirs} reward model, and this run has {ours}: give this run the same "
+            "create_config.reward_model, or start a new one."
+        )
+    if reward_model is not None:
+        try:
+            reward_model.load_state_dict(state["reward_model"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise _misfit(name, error) from error
 
 
 def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:

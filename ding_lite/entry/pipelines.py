@@ -16,17 +16,19 @@ class Pipeline(NamedTuple):
         module: its module in `ding_lite.entry`.
         mode: the word after the command line's `-m`.
         learns: how the policies that it trains learn.
+        relabels: whether a reward model may change what is learned from.
     """
 
     module: str
     mode: str
     learns: str
+    relabels: bool = False
 
 
 PIPELINES = {
-    "serial_pipeline": Pipeline("serial_entry", "serial", "from a replay buffer"),
+    "serial_pipeline": Pipeline("serial_entry", "serial", "from a replay buffer", relabels=True),
     "serial_pipeline_onpolicy": Pipeline(
-        "serial_entry_onpolicy", "serial_onpolicy", "on-policy, without a replay buffer"
+        "serial_entry_onpolicy", "serial_onpolicy", "on-policy, without a replay buffer", relabels=True
     ),
     "serial_pipeline_offline": Pipeline("offline.serial_entry_offline", "offline", "from a data set, without playing"),
     "serial_pipeline_bc": Pipeline("offline.serial_entry_bc", "bc", "from a data set, without playing"),
@@ -59,4 +61,13 @@ def check_pipeline(policy_cfg: Mapping[str, Any], pipeline: str) -> None:
         raise ConfigError(
             f"Policy '{policy_cfg['type']}' learns {PIPELINES[right].learns}: use {right}(...), or 'ding_lite -m "
             f"{PIPELINES[right].mode}', which leaving out -m means too."
+        )
+
+
+def check_reward_model(cfg: Mapping[str, Any], pipeline: str) -> None:
+    """Raise `ConfigError` if a config names a reward model, and the pipeline of this name has no place for it."""
+    if "reward_model" in cfg and not PIPELINES[pipeline].relabels:
+        places = " and ".join(name for name, each in PIPELINES.items() if each.relabels)
+        raise ConfigError(
+            f"{pipeline} does not use a reward model, only {places} do: leave create_config.reward_model out."
         )

@@ -111,9 +111,9 @@ class RunReporter(AbstractContextManager[Any]):
         self._progress.update(counts["train_iter"], counts["epoch"], self._eval_info.get("return_mean"))
 
     def training(self, values: Mapping[str, float], data: Mapping[str, float], counts: Mapping[str, int]) -> None:
-        """Log what the learner says, figures of the data, and what was collected since the last time."""
+        """Log what the learner says, tagged figures of the source, and what was collected since the last time."""
         tagged = {f"train/{key}": value for key, value in values.items()}
-        tagged |= {f"data/{key}": value for key, value in data.items()} | self._take_collected()
+        tagged |= {**data, **self._take_collected()}
         self._logger.scalars(tagged, counts["envstep"], counts["train_iter"])
 
     def _take_collected(self) -> dict[str, float]:

@@ -102,6 +102,8 @@ class RolloutDataset(IterableDataset[Any]):
         super().__init__()
         self.cfg = cfg = compile_config(input_cfg, seed, model is not None, overrides)
         self.unit = unit
+        if "reward_model" in cfg:
+            raise ConfigError("RolloutDataset does not use a reward model: leave create_config.reward_model out.")
         _check(cfg.policy, unit)
         spec = check_env(cfg.env)
         check_shapes(cfg, spec, model is not None)

@@ -16,7 +16,7 @@ from torch import nn
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
-from ding_lite.entry.pipelines import check_pipeline
+from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.ranks import get_local_world_size
@@ -117,6 +117,7 @@ def prepare_run(
         check_same_config(cfg, **limits)
     if pipeline:
         check_pipeline(cfg.policy, trains or pipeline)
+        check_reward_model(cfg, pipeline)
     spec = check_env(cfg.env, builders[0])
     check_shapes(cfg, spec, model is not None)
     return RunSetup(cfg, spec, model, limits, builders, pipeline)

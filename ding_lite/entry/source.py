@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ding_lite.entry.reporter import describe_collecting
+from ding_lite.entry.reward import Rewarded, add_reward_model
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
@@ -26,8 +27,9 @@ class Source:
         total: where the run ends, in env steps, or in learner iterations if nothing is played.
         limits: of the run, beside those of its setup.
         counts: returns counts for result.json, beside those of every run.
-        figures: returns figures of the data since the last record, the same on all ranks.
+        figures: returns figures since the last record with their tags, such as `data/epoch`, the same on all ranks.
         learning: returns a `with` block in which the samples are learned from.
+        rewarded: the policy with its reward model, if it has one.
     """
 
     collector: Any
@@ -37,13 +39,17 @@ class Source:
     counts: Callable[[], Mapping[str, int]] = dict
     figures: Callable[[], Mapping[str, float]] = dict
     learning: Callable[[], AbstractContextManager[Any]] = nullcontext
+    rewarded: Rewarded | None = None
 
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
     """Return a source whose environments this rank plays; `stack` closes them."""
-    collector = create_collector(setup, policy.collect_mode, get_rank(), guard, stack)
-    lines = describe_collecting(setup.cfg, "a rank", get_world_size())
-    return Source(collector, lines, setup.limits["max_env_step"])
+    rewarded = add_reward_model(setup, policy) if "reward_model" in setup.cfg else None
+    collector = create_collector(setup, (rewarded or policy).collect_mode, get_rank(), guard, stack)
+    lines, total = describe_collecting(setup.cfg, "a rank", get_world_size()), setup.limits["max_env_step"]
+    if rewarded is None:
+        return Source(collector, lines, total)
+    return Source(collector, lines, total, figures=rewarded.figures, rewarded=rewarded)
 
 
 def create_collector(

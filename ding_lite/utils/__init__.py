@@ -14,6 +14,7 @@ _EXPORTS = {
         "ENV_REGISTRY",
         "MODEL_REGISTRY",
         "POLICY_REGISTRY",
+        "REWARD_MODEL_REGISTRY",
         "ConfigError",
         "Registry",
         "UserError",

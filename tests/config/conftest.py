@@ -2,8 +2,14 @@
 
 import pytest
 
-from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
-from tests.config.helpers import PlainPolicy, TinyBuffer, TinyEnv, TinyModel, TinyPolicy, WideModel
+from ding_lite.utils.registry import (
+    BUFFER_REGISTRY,
+    ENV_REGISTRY,
+    MODEL_REGISTRY,
+    POLICY_REGISTRY,
+    REWARD_MODEL_REGISTRY,
+)
+from tests.config.helpers import PlainPolicy, TinyBuffer, TinyEnv, TinyModel, TinyPolicy, TinyRewardModel, WideModel
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +20,4 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POLICY_REGISTRY, "config_test_plain", PlainPolicy)
     monkeypatch.setitem(BUFFER_REGISTRY, "config_test", TinyBuffer)
     monkeypatch.setitem(ENV_REGISTRY, "config_test", TinyEnv)
+    monkeypatch.setitem(REWARD_MODEL_REGISTRY, "config_test", TinyRewardModel)

@@ -76,6 +76,10 @@ class TinyBuffer:
     config = dict(chunk=4)
 
 
+class TinyRewardModel:
+    config = dict(scale=Key(1.0, "of the reward", low=0), learn=dict(steps=Key(1, "of the optimizer", low=1)))
+
+
 class TinyEnv(gymnasium.Env):
     config = dict(stop_value=10.0, difficulty=1)
 

@@ -319,6 +319,11 @@ def test_sizes_are_divided_whoever_sets_them() -> None:
         (dict(env=dict(type="config_test", import_names="abc")), r"env.import_names: expected a list of module names"),
         (dict(policy=dict(type="config_test", import_names=[1])), r"policy.import_names: expected a list of module"),
         (dict(env_manger=dict(type="base")), "'create_config.env_manger'. Did you mean 'env_manager'"),
+        (dict(reward_model=dict(type="rnd")), r"^Unknown reward model type 'rnd'. Registered: .*config_test"),
+        (dict(reward_model=dict(type="config_tst")), "reward model type 'config_tst'. Did you mean 'config_test'"),
+        (dict(reward_model={}), r"create_config.reward_model.type: expected a registered name .* got NoneType"),
+        (dict(reward_model=dict(type="x", import_names=["no_such_module"])), "cannot import 'no_such_module'"),
+        (dict(reward_modl=dict(type="x")), "'create_config.reward_modl'. Did you mean 'reward_model'"),
         (dict(env="config_test"), r"create_config.env: expected a dict such as dict\(type=...\), got str"),
     ],
 )
@@ -538,3 +543,39 @@ def test_gymnasium_id_needs_no_environment_code() -> None:
     cfg = compile_config((main, dict(policy=dict(type="dqn"))))
     check_shapes(cfg, check_env(cfg.env))
     assert (cfg.policy.model.obs_shape, cfg.policy.model.action_shape) == (4, 2)
+
+
+# Reward models.
+
+REWARDED = dict(reward_model=dict(type="config_test"))
+
+
+def test_a_reward_model_has_a_section_of_its_own_keys():
+    cfg = compile_config(pair(dict(reward_model=dict(scale=2.0, learn=dict(steps=3))), **REWARDED))
+    assert cfg.reward_model == dict(type="config_test", import_names=[], scale=2.0, learn=dict(steps=3))
+    assert compile_config(pair(**REWARDED)).reward_model.scale == 1.0
+
+
+def test_a_config_without_a_reward_model_has_no_section_of_it():
+    assert "reward_model" not in compile_config(pair())
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("reward_model.scal", 1.0, "Unknown key 'reward_model.scal'. Did you mean 'reward_model.scale'"),
+        ("reward_model.learn.step", 1, "Did you mean 'reward_model.learn.steps'"),
+        ("reward_model.scale", "big", "reward_model.scale: expected float, got str 'big'. Meaning: of the reward"),
+        ("reward_model.scale", -1.0, "reward_model.scale: expected at least 0, got -1.0"),
+        ("reward_model.learn.steps", 1.5, "reward_model.learn.steps: expected int, got float 1.5"),
+        ("reward_model", 3, "main_config.reward_model|reward_model"),
+    ],
+)
+def test_mistakes_in_a_reward_models_section(path, value, message):
+    with pytest.raises(ConfigError, match=message):
+        compile_config(pair(nested(path, value), **REWARDED))
+
+
+def test_keys_of_a_reward_model_that_is_not_named_are_refused():
+    with pytest.raises(ConfigError, match=r"create_config.reward_model.type: expected a registered name"):
+        compile_config(pair(dict(reward_model=dict(scale=2.0))))

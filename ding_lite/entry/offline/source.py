@@ -118,7 +118,7 @@ def create_feed(
         total=min(learn.train_epoch * -(-share // learn.batch_size), setup.limits["max_train_iter"]),
         limits={"train_epoch": learn.train_epoch},
         counts=lambda: {"epoch": feed.epoch},
-        figures=feed.take_figures,
+        figures=lambda: {f"data/{key}": value for key, value in feed.take_figures().items()},
     )
 
 
