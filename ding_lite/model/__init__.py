@@ -2,8 +2,8 @@
 
 from ding_lite.model.bc import BC
 from ding_lite.model.heads import DiscreteHead, DuelingHead
-from ding_lite.model.image import ConvEncoder, create_encoder
-from ding_lite.model.mlp import MLP
+from ding_lite.model.image import ConvEncoder
+from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
 from ding_lite.model.pg import PG
 from ding_lite.model.q_learning import DQN, QRDQN

@@ -26,7 +26,7 @@ class GaussianHead(nn.Module):
 
     Args:
         sizes: of the features, of the hidden layers, and D.
-        activation: see `mlp.ACTIVATIONS`.
+        activation: see `ACTIVATIONS`.
         sigma_type: 'independent', parameters of its own that no observation changes; 'conditioned', computed as mu is;
             'fixed', the value below.
         fixed_sigma_value: sigma where it is 'fixed'.
@@ -88,7 +88,7 @@ def create_actor_head(
         action_shape: A of 'discrete', D of 'continuous', for 'hybrid' both under DI-engine's keys `action_type_shape`
             and `action_args_shape`.
         action_space: 'discrete', 'continuous' or 'hybrid'.
-        activation: see `mlp.ACTIVATIONS`.
+        activation: see `ACTIVATIONS`.
         sigma_type: see `GaussianHead`, as the next two.
         fixed_sigma_value: sigma where it is 'fixed'.
         bound_type: None or 'tanh'.

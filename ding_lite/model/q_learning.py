@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.heads import DiscreteHead, DuelingHead
-from ding_lite.model.image import create_encoder
+from ding_lite.model.mlp import create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.networks import checksum_networks, modules_of, set_training
+from ding_lite.policy.modes import set_training
+from ding_lite.torch_utils.networks import checksum_networks, modules_of
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils import FlatParameters
 from tests.policy.helpers import make_policy

@@ -107,12 +107,17 @@ class DQNPolicy(Policy):
 
     def _q(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
         """Return Q(batch[key], .) `[B, A]`; noisy layers use the batch's noise for the forward pass of this name."""
-        with given_noise(network, batch.get("noise", {}).get(name)):
+        noise = batch.get("noise", {}).get(name)
+        if noise is None:
+            return self._run(network, batch[key])["logit"]
+        with given_noise(network, noise):
             return self._run(network, batch[key])["logit"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Noise]:
+        if not self._cfg.noisy_net:
+            return {}
         networks = {"online": self._model, "target": self._target_model, "chooser": self._model}
-        return {k: draw_noise(n, len(batch["action"])) for k, n in networks.items() if self._cfg.noisy_net}
+        return {name: draw_noise(network, len(batch["action"])) for name, network in networks.items()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
