@@ -72,7 +72,7 @@ BESIDE = {
     "ding_lite/utils/dist/launch_environment.py": "what the launcher says",
     "ding_lite/utils/dist/ranks.py": "which rank this process is",
     "ding_lite/utils/dist/shared_memory.py": "memory that ranks of one machine share",
-    "ding_lite/utils/dist/watchdog.py": "dead and hanging ranks",
+    "ding_lite/utils/dist/heartbeat.py": "a process that hangs",
     "ding_lite/utils/key.py": "declaring and checking config keys",
     "ding_lite/utils/logger.py": "log, metrics, TensorBoard",
     "ding_lite/utils/progress.py": "progress bar",
