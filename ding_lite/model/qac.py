@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.actor_heads import GaussianHead
+from ding_lite.model.gaussian import GaussianHead
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 

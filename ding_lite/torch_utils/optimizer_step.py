@@ -10,9 +10,10 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.data_parallel import OverlappedLoss, choose_overlap, uses_ddp
+from ding_lite.torch_utils.data_parallel import choose_overlap, uses_ddp
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.nonfinite import StepCheck
+from ding_lite.torch_utils.overlapped_loss import OverlappedLoss
 from ding_lite.utils.dist.flat_parameters import FlatParameters
 
 Rate = float | Callable[[int], float]
