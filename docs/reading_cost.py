@@ -32,9 +32,12 @@ INTRO = """# Reading cost
 
 Written by `python docs/reading_cost.py --write`, which traces short runs on one process: DQN on Pong, PPO on CartPole.
 A file is listed if one of its functions ran after all imports, and then counts as a whole; blank lines, comments and
-docstrings do not count. Two more columns count the functions that ran, which have to be read to follow the whole run,
-and the statements that one turn of the loop executes: one collect, and what follows until the next one, with its
-learning steps and an evaluation.
+docstrings do not count. The path is what has to be read in order to know how the run plays and learns. Beside it stands
+what compiles and checks the config, builds and restores environments, keeps the run alive and records it.
+
+Two more columns count the functions that ran, which have to be read to follow the whole run, and the statements that
+one turn of the loop executes: one collect, and what follows until the next one, with its learning steps and an
+evaluation.
 
 A test compares the figures with this page. A figure may be as bad as its goal, or as bad as it was when the page was
 written, and no worse.

@@ -28,6 +28,7 @@ COVERED = {
     "model/test_q_learning.py": ["model/qrdqn.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
+    "policy/test_nonfinite.py": ["torch_utils/diagnosis.py"],
     "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],
     "rl_utils/test_distribution.py": ["rl_utils/isw.py", "rl_utils/sampler.py"],
     "torch_utils/test_optimizer_step.py": ["torch_utils/data_parallel.py", "torch_utils/overlapped_loss.py"],

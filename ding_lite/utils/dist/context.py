@@ -91,13 +91,14 @@ class DDPContext:
         report: print what ends the process; without, it is only left in the error file that the launcher reads.
 
     Raises:
-        SystemExit: with one line, if the environment is contradictory or the group does not come together.
+        SystemExit: with one line, if a time-out is no number, the environment is contradictory or the group does not come together.
     """
 
     _watched = False  # whether this process has a watchdog
 
     def __init__(self, timeout: float | None = None, report: bool = True) -> None:
         self.timeout = read_seconds("DING_LITE_TIMEOUT", "600", timeout)
+        self._dead_timeout = read_seconds("DING_LITE_DEAD_TIMEOUT", "15")
         self._owner, self._report = False, report
         self._watchdog: HangWatch | None = None
 
@@ -132,7 +133,8 @@ class DDPContext:
         if not DDPContext._watched:
             self._watchdog = HangWatch(self.timeout)
             if launch:
-                self._watchdog = Watchdog(self.timeout, launch.rank, launch.world_size, launch.addr, launch.port)
+                where = (launch.rank, launch.world_size, launch.addr, launch.port)
+                self._watchdog = Watchdog(self.timeout, self._dead_timeout, *where)
             self._watchdog.start()
             DDPContext._watched = True
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.dist.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, read_seconds, record_cause, waiting
+from ding_lite.utils.dist.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
 
 AFTERMATH = 2.0  # seconds between a loss and the end of those who lost; torch's launcher compares whole seconds
 PATIENCE = 6.0  # seconds that a rank whose collective failed looks for the cause
@@ -101,16 +101,13 @@ class Watchdog(HangWatch):
 
     Args:
         timeout: seconds without progress that are a hang.
+        dead_timeout: seconds without a word after which a machine is dead.
         rank, world_size, addr, port: as the launcher told.
-
-    Raises:
-        SystemExit: if DING_LITE_DEAD_TIMEOUT is not a number of seconds.
     """
 
-    def __init__(self, timeout: float, rank: int, world_size: int, addr: str, port: int) -> None:
+    def __init__(self, timeout: float, dead_timeout: float, rank: int, world_size: int, addr: str, port: int) -> None:
         super().__init__(timeout)
         self._rank, self._size, self._addr, self._port = rank, world_size, addr, port
-        dead_timeout = read_seconds("DING_LITE_DEAD_TIMEOUT", "15")
         self._silence = max(dead_timeout / 2, dead_timeout - AFTERMATH - 2 * INTERVAL)
         self._store: dist.Store | None = None
         self._peers: list[Peer] = []
