@@ -32,37 +32,59 @@ INTRO = """# Reading cost
 
 Written by `python docs/reading_cost.py --write`, which traces short runs on one process: DQN on Pong, PPO on CartPole.
 A file is listed if one of its functions ran after all imports, and then counts as a whole; blank lines, comments and
-docstrings do not count. Two more columns count the functions that ran, which have to be read to follow the whole run,
-and the statements that one turn of the loop executes: one collect, and what follows until the next one, with its
-learning steps and an evaluation.
+docstrings do not count. The path is what has to be read in order to know how the run plays and learns. Beside it stands
+what compiles and checks the config, builds and restores environments, keeps the run alive and records it.
+
+Two more columns count the functions that ran, which have to be read to follow the whole run, and the statements that
+one turn of the loop executes: one collect, and what follows until the next one, with its learning steps and an
+evaluation.
 
 A test compares the figures with this page. A figure may be as bad as its goal, or as bad as it was when the page was
 written, and no worse.
 
 """
-# What a run touches too, but a reader who wants to know how it learns may skip. What is not named here is the path.
+# What a run touches too, but a reader who wants to know how it plays and learns need not open. All else is the path.
 BESIDE = {
     "ding_lite/config/agreement.py": "do all ranks run the same config",
-    "ding_lite/utils/allocator.py": "memory of the C library",
-    "ding_lite/config/compat.py": "DI-engine's older keys",
-    "ding_lite/config/schema.py": "type checks of config keys",
     "ding_lite/config/checks.py": "ranges of config keys",
-    "ding_lite/utils/checkpoint/store.py": "checkpoints of all ranks",
-    "ding_lite/utils/dist/watchdog.py": "dead and hanging ranks",
+    "ding_lite/config/compat.py": "DI-engine's older keys",
+    "ding_lite/config/config.py": "reading, compiling and saving the config",
+    "ding_lite/config/schema.py": "type checks of config keys",
+    "ding_lite/entry/keeper.py": "saving and resuming the run",
+    "ding_lite/entry/pipelines.py": "which loop trains which policy",
     "ding_lite/entry/reporter.py": "summary, figures, checkpoints, result",
+    "ding_lite/entry/setup.py": "from the config file to what the parts are built from",
+    "ding_lite/envs/builders.py": "building one environment, choosing an engine",
+    "ding_lite/envs/checks.py": "does the environment keep gymnasium's contract",
+    "ding_lite/envs/restorable.py": "bringing environments back when a run is resumed",
+    "ding_lite/envs/seeded_env.py": "a seed for each episode",
+    "ding_lite/envs/spaces.py": "conversion of observations and actions",
+    "ding_lite/envs/vector_env.py": "checking and building the vector of environments",
+    "ding_lite/policy/defaults.py": "defaults and checks of a policy's keys",
+    "ding_lite/torch_utils/data_parallel.py": "torch's DDP, another way to average",
+    "ding_lite/torch_utils/networks.py": "all ranks begin with the same networks",
+    "ding_lite/torch_utils/nonfinite.py": "losses and gradients that are not finite",
+    "ding_lite/torch_utils/running_mean.py": "means of figures for the log",
+    "ding_lite/utils/allocator.py": "memory of the C library",
     "ding_lite/utils/checkpoint/file.py": "checkpoint files",
     "ding_lite/utils/checkpoint/run_directory.py": "the experiment's directory",
-    "ding_lite/utils/dist/interrupt.py": "Ctrl-C",
+    "ding_lite/utils/checkpoint/store.py": "checkpoints of all ranks",
+    "ding_lite/utils/dist/collectives.py": "sums over ranks",
     "ding_lite/utils/dist/context.py": "joining and leaving the process group",
+    "ding_lite/utils/dist/interrupt.py": "Ctrl-C",
     "ding_lite/utils/dist/launch_environment.py": "what the launcher says",
     "ding_lite/utils/dist/ranks.py": "which rank this process is",
+    "ding_lite/utils/dist/shared_memory.py": "memory that ranks of one machine share",
+    "ding_lite/utils/dist/heartbeat.py": "a process that hangs",
+    "ding_lite/utils/key.py": "declaring and checking config keys",
     "ding_lite/utils/logger.py": "log, metrics, TensorBoard",
     "ding_lite/utils/progress.py": "progress bar",
     "ding_lite/utils/registry.py": "names to classes",
     "ding_lite/utils/seed.py": "random states",
-    "ding_lite/utils/dist/shared_memory.py": "memory that ranks of one machine share",
     "ding_lite/utils/tree.py": "a map over nested dicts",
+    "ding_lite/worker/env_state.py": "environments' states as tensors",
     "ding_lite/worker/evaluator.py": "evaluation",
+    "ding_lite/worker/replay/state.py": "the replay buffer's part of a checkpoint",
     "dizoo/atari/envs/atari_env.py": "the game; another environment has another file, or none",
     "dizoo/classic_control/cartpole/envs/cartpole_env.py": "the game's name",
 }

@@ -24,14 +24,20 @@ COVERED = {
     "entry/test_serial_onpolicy.py": ["entry/serial_entry_onpolicy.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": ["envs/episode_monitor.py", "envs/seeded_env.py"],
-    "model/test_vac.py": ["model/actor_head.py"],
+    "model/test_mlp.py": ["model/activations.py"],
+    "model/test_q_learning.py": ["model/qrdqn.py"],
+    "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
+    "policy/test_base.py": ["policy/common_keys.py"],
+    "policy/test_nonfinite.py": ["torch_utils/diagnosis.py"],
     "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],
     "rl_utils/test_distribution.py": ["rl_utils/isw.py", "rl_utils/sampler.py"],
     "seams/test_curiosity.py": ["entry/reward.py"],
+    "torch_utils/test_optimizer_step.py": ["torch_utils/data_parallel.py", "torch_utils/overlapped_loss.py"],
     "utils/dist/test_context.py": [
         *("utils/dist/ddp_config.py", "utils/dist/flat_parameters.py", "utils/dist/launch_environment.py"),
         "utils/dist/ranks.py",
     ],
+    "worker/replay/test_buffer.py": ["worker/replay/parts.py"],
     "worker/offline/test_dataset.py": ["worker/offline/files.py"],
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__"))

@@ -1,16 +1,18 @@
-"""The parts of a run, and what its loop calls: evaluate, collect, learn."""
+"""The parts of a run, where its samples come from, and what its loop calls: evaluate, collect, learn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from ding_lite.entry.keeper import RunKeeper
+from ding_lite.entry.reporter import describe_collecting
+from ding_lite.entry.reward import Rewarded, add_reward_model
 from ding_lite.entry.setup import RunSetup
-from ding_lite.entry.source import Source, play
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
@@ -18,9 +20,64 @@ from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY
-from ding_lite.worker import Evaluator, Learner, ReplayBuffer
+from ding_lite.worker import EpisodeCollector, Evaluator, Learner, ReplayBuffer, SampleCollector
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter", "train_epoch": "epoch"}  # and what they count
+
+
+@dataclass(frozen=True)
+class Source:
+    """What makes samples, and what an `Experiment` has to know about it.
+
+    Attributes:
+        collector: has `envstep, episode_count, interrupted` and the state methods of `SampleCollector`.
+        lines: of the start-up summary.
+        total: where the run ends, in env steps, or in learner iterations if nothing is played.
+        limits: of the run, beside those of its setup.
+        counts: returns counts for result.json, beside those of every run.
+        figures: returns figures since the last record with their tags, such as `data/epoch`, the same on all ranks.
+        learning: returns a `with` block in which the samples are learned from.
+        rewarded: the policy with its reward model, if it has one.
+    """
+
+    collector: Any
+    lines: Mapping[str, str]
+    total: int
+    limits: Mapping[str, int] = field(default_factory=dict)
+    counts: Callable[[], Mapping[str, int]] = dict
+    figures: Callable[[], Mapping[str, float]] = dict
+    learning: Callable[[], AbstractContextManager[Any]] = nullcontext
+    rewarded: Rewarded | None = None
+
+
+def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
+    """Return a source whose environments this rank plays; `stack` closes them."""
+    rewarded = add_reward_model(setup, policy) if "reward_model" in setup.cfg else None
+    collector = create_collector(setup, (rewarded or policy).collect_mode, get_rank(), guard, stack)
+    lines, total = describe_collecting(setup.cfg, "a rank", get_world_size()), setup.limits["max_env_step"]
+    if rewarded is None:
+        return Source(collector, lines, total)
+    return Source(collector, lines, total, figures=rewarded.figures, rewarded=rewarded)
+
+
+def create_collector(
+    setup: RunSetup, collect_mode: Any, rank: int, guard: InterruptGuard, stack: ExitStack
+) -> SampleCollector:
+    """Return a collector of steps, or of whole episodes if the config counts those.
+
+    Args:
+        setup: of the run.
+        collect_mode: the policy's.
+        rank: what the seeds of environments are derived from.
+        guard: says whether this process was asked to end.
+        stack: closes the environments.
+    """
+    cfg, collect, env = setup.cfg, setup.cfg.policy.collect, setup.create_collect_env(stack)
+    options = (derive_seeds(cfg.seed, rank, "collect", n=env.num_envs), lambda: guard.requested)
+    if "n_episode" in collect:
+        return EpisodeCollector(env, collect_mode, collect.n_episode, *options)
+    n_sample = (collect.n_sample or env.num_envs) * cfg.policy.get("unroll_len", 1)
+    return SampleCollector(env, collect_mode, n_sample, *options)
 
 
 class Experiment(AbstractContextManager[Any]):

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.image import create_encoder
-from ding_lite.model.mlp import MLP
+from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 ACTION_SPACES = ("discrete", "continuous", "regression")

@@ -1,4 +1,4 @@
-"""Encoders of observations: convolutions for images, and the choice between those and an `MLP`.
+"""The encoder of images, of convolutions.
 
 Shapes: B samples, C channels, H x W pixels.
 """
@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.grad import conv2d_input
 
-from ding_lite.model.mlp import ACTIVATIONS, MLP
+from ding_lite.model.activations import ACTIVATIONS
 from ding_lite.utils.registry import ConfigError
 
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
@@ -91,15 +91,3 @@ class ConvEncoder(nn.ModuleList):
         for layer in rest:
             x = self._activation(layer(x))
         return x
-
-
-def create_encoder(obs_shape: int | Sequence[int], hidden_size_list: Sequence[int], activation: str) -> nn.Module:
-    """Return the encoder that fits the observation: fully connected for vectors, convolutional for `(C, H, W)`."""
-    if activation not in ACTIVATIONS:
-        raise ConfigError(f"policy.model.activation must be one of {', '.join(ACTIVATIONS)}, got '{activation}'.")
-    shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
-    if len(shape) == 1:
-        return MLP([shape[0], *hidden_size_list], activation)
-    if len(shape) == 3:
-        return ConvEncoder(shape, hidden_size_list, activation)
-    raise ConfigError(f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}.")

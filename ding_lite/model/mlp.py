@@ -1,4 +1,4 @@
-"""Fully connected layers, the part of every network here that is no convolution."""
+"""Fully connected layers, the part of every network here that is no convolution, and the choice of an encoder."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "gelu": functional.gelu,
-    "elu": functional.elu,
-}
+from ding_lite.model.activations import ACTIVATIONS
+from ding_lite.model.image import ConvEncoder
+from ding_lite.utils.registry import ConfigError
 
 
 class MLP(nn.ModuleList):
@@ -53,3 +49,15 @@ class MLP(nn.ModuleList):
         for index, layer in enumerate(self):
             x = self._activation(layer(x)) if index < self._num_hidden else layer(x)
         return x
+
+
+def create_encoder(obs_shape: int | Sequence[int], hidden_size_list: Sequence[int], activation: str) -> nn.Module:
+    """Return the encoder that fits the observation: fully connected for vectors, convolutional for `(C, H, W)`."""
+    if activation not in ACTIVATIONS:
+        raise ConfigError(f"policy.model.activation must be one of {', '.join(ACTIVATIONS)}, got '{activation}'.")
+    shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
+    if len(shape) == 1:
+        return MLP([shape[0], *hidden_size_list], activation)
+    if len(shape) == 3:
+        return ConvEncoder(shape, hidden_size_list, activation)
+    raise ConfigError(f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}.")

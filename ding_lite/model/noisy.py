@@ -88,14 +88,8 @@ def draw_noise(module: nn.Module, batch_size: int) -> Noise:
 
 
 @contextmanager
-def given_noise(module: nn.Module, noise: Noise | None) -> Iterator[None]:
-    """Let the noisy layers of a module use `noise`, as `draw_noise` returned it, instead of drawing their own.
-
-    With None, nothing changes.
-    """
-    if noise is None:
-        yield
-        return
+def given_noise(module: nn.Module, noise: Noise) -> Iterator[None]:
+    """Let the noisy layers of a module use `noise`, as `draw_noise` returned it, instead of drawing their own."""
     layers = _noisy_layers(module)
     for name, own in noise.items():
         layers[name]._noise = own

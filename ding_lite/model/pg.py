@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
-from ding_lite.model.image import create_encoder
+from ding_lite.model.mlp import create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 

@@ -1,15 +1,45 @@
-"""Q-networks."""
+"""Q-networks, and the heads that turn features into the values of discrete actions.
+
+Shapes: B samples, A discrete actions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
-from ding_lite.model.heads import DiscreteHead, DuelingHead
-from ding_lite.model.image import create_encoder
+from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.noisy import NoisyLinear
 from ding_lite.utils.registry import MODEL_REGISTRY
+
+
+class DiscreteHead(MLP):
+    """Features `[B, hidden_size]` to action values `[B, A]`, through `layer_num` hidden layers."""
+
+    def __init__(
+        self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
+    ) -> None:
+        linear = NoisyLinear if noise else nn.Linear
+        super().__init__([hidden_size] * (layer_num + 1) + [output_size], activation, output=True, linear=linear)
+
+
+class DuelingHead(nn.Module):
+    """Action values from a state value and advantages.
+
+    Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9).
+    """
+
+    def __init__(
+        self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
+    ) -> None:
+        super().__init__()
+        self.A = DiscreteHead(hidden_size, output_size, layer_num, activation, noise)
+        self.V = DiscreteHead(hidden_size, 1, layer_num, activation, noise)
+
+    def forward(self, x: Tensor) -> Tensor:
+        advantage_BA = self.A(x)
+        return self.V(x) + advantage_BA - advantage_BA.mean(dim=-1, keepdim=True)
 
 
 @MODEL_REGISTRY.register("dqn")
@@ -45,42 +75,3 @@ class DQN(nn.Module):
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return `{'logit': Q}`, Q `[B, A]`, for observations `[B, ...]`."""
         return {"logit": self.head(self.encoder(obs))}
-
-
-@MODEL_REGISTRY.register("qrdqn")
-class QRDQN(nn.Module):
-    """Quantiles of the return of each discrete action (Dabney et al. 2018, arXiv:1710.10044).
-
-    Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
-        action_shape: number of actions.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
-        head_layer_num: hidden layers in the head before its output.
-        num_quantiles: quantiles of each action.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
-    """
-
-    def __init__(
-        self,
-        obs_shape: int | Sequence[int],
-        action_shape: int,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        head_layer_num: int = 1,
-        num_quantiles: int = 32,
-        activation: str = "relu",
-    ) -> None:
-        super().__init__()
-        self._shape = (action_shape, num_quantiles)
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
-        self.head = DiscreteHead(encoder_hidden_size_list[-1], action_shape * num_quantiles, head_layer_num, activation)
-
-    def forward(self, obs: Tensor) -> dict[str, Tensor]:
-        """Return, for observations `[B, ...]` and K quantiles, `logit` `[B, A]`, `q` `[B, A, K]`, `tau` `[B, K, 1]`.
-
-        `logit` is the mean of the quantiles `q`, which is Q; `tau` says which quantiles: (i + 1/2) / K.
-        """
-        q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
-        num_quantiles = self._shape[1]
-        tau_K = (torch.arange(num_quantiles, device=q_BAK.device, dtype=q_BAK.dtype) + 0.5) / num_quantiles
-        return {"logit": q_BAK.mean(-1), "q": q_BAK, "tau": tau_K[:, None].expand(len(q_BAK), -1, -1)}

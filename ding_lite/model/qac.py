@@ -12,9 +12,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.actor_heads import GaussianHead
-from ding_lite.model.image import create_encoder
-from ding_lite.model.mlp import MLP
+from ding_lite.model.gaussian import GaussianHead
+from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
-from ding_lite.model.image import create_encoder
-from ding_lite.model.mlp import MLP
+from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 MODES = ("compute_actor", "compute_critic", "compute_actor_critic")

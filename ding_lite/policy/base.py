@@ -17,14 +17,14 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.policy.common_keys import EVAL_KEYS, LEARN_KEYS, RUN_KEYS
 from ding_lite.policy.defaults import check_common_keys, merge_defaults
 from ding_lite.policy.modes import PolicyModes
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.networks import broadcast_networks, modules_of
-from ding_lite.torch_utils.optimizer_step import OptimizerStep, Trained
-from ding_lite.torch_utils.optimizers import Optimizers
+from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep, Trained
 from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
@@ -47,37 +47,7 @@ class Policy:
 
     config: ClassVar[dict[str, Any]] = dict(
         type=Key("", "name in the policy registry"),
-        cuda=Key(False, "train on a GPU where there is one, else on the CPU with a note"),
-        multi_gpu=Key(False, "average gradients over all ranks; needed under a launcher, on CPUs too"),
-        bp_update_sync=Key(True, "False: where gradients are sent, torch's DDP averages them during backward"),
-        data_parallel=Key(
-            "flat",
-            "gradients are averaged by 'flat', ours, or 'ddp', torch's DistributedDataParallel",
-            choices=("flat", "ddp"),
-        ),
-        ddp=dict(
-            find_unused_parameters=Key(False, "parameters may be without gradient, at times or on some ranks"),
-            static_graph=Key(False, "every iteration uses the same parameters in the same way"),
-            bucket_cap_mb=Key(25.0, "MiB of gradients that travel together", above=0),
-            sync_batchnorm=Key(False, "batch normalisation over the samples of all ranks; GPUs only"),
-            comm_hook=Key(
-                "",
-                "gradients travel as they are, or by torch's hook 'fp16', 'bf16' or 'powersgd'",
-                choices=("", "fp16", "bf16", "powersgd"),
-            ),
-        ),
-        num_threads=Key(
-            None,
-            "torch's threads in each rank; None: torch's choice. Small networks want 1",
-            type=int,
-            low=1,
-            high=4096,
-        ),
-        precision=Key(
-            "float32",
-            "'float32', or 'bf16' for forward and backward passes under autocast",
-            choices=("float32", "bf16"),
-        ),
+        **RUN_KEYS,
         discount_factor=Key(0.99, "gamma, per env step", low=0, high=1),
         model=dict(),  # the model's arguments, see its signature; shapes are taken from the environment
         learn=dict(
@@ -90,36 +60,15 @@ class Policy:
                 choices=(None, "clip_norm", "clip_value"),
             ),
             grad_clip_value=Key(0.5, "the bound", low=0),
-            on_nonfinite=Key(
-                "stop",
-                "where loss or gradient is nan or infinite: 'stop', or 'skip' that update",
-                choices=("stop", "skip"),
-            ),
             ignore_done=Key(False, "bootstrap at terminal states too, as where a time limit cuts"),
-            resume_training=Key(False, "go on with a run: the checkpoint's below, or the one in exp_name"),
-            learner=dict(
-                hook=dict(
-                    load_ckpt_before_run=Key("", "checkpoint file to start from; empty: none"),
-                    log_show_after_iter=Key(100, "learner iterations between two records of the losses", low=1),
-                    save_ckpt_after_iter=Key(10000, "learner iterations between two checkpoints", low=1),
-                    keep_ckpt=Key(3, "newest checkpoints that are kept, beside the best; 0: all", low=0),
-                    save_replay_buffer=Key(True, "checkpoints hold the replay buffer too, for exact resuming"),
-                    check_ranks_after_iter=Key(
-                        1000, "learner iterations until ranks compare parameters; 0: never", low=0
-                    ),
-                ),
-            ),
+            **LEARN_KEYS,
         ),
         collect=dict(
             n_sample=Key(
                 None, "env steps per rank and collect, a multiple of collector_env_num; None: that", type=int, low=1
             ),
         ),
-        eval=dict(
-            evaluator=dict(
-                eval_freq=Key(1000, "learner iterations between two evaluations", low=1),
-            ),
-        ),
+        eval=EVAL_KEYS,
         other=dict(),
     )
     pipeline: ClassVar[str] = "serial_pipeline"  # the function in ding_lite.entry that trains it

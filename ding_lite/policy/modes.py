@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor
 
-from ding_lite.model.noisy import explore
+from ding_lite.model.noisy import NoisyLinear, explore
 from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
 from ding_lite.torch_utils.networks import (
     average_buffers,
@@ -29,7 +30,8 @@ class PolicyModes:
     def __init__(self, policy: Any) -> None:
         self._policy, self._modules = policy, modules_of(policy)
         self._buffers = drifting_buffers(self._modules) if policy._cfg.multi_gpu else []
-        self._explore = explore(policy.model)
+        noisy = any(isinstance(module, NoisyLinear) for module in policy.model.modules())
+        self._explore: AbstractContextManager[None] = explore(policy.model) if noisy else nullcontext()
         self.learn = LearnMode(
             forward=self._step,
             loss=self._compute_loss,

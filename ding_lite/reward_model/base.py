@@ -16,6 +16,7 @@ from easydict import EasyDict
 from gymnasium import Space
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.diagnosis import NonFiniteError
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.networks import (
     average_buffers,
@@ -24,9 +25,7 @@ from ding_lite.torch_utils.networks import (
     modules_of,
     set_training,
 )
-from ding_lite.torch_utils.nonfinite import NonFiniteError
-from ding_lite.torch_utils.optimizer_step import OptimizerStep, Trained
-from ding_lite.torch_utils.optimizers import Optimizers
+from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep, Trained
 from ding_lite.torch_utils.running_mean import RunningMeans
 from ding_lite.utils.key import Key
 from ding_lite.utils.tree import tree_map

@@ -1,8 +1,8 @@
 """What models, policies and workers share beside networks: running statistics, minibatches, checks of several ranks."""
 
+from ding_lite.torch_utils.diagnosis import NonFiniteError
 from ding_lite.torch_utils.drift import RankDriftError
 from ding_lite.torch_utils.minibatch import minibatches, normalize_parts, rank_sizes
-from ding_lite.torch_utils.nonfinite import NonFiniteError
 from ding_lite.torch_utils.optimizer_step import OptimizerStep, Trained
 from ding_lite.torch_utils.running_stat import RunningMeanStd, joined_moments, merge_moments
 from ding_lite.torch_utils.target_network import TargetNetwork

@@ -1,77 +1,16 @@
-"""torch's DistributedDataParallel, which averages gradients while backward still runs."""
+"""Whether torch's DistributedDataParallel averages gradients: what the config asks for, and what contradicts."""
 
 from __future__ import annotations
 
-import atexit
-import gc
-import inspect
-import threading
-import weakref
-from typing import Any
-
 import torch
-import torch.distributed as dist
 from easydict import EasyDict
-from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
-from torch.nn.parallel import DistributedDataParallel
+from torch import nn
 
-from ding_lite.torch_utils.modes import Loss
 from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.dist.ranks import get_world_size
-from ding_lite.utils.dist.watchdog import waiting
 from ding_lite.utils.registry import ConfigError
 
-COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names for ours
 GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}
-
-
-class OverlappedLoss:
-    """A loss whose backward pass averages gradients over all ranks, in place, into those of `FlatParameters`.
-
-    DistributedDataParallel wraps a module whose forward pass is the loss, so that policies need not know of it.
-
-    Args:
-        network: all parameters that the loss trains.
-        loss: of a batch.
-        cfg: the compiled `cfg.policy`.
-        flat: the network's parameters and gradients.
-    """
-
-    def __init__(self, network: nn.Module, loss: Loss, cfg: EasyDict, flat: FlatParameters) -> None:
-        self._flat = flat
-        self._ddp: DistributedDataParallel | None = _wrap(network, loss, cfg)
-        self._group = dist.group.WORLD  # see `_free_groups`
-        _owners.add(self)
-        atexit.unregister(_free_groups)
-        atexit.register(_free_groups)
-
-    def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a batch and detached figures."""
-        assert self._ddp is not None
-        return self._ddp(batch)
-
-    def backward(self, loss: Tensor) -> None:
-        """Compute the gradients' means over all ranks.
-
-        Raises:
-            ConfigError: if this rank's loss does not use all parameters, and the config does not allow for that.
-        """
-        assert self._ddp is not None
-        with waiting():
-            loss.backward()
-            try:
-                self._ddp._check_reducer_finalized()
-            except RuntimeError as error:  # otherwise the ranks' parameters would part
-                raise ConfigError(
-                    "policy.data_parallel='ddp': the loss does not use all parameters of the network. Set "
-                    "policy.ddp.find_unused_parameters=True."
-                ) from error
-            dist.all_reduce(self._flat.flag)  # which is no parameter
-
-    def release(self) -> None:
-        """Give up the process group, before the interpreter ends."""
-        self._ddp = self._group = None
 
 
 def choose_overlap(cfg: EasyDict, flat: FlatParameters) -> bool:
@@ -99,51 +38,6 @@ def synchronize_batchnorm(model: nn.Module) -> nn.Module:
         if isinstance(module, nn.SyncBatchNorm):
             module.register_forward_pre_hook(lambda module, _: module.train(torch.is_grad_enabled()) and None)
     return model
-
-
-class _LossModule(nn.Module):
-    """The loss as the forward pass of a module."""
-
-    def __init__(self, network: nn.Module, loss: Loss) -> None:
-        super().__init__()
-        self.network, self._loss = network, loss
-
-    def forward(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        return self._loss(batch)
-
-
-def _wrap(network: nn.Module, loss: Loss, cfg: EasyDict) -> DistributedDataParallel:
-    known = inspect.signature(DistributedDataParallel).parameters
-    options: dict[str, Any] = {
-        "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False,  # since torch 2.13
-        "init_sync": False,  # the policy broadcasts all its networks when they are built
-        "bucket_cap_mb": cfg.ddp.bucket_cap_mb,
-        "find_unused_parameters": cfg.ddp.find_unused_parameters or cfg.data_parallel != "ddp",
-        "static_graph": cfg.ddp.static_graph,
-    }
-    ddp = DistributedDataParallel(_LossModule(network, loss), **options)
-    if cfg.ddp.comm_hook:
-        register_ddp_comm_hook(DDPCommHookType[COMM_HOOKS[cfg.ddp.comm_hook]], ddp, dist.group.WORLD)
-    return ddp
-
-
-_owners: weakref.WeakSet[OverlappedLoss] = weakref.WeakSet()  # each keeps the process group
-
-
-def _free_groups() -> None:
-    """Free the groups that DistributedDataParallel keeps, in a thread, before the interpreter ends.
-
-    If the interpreter's exit freed them, the process could deadlock: they wait for threads that may ask for the GIL.
-    A Python thread waits without the GIL. It gets a second, since an error may have left a collective pending.
-    """
-    groups = []
-    for owner in list(_owners):
-        groups.append(owner._group)
-        owner.release()
-    gc.collect()
-    thread = threading.Thread(target=groups.clear, daemon=True)
-    thread.start()
-    thread.join(1.0)
 
 
 def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:

@@ -1,4 +1,4 @@
-"""All networks of a policy, however it holds them: found, switched between modes, kept alike on all ranks."""
+"""All networks of a policy, however it holds them: found, and kept alike on all ranks."""
 
 from __future__ import annotations
 

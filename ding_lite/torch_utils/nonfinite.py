@@ -16,47 +16,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ding_lite.utils.checkpoint.file import CheckpointError, save_checkpoint
-from ding_lite.utils.dist.collectives import all_gather_object
+from ding_lite.torch_utils.diagnosis import diagnose
 from ding_lite.utils.dist.flat_parameters import FlatParameters
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from ding_lite.utils.registry import UserError
-from ding_lite.utils.tree import tree_map
-
-NAMES = 3  # of parameters that a message lists
-ADVICE = "Look at that batch, or set policy.learn.on_nonfinite='skip' to go on without such updates."
-
-
-class NonFiniteError(UserError):
-    """A loss or gradient is nan or infinite; raised on every rank, with the same words.
-
-    Attributes:
-        detail: what is not finite, on which rank.
-        batch: this rank's batch, nested dicts of tensors of its own.
-        concerned: whether it may be this rank's batch that did it.
-        lag: learner iterations between the step and its being noticed.
-        iteration: the learner iteration of the step; whoever counts them sets it.
-    """
-
-    def __init__(self, detail: str, batch: dict[str, Any], concerned: bool, lag: int) -> None:
-        super().__init__(detail)
-        self.detail, self.batch, self.concerned, self.lag = detail, batch, concerned, lag
-        self.iteration: int | None = None
-        self._saved = ""
-
-    def saved(self, path: str) -> NonFiniteError:
-        """Write the batch to `path`, for `load_checkpoint`, if this rank is concerned; return the error, saying so."""
-        if self.concerned:
-            try:
-                save_checkpoint(path, {"iteration": self.iteration, "detail": self.detail, "batch": self.batch})
-                self._saved = f" The batch is saved in '{path}'."
-            except CheckpointError as error:
-                self._saved = f" {error}"
-        return self
-
-    def __str__(self) -> str:
-        where = "" if self.iteration is None else f"Iteration {self.iteration}: "
-        return f"{where}{self.detail}.{self._saved} {ADVICE}"
+from ding_lite.utils.dist.ranks import get_rank
 
 
 class _Step(NamedTuple):
@@ -175,54 +137,9 @@ class StepCheck:
             self.skipped += 1
             if self.skipped > 1:
                 return
-        error = self._diagnose(step, float(loss), lag)
+        error = diagnose(self._module, step.batch, step.figures, float(loss), lag)
         if self._stop:
             raise error
         if get_rank() == 0:
             message = f"An update was left out: {error.detail}. Further ones are counted as 'skipped_updates'."
             warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-    def _diagnose(self, step: _Step, loss: float, lag: int) -> NonFiniteError:
-        """Ask all ranks which of them it was, and what they see; a collective call."""
-        text = ""
-        if not math.isfinite(loss):
-            figures = ", ".join(describe(step.figures))
-            text = f"the loss is {loss}" + (f" ({figures})" if figures else "")
-        texts, batches = zip(*all_gather_object((text, ", ".join(describe(step.batch)))), strict=True)
-        several = get_world_size() > 1
-        sources = [rank for rank, each in enumerate(texts) if each]
-        first, *others = sources or [next((rank for rank, each in enumerate(batches) if each), 0)]
-        detail = texts[first] or f"the loss is finite{' on every rank' if several else ''}, its gradient is not"
-        if several and sources:
-            detail = f"on rank {first} {detail}"
-            detail += f", also on {_join('rank', others)}" if others else ""
-        if batches[first]:
-            detail += f"; batch{f' of rank {first}' if several else ''}: {batches[first]}"
-        detail += self._describe_gradient()
-        batch = tree_map(lambda leaf: leaf.detach().to("cpu", copy=True), step.batch)  # no views of a whole collect
-        return NonFiniteError(detail, batch, not sources or get_rank() in sources, lag)
-
-    def _describe_gradient(self) -> str:
-        gradients = {name: param.grad for name, param in self._module.named_parameters() if param.grad is not None}
-        names = [name for name, gradient in gradients.items() if not gradient.isfinite().all()]
-        if not names:
-            return ""
-        return f"; first gradients that are not finite: {', '.join(names[:NAMES])} ({len(names)} of {len(gradients)})"
-
-
-def describe(data: dict[str, Any]) -> list[str]:
-    """Return what is not finite in nested dicts of tensors, such as `['reward has 3 inf of 64', 'obs.image ...']`."""
-    found = []
-    for name, value in data.items():
-        if isinstance(value, dict):
-            found += [f"{name}.{text}" for text in describe(value)]
-            continue
-        counts = {"nan": int(value.isnan().sum()), "inf": int(value.isinf().sum())}
-        if any(counts.values()):
-            parts = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-            found.append(f"{name} has {parts} of {value.numel()}" if value.ndim else f"{name} is {value.item()}")
-    return found
-
-
-def _join(noun: str, numbers: list[int]) -> str:
-    return f"{noun}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"

@@ -1,4 +1,4 @@
-"""One optimizer step, the same on every rank: loss, backward, average, check, clip, step."""
+"""One optimizer step, the same on every rank: loss, backward, average, check, clip, step; and a policy's optimizers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.data_parallel import OverlappedLoss, choose_overlap, uses_ddp
+from ding_lite.torch_utils.data_parallel import choose_overlap, uses_ddp
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.nonfinite import StepCheck
+from ding_lite.torch_utils.overlapped_loss import OverlappedLoss
 from ding_lite.utils.dist.flat_parameters import FlatParameters
 
 Rate = float | Callable[[int], float]
@@ -22,6 +23,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "rmsprop": torch.optim.RMSprop,
     "sgd": torch.optim.SGD,
 }
+ALONE = "model"  # the name of an optimizer that has no others beside it
 
 
 class Trained(NamedTuple):
@@ -170,6 +172,61 @@ class OptimizerStep:
         for name, optimizer in self.optimizers.items():
             _load_moments(optimizer, state["optimizer"][name] if name else state["optimizer"])
         self.check.skipped, self.steps = state["skipped_updates"], state.get("optimizer_steps", 0)
+
+
+class Optimizers(dict[str, OptimizerStep]):
+    """A policy's optimizers by name, in the order of their steps.
+
+    An optimizer of the name 'model' stands alone: its figures and its state have no prefix.
+    """
+
+    def add(self, name: str, optimizer: OptimizerStep) -> OptimizerStep:
+        """Keep and return an optimizer.
+
+        Raises:
+            ValueError: if the name is taken, or 'model' is not alone.
+        """
+        if name in self or (self and ALONE in (name, *self)):
+            raise ValueError(f"_add_optimizer: '{name}' beside {list(self)}: give each a name of its own.")
+        self[name] = optimizer
+        return optimizer
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were left out so far, because something was not finite."""
+        return sum(optimizer.check.skipped for optimizer in self.values())
+
+    def finish(self) -> None:
+        """End a series of steps; on a GPU only now is known whether the last one was finite.
+
+        Raises:
+            NonFiniteError: if it was not, and updates are not skipped.
+        """
+        for optimizer in self.values():
+            optimizer.check.finish()
+
+    def figures(self) -> dict[str, Tensor]:
+        """Return the present learning rates, and `skipped_updates` if there were any."""
+        rates: dict[str, Tensor] = {}
+        for name, optimizer in self.items():
+            prefix = "" if name == ALONE else f"{name}_"
+            rates |= {f"{prefix}{key}": rate for key, rate in optimizer.learning_rates().items()}
+        skipped = self.skipped
+        return rates | {"skipped_updates": torch.tensor(skipped)} if skipped else rates
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of all: that of 'model' itself, or those of several under `optimizer`."""
+        states = {name: optimizer.state_dict() for name, optimizer in self.items()}
+        return states.get(ALONE) or {"optimizer": states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take what `state_dict` gave.
+
+        Raises:
+            ValueError: if a moment has another shape than its parameters.
+        """
+        for name, optimizer in self.items():
+            optimizer.load_state_dict(state if name == ALONE else state["optimizer"][name])
 
 
 def create_optimizer(parameter: nn.Parameter, part: Trained, learn: EasyDict) -> torch.optim.Optimizer:

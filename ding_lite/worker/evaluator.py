@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 from ding_lite.envs import EnvError
 from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.dist.collectives import broadcast_object_list
-from ding_lite.utils.dist.watchdog import heartbeat
+from ding_lite.utils.dist.heartbeat import heartbeat
 from ding_lite.utils.tree import tree_map
 
 PROGRESS_PERIOD = 10.0  # seconds

@@ -550,13 +550,13 @@ def test_gymnasium_id_needs_no_environment_code() -> None:
 REWARDED = dict(reward_model=dict(type="config_test"))
 
 
-def test_a_reward_model_has_a_section_of_its_own_keys():
+def test_a_reward_model_has_a_section_of_its_own_keys() -> None:
     cfg = compile_config(pair(dict(reward_model=dict(scale=2.0, learn=dict(steps=3))), **REWARDED))
     assert cfg.reward_model == dict(type="config_test", import_names=[], scale=2.0, learn=dict(steps=3))
     assert compile_config(pair(**REWARDED)).reward_model.scale == 1.0
 
 
-def test_a_config_without_a_reward_model_has_no_section_of_it():
+def test_a_config_without_a_reward_model_has_no_section_of_it() -> None:
     assert "reward_model" not in compile_config(pair())
 
 
@@ -571,11 +571,11 @@ def test_a_config_without_a_reward_model_has_no_section_of_it():
         ("reward_model", 3, "main_config.reward_model|reward_model"),
     ],
 )
-def test_mistakes_in_a_reward_models_section(path, value, message):
+def test_mistakes_in_a_reward_models_section(path: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(nested(path, value), **REWARDED))
 
 
-def test_keys_of_a_reward_model_that_is_not_named_are_refused():
+def test_keys_of_a_reward_model_that_is_not_named_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"create_config.reward_model.type: expected a registered name"):
         compile_config(pair(dict(reward_model=dict(scale=2.0))))

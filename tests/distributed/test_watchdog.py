@@ -23,9 +23,9 @@ import torch.distributed as dist
 
 from ding_lite.utils.dist import watchdog
 from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.heartbeat import heartbeat, waiting
 from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import get_rank
-from ding_lite.utils.dist.watchdog import heartbeat, waiting
 from ding_lite.utils.registry import UserError
 from tests.distributed.launcher import finish, free_port, launch, say, start
 

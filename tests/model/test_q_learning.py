@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import DQN, QRDQN, NoisyLinear
+from ding_lite.model import DQN, QRDQN, DiscreteHead, DuelingHead, NoisyLinear
 
 
 def test_quantiles_equal_plain_layers() -> None:
@@ -38,3 +38,16 @@ def test_dqn_returns_a_value_for_each_action(dueling: bool, noise: bool) -> None
     model = DQN(4, 3, [16, 8], dueling=dueling, noise=noise)
     assert model(torch.zeros(5, 4))["logit"].shape == (5, 3)
     assert any(isinstance(module, NoisyLinear) for module in model.modules()) == noise
+
+
+def test_dueling_head_by_hand() -> None:
+    head = DuelingHead(1, 2, layer_num=0)
+    for parameter in head.parameters():
+        nn.init.zeros_(parameter)
+    head.A[-1].bias.data = torch.tensor([3.0, 1.0])
+    head.V[-1].bias.data = torch.tensor([10.0])
+    assert head(torch.zeros(1, 1)).tolist() == [[11.0, 9.0]]  # 10 + 3 - 2, 10 + 1 - 2
+
+
+def test_layer_count_of_the_head() -> None:
+    assert sum(isinstance(layer, nn.Linear) for layer in DiscreteHead(4, 2, layer_num=2)) == 3

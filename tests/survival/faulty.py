@@ -103,8 +103,8 @@ class FaultyCartPole(gymnasium.Wrapper):
 
 def _is_stage() -> bool:
     """Whether the rank is at what the fault waits for; a worker process cannot know, and says yes."""
-    watchdog = sys.modules.get("ding_lite.utils.dist.watchdog")
-    return watchdog is None or watchdog._progress.stage == _fault["stage"]
+    heartbeat = sys.modules.get("ding_lite.utils.dist.heartbeat")
+    return heartbeat is None or heartbeat.progress.stage == _fault["stage"]
 
 
 # What the thread of a rank does.

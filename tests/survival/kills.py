@@ -116,7 +116,7 @@ class KilledRun:
         train_iter, logged = loaded.state["learner"]["train_iter"], logged_iter(self._folder)
         assert loaded.skipped == []
         assert loaded.local_state is not None
-        assert loaded.local_state["replay"]["size"] > 0
+        assert loaded.local_state["replay"]["ring"]["size"] > 0
         assert train_iter >= self._newest, f"iteration {train_iter} is loaded, {self._newest} was committed"
         assert 0 <= logged - train_iter <= INTERVAL, f"iteration {train_iter} is loaded, {logged} was logged"
         for name in {"ckpt_last.pth.tar", "ckpt_best.pth.tar"} & files:

@@ -19,7 +19,7 @@ from ding_lite.envs import ENV_DEFAULTS, create_vector_env
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.modes import Act
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
-from ding_lite.utils.dist import watchdog
+from ding_lite.utils.dist.heartbeat import progress
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
 from tests.worker.failing import DyingGame
 from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, collect_mode, game_env
@@ -236,9 +236,9 @@ def test_an_interruption_is_agreed_on_after_a_whole_collect() -> None:
 
 def test_every_row_is_progress() -> None:
     collector, _ = collector_of(CountingGame(4), CountingGame(5), n_sample=12)
-    before = watchdog._progress.count
+    before = progress.count
     collector.collect()
-    assert (watchdog._progress.count - before, watchdog._progress.stage) == (6, "collect")
+    assert (progress.count - before, progress.stage) == (6, "collect")
 
 
 def test_dicts_of_actions_reach_the_environments_and_rows_keep_the_structure() -> None:

@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import ENV_DEFAULTS, EnvError, derive_seeds
 from ding_lite.torch_utils.modes import EvalMode
-from ding_lite.utils.dist import watchdog
+from ding_lite.utils.dist.heartbeat import progress
 from ding_lite.worker import Evaluator
 from ding_lite.worker import evaluator as evaluator_module
 from tests.worker.failing import DyingGame
@@ -73,9 +73,9 @@ def test_seeds_are_new_at_every_evaluation_and_the_same_in_every_run() -> None:
 
 def test_every_step_is_progress() -> None:
     evaluator = evaluator_of(CountingGame(3), CountingGame(5), n_episode=2)
-    before = watchdog._progress.count
+    before = progress.count
     evaluator.eval(0)
-    assert (watchdog._progress.count - before, watchdog._progress.stage) == (5, "evaluate")
+    assert (progress.count - before, progress.stage) == (5, "evaluate")
 
 
 def test_it_is_due_at_once_and_then_by_frequency() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from ding_lite.utils.dist import watchdog
+from ding_lite.utils.dist.heartbeat import progress
 from ding_lite.worker import Learner, PrioritizedReplayBuffer
 from tests.policy.helpers import OBS, make_batch, make_policy, same
 
@@ -119,7 +119,7 @@ def test_one_process_compares_its_parameters_with_nobodys() -> None:
 
 
 def test_iterations_are_progress_that_the_watchdog_sees() -> None:
-    before = watchdog._progress.count
+    before = progress.count
     Learner(make_policy().learn_mode, 100, lambda values: None).train([make_batch(8), make_batch(8)])
-    assert watchdog._progress.count == before + 2
-    assert watchdog._progress.stage == "learn"
+    assert progress.count == before + 2
+    assert progress.stage == "learn"

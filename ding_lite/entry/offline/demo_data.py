@@ -25,8 +25,8 @@ from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.dist.collectives import allreduce_data, broadcast_object_list
+from ding_lite.utils.dist.heartbeat import heartbeat, waiting
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from ding_lite.utils.dist.watchdog import heartbeat, waiting
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector

@@ -9,8 +9,8 @@ from typing import Any
 
 from easydict import EasyDict
 
+from ding_lite.entry.experiment import Source
 from ding_lite.entry.setup import RunSetup
-from ding_lite.entry.source import Source
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.collectives import all_gather_object, allreduce_data

@@ -11,16 +11,16 @@ import torch.distributed.autograd as dist_autograd
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ding_lite.entry.experiment import Source
 from ding_lite.entry.reporter import describe_collecting, describe_updates
 from ding_lite.entry.rpc.link import RPCLink, carried, result
 from ding_lite.entry.rpc.observer import find_encoder, flatten, unflatten
 from ding_lite.entry.setup import RunSetup
-from ding_lite.entry.source import Source
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.modes import CollectMode
+from ding_lite.utils.dist.heartbeat import heartbeat
 from ding_lite.utils.dist.interrupt import InterruptGuard
-from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 

@@ -11,9 +11,9 @@ import torch
 import torch.distributed.autograd as dist_autograd
 from torch import Tensor, nn
 
+from ding_lite.entry.experiment import create_collector
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.setup import RunSetup
-from ding_lite.entry.source import create_collector
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError

@@ -107,7 +107,10 @@ class DQNPolicy(Policy):
 
     def _q(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
         """Return Q(batch[key], .) `[B, A]`; noisy layers use the batch's noise for the forward pass of this name."""
-        with given_noise(network, batch.get("noise", {}).get(name)):
+        noise = batch.get("noise", {}).get(name)
+        if noise is None:
+            return self._run(network, batch[key])["logit"]
+        with given_noise(network, noise):
             return self._run(network, batch[key])["logit"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ding_lite.utils.dist.ranks import get_world_size
-from ding_lite.utils.dist.watchdog import waiting
+from ding_lite.utils.dist.heartbeat import waiting
 
 
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:

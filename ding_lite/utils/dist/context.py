@@ -30,7 +30,8 @@ from ding_lite.utils.dist.interrupt import INTERRUPTED
 from ding_lite.utils.dist.launch_environment import Launch, read_launch
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
-from ding_lite.utils.dist.watchdog import LAST_WORD, Watchdog, read_seconds, record_cause
+from ding_lite.utils.dist.heartbeat import LAST_WORD, HangWatch, read_seconds, record_cause
+from ding_lite.utils.dist.watchdog import Watchdog
 
 EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is ended
 
@@ -90,15 +91,16 @@ class DDPContext:
         report: print what ends the process; without, it is only left in the error file that the launcher reads.
 
     Raises:
-        SystemExit: with one line, if the environment is contradictory or the group does not come together.
+        SystemExit: with one line, if a time-out is no number, the environment is contradictory or the group does not come together.
     """
 
     _watched = False  # whether this process has a watchdog
 
     def __init__(self, timeout: float | None = None, report: bool = True) -> None:
         self.timeout = read_seconds("DING_LITE_TIMEOUT", "600", timeout)
+        self._dead_timeout = read_seconds("DING_LITE_DEAD_TIMEOUT", "15")
         self._owner, self._report = False, report
-        self._watchdog: Watchdog | None = None
+        self._watchdog: HangWatch | None = None
 
     def __enter__(self) -> DDPContext:
         launch = None if dist.is_initialized() else read_launch()
@@ -129,8 +131,10 @@ class DDPContext:
     def _watch(self, launch: Launch | None) -> None:
         """Start the watchdog; inside another context, that one's goes on watching."""
         if not DDPContext._watched:
-            others = (launch.rank, launch.world_size, launch.addr, launch.port) if launch else ()
-            self._watchdog = Watchdog(self.timeout, *others)
+            self._watchdog = HangWatch(self.timeout)
+            if launch:
+                where = (launch.rank, launch.world_size, launch.addr, launch.port)
+                self._watchdog = Watchdog(self.timeout, self._dead_timeout, *where)
             self._watchdog.start()
             DDPContext._watched = True
 

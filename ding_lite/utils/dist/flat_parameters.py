@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.dist.shared_memory import create_shared_rows
-from ding_lite.utils.dist.watchdog import waiting
+from ding_lite.utils.dist.heartbeat import waiting
 
 ALIGN_BYTES = 64  # every parameter starts on this boundary inside its flat tensor, for vectorised kernels
 

@@ -15,13 +15,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
-import sys
 import threading
 import time
-import traceback
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,85 +30,14 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-INTERVAL = 1.0  # seconds between two looks
+from ding_lite.utils.dist.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
+
 AFTERMATH = 2.0  # seconds between a loss and the end of those who lost; torch's launcher compares whole seconds
 PATIENCE = 6.0  # seconds that a rank whose collective failed looks for the cause
 SILENCE = 4.0  # seconds without a word that then are enough to blame a machine
-LAST_WORD = 5.0  # seconds that a rank waits for the others to leave too, where its end would disturb them
 NOTICE = 1.5 * INTERVAL  # seconds in which every rank looks at least once
 LOOKS = 0.2  # seconds in which a rank that waits for all to leave looks several times
 NO_CAUSE, STATUS_0 = "-", "status 0"
-
-
-class _Waiting:
-    """`with` block around what waits for other ranks; may be nested."""
-
-    __slots__ = ("depth",)
-
-    def __init__(self) -> None:
-        self.depth = 0
-
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(self, *error: object) -> None:
-        self.depth -= 1
-
-
-class _Progress:
-    """What the main thread has done so far; the watchdog's thread looks at it."""
-
-    __slots__ = ("count", "stage")
-
-    def __init__(self) -> None:
-        self.count, self.stage = 0, ""
-
-
-_progress, _waiting = _Progress(), _Waiting()
-
-
-def heartbeat(stage: str) -> None:
-    """Say that the main thread gets on, and with what; an empty stage ends the watch for hangs. Costs 0.1 us."""
-    _progress.count += 1
-    _progress.stage = stage
-
-
-def waiting() -> _Waiting:
-    """Return what marks a `with` block as a wait for other ranks: a stop there is not this rank's fault."""
-    return _waiting
-
-
-def read_seconds(name: str, default: str, given: float | None = None) -> float:
-    """Return a time-out: `given`, else the environment variable `name`, else `default`.
-
-    Raises:
-        SystemExit: with one line, if it is not a number of seconds > 0.
-    """
-    text = os.environ.get(name, default) if given is None else str(given)
-    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or float(text) == 0:
-        raise SystemExit(f"time-out ({name}): expected a number of seconds > 0, got {text!r}.")
-    return float(text)
-
-
-def record_cause(
-    cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
-) -> None:
-    """Write why a rank ends to the error file, where torch's launcher reads it for its last lines, and ours all of it.
-
-    Args:
-        cause: one line.
-        path: the error file; None: this rank's own.
-        trace: the traceback; torch's launcher would print it instead of the cause.
-        mistake: what the user can put right, if that is the cause: the message of a `UserError`.
-        lost_peer: the rank ends because it lost another one.
-    """
-    path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if path:
-        own = {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
-        more = {"py_callstack": cause, "timestamp": str(int(time.time())), **own}
-        told = {"message": cause, "extraInfo": more}
-        with suppress(OSError), open(path, "w") as file:
-            json.dump({"message": told}, file)
 
 
 def _process(pid: int) -> tuple[str, str]:
@@ -170,39 +96,31 @@ def _bounded(call: Callable[[], None], seconds: float) -> None:
     thread.join(seconds)
 
 
-class Watchdog:
-    """The thread of one rank; without other ranks it looks for hangs of this process only.
+class Watchdog(HangWatch):
+    """The thread of one rank of several: it looks for its own hangs, and at the other ranks.
 
     Args:
         timeout: seconds without progress that are a hang.
+        dead_timeout: seconds without a word after which a machine is dead.
         rank, world_size, addr, port: as the launcher told.
-
-    Raises:
-        SystemExit: if DING_LITE_DEAD_TIMEOUT is not a number of seconds.
     """
 
-    def __init__(self, timeout: float, rank: int = 0, world_size: int = 1, addr: str = "", port: int = 0) -> None:
-        self._timeout, self._rank, self._size, self._addr, self._port = timeout, rank, world_size, addr, port
-        dead_timeout = read_seconds("DING_LITE_DEAD_TIMEOUT", "15")
+    def __init__(self, timeout: float, dead_timeout: float, rank: int, world_size: int, addr: str, port: int) -> None:
+        super().__init__(timeout)
+        self._rank, self._size, self._addr, self._port = rank, world_size, addr, port
         self._silence = max(dead_timeout / 2, dead_timeout - AFTERMATH - 2 * INTERVAL)
         self._store: dist.Store | None = None
         self._peers: list[Peer] = []
         self._beats, self._heard = list[Beat](), list[float]()
-        self._clock = self._reached = self._moved = 0.0  # seconds that it ran; when it reached the store; of progress
-        self._count = _progress.count
+        self._reached = 0.0  # when it reached the store, in seconds that it ran
         self._number, self._left = 0, ""
         self._news, self._error = list[bytes](), ""
-        self._cause, self._found, self._leaving = "", threading.Event(), threading.Event()
-        self._stop = threading.Event()
-        self._main = threading.get_ident()
-        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._cause, self._found = "", threading.Event()
 
     def start(self) -> None:
         """Begin; every rank of the group must call it."""
-        heartbeat("")
-        if self._size > 1:
-            self._meet()
-        self._thread.start()
+        self._meet()
+        super().start()
 
     def _connect(self) -> dist.Store:
         if self._store is None:
@@ -231,26 +149,27 @@ class Watchdog:
     def _tell(self, store: dist.Store) -> None:
         self._number += 1
         stalled = round(self._clock - self._moved)
-        beat = Beat(self._number, _progress.stage, stalled, _waiting.depth > 0, self._left)
+        beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left)
         store.set(f"{self._key}/{self._rank}", json.dumps(beat))
 
     # The thread.
 
-    def _run(self) -> None:
-        last = time.monotonic()
-        while not self._stop.wait(INTERVAL):
-            now = time.monotonic()
-            # A process that was suspended must not think that all others were.
-            self._clock += min(now - last, 2 * INTERVAL)
-            last = now
-            if self._count != _progress.count or _waiting.depth or not _progress.stage or self._leaving.is_set():
-                self._count, self._moved = _progress.count, self._clock
-            elif self._clock - self._moved >= self._timeout + 2 * INTERVAL:  # after a collective's own time-out
-                self._end_hanging()
-            cause = self._look() if self._size > 1 else ""
-            if cause and not self._stop.is_set():
-                self._end_lost(cause)
-                return
+    def _others_are_lost(self) -> bool:
+        cause = self._look()
+        if not cause or self._stop.is_set():
+            return False
+        self._end_lost(cause)
+        return True
+
+    def _tell_end(self, what: str) -> None:
+        cause = f"{self._peers[self._rank]}: {what}"
+        record_cause(cause)
+        _bounded(lambda: self._publish(cause), NOTICE)
+        if self._hosts_store:
+            time.sleep(NOTICE)  # let the others read it
+
+    def _say(self, text: str) -> None:
+        os.write(2, "".join(f"[rank {self._rank}] {line}\n" for line in text.splitlines()).encode())
 
     def _look(self) -> str:
         """Tell, and return what is wrong with the others, if anything is."""
@@ -336,23 +255,6 @@ class Watchdog:
             os.kill(peer.pid, signal.SIGKILL)
         return cause
 
-    def _say(self, text: str) -> None:
-        prefix = f"[rank {self._rank}] " if self._size > 1 else ""
-        os.write(2, "".join(f"{prefix}{line}\n" for line in text.splitlines()).encode())
-
-    def _end_hanging(self) -> None:
-        seconds = self._clock - self._moved
-        what = f"no progress for {seconds:.0f} s in '{_progress.stage}' (time-out {self._timeout:g} s)"
-        stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))
-        self._say(f"{what}; ended. It hangs here:\n{stack}")
-        cause = f"{self._peers[self._rank]}: {what}" if self._size > 1 else what
-        record_cause(cause)
-        if self._size > 1:
-            _bounded(lambda: self._publish(cause), NOTICE)
-            if self._hosts_store:
-                time.sleep(NOTICE)  # let the others read it
-        os._exit(1)
-
     def _end_lost(self, cause: str) -> None:
         """End the process, unless its main thread is leaving already and does so itself."""
         self._cause = cause
@@ -367,8 +269,6 @@ class Watchdog:
     def explain(self, error: str) -> str:
         """Return why a collective failed; empty if the other ranks are fine. Takes up to `PATIENCE` + `AFTERMATH`."""
         self._leaving.set()
-        if self._size == 1:
-            return ""
         if self._found.wait(PATIENCE):
             time.sleep(AFTERMATH)
             return self._cause
@@ -416,10 +316,7 @@ class Watchdog:
         A rank whose end would disturb others, because the store or the launcher's patience ends with it, waits
         `LAST_WORD` for them to leave as well; `alike` says that they probably fail in the same way.
         """
-        self._leaving.set()
-        self._stop.set()
-        self._thread.join(LAST_WORD)
-        heartbeat("")
+        super().stop(status, cause, alike)
         if self._store is not None and not self._cause and not self._thread.is_alive():
             _bounded(lambda: self._take_leave(status, cause, alike), LAST_WORD + NOTICE)
 

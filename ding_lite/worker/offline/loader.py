@@ -32,9 +32,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 from ding_lite.envs import derive_seeds
 from ding_lite.utils.checkpoint.file import CheckpointError
+from ding_lite.utils.dist.heartbeat import heartbeat
 from ding_lite.utils.dist.interrupt import SIGNALS
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from ding_lite.utils.dist.watchdog import heartbeat
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.dataset import OfflineDataset

@@ -24,7 +24,7 @@ Shapes: B samples, K rewards of an n-step sum.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -33,51 +33,12 @@ from torch import Tensor
 from ding_lite.rl_utils.td import discounts, nstep_sums
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.tree import tree_map
+from ding_lite.worker.replay.parts import Sampler, View
 from ding_lite.worker.replay.ring import Ring
 from ding_lite.worker.replay.sequence import SequenceView
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
 GATHER_AT_ONCE = 2**20  # bytes: smaller samples of several batches are gathered together, to save calls
-
-
-class Sampler(Protocol):
-    """Which places samples start at.
-
-    Attributes:
-        adaptive: whether a draw depends on priorities that the batch before it may have updated.
-    """
-
-    adaptive: bool
-
-    def pushed(self, ring: Ring, number: int, span: int) -> None:
-        """Hear that the ring has `number` new rows; samples are of `span` rows."""
-
-    def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
-        """Return `index` `[B]`, places in rows of `starts` (see `Ring.starts`), and other `[B, ...]` for the batch."""
-
-    def update(self, index: Tensor, priority: Tensor) -> None:
-        """Take the priorities `[B]` of samples that started at places `[B]`."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that later draws depend on."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `state_dict` returned."""
-
-
-class View(Protocol):
-    """What a sample is.
-
-    Attributes:
-        span: rows of a sample; the observation that follows them is there too.
-        joined: whether the tensors of a batch begin with B, so that several batches can be gathered as one and cut.
-    """
-
-    span: int
-    joined: bool
-
-    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
-        """Return the batch for what the sampler drew; what was drawn need not be in it."""
 
 
 class ReplayBuffer:
@@ -155,7 +116,7 @@ class ReplayBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that later samples depend on, in the ring's own memory; see `replay_state`."""
-        return replay_state(self)
+        return replay_state(self.ring, self.sampler, self.view)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Copy in what `state_dict` returned.
@@ -163,7 +124,7 @@ class ReplayBuffer:
         Raises:
             ValueError: it is the state of a buffer of other parts, sizes or columns; nothing has changed then.
         """
-        load_replay_state(self, state)
+        load_replay_state(self.ring, self.sampler, self.view, state)
 
 
 class UniformSampler:

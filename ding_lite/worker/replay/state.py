@@ -3,51 +3,48 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from ding_lite.utils.tree import tree_map
-
-if TYPE_CHECKING:
-    from ding_lite.worker.replay.buffer import ReplayBuffer
-    from ding_lite.worker.replay.ring import Ring
+from ding_lite.worker.replay.parts import Sampler, View
+from ding_lite.worker.replay.ring import Ring
 
 
-def replay_state(buffer: ReplayBuffer) -> dict[str, Any]:
+def replay_state(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
     """Return a replay buffer's state.
 
     Its large tensors hold the rows in use and share the ring's memory: write them to a file before the next push. Only
     the side table is copied.
     """
-    return {"layout": _layout(buffer), "ring": _ring_state(buffer.ring), "sampler": buffer.sampler.state_dict()}
+    return {"layout": _layout(ring, sampler, view), "ring": _ring_state(ring), "sampler": sampler.state_dict()}
 
 
-def load_replay_state(buffer: ReplayBuffer, state: dict[str, Any]) -> None:
+def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str, Any]) -> None:
     """Copy a state into a buffer; its tensors may be a file mapped into memory.
 
     Raises:
         ValueError: The state is of a buffer of other parts, sizes or columns; nothing has changed then.
     """
-    here, there = _layout(buffer), dict(state["layout"])
-    if buffer.ring.columns and state["ring"]["columns"]:
-        here, there = here | describe(buffer.ring.columns), there | describe(state["ring"]["columns"])
+    here, there = _layout(ring, sampler, view), dict(state["layout"])
+    if ring.columns and state["ring"]["columns"]:
+        here, there = here | describe(ring.columns), there | describe(state["ring"]["columns"])
     for key in here | there:
         if (expected := here.get(key)) != (found := there.get(key)):
             raise ValueError(
                 f"a replay buffer's state with {key} {found}, but here it is {expected}: set the same options and "
                 "environment, or go on without the replay buffer's state"
             )
-    _load_ring(buffer.ring, state["ring"])
-    buffer.sampler.load_state_dict(state["sampler"])
+    _load_ring(ring, state["ring"])
+    sampler.load_state_dict(state["sampler"])
 
 
-def _layout(buffer: ReplayBuffer) -> dict[str, Any]:
+def _layout(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
     """Return what a state must have in common with the buffer, beside the columns."""
-    parts = {part: type(getattr(buffer, part)).__name__ for part in ("sampler", "view")}
-    ring = buffer.ring
+    parts = {"sampler": type(sampler).__name__, "view": type(view).__name__}
     sizes = {"num_rows": ring.num_rows, "num_envs": ring.num_envs, "frame_stack": ring.stack}
-    return parts | sizes | {"keeps_last": ring.keeps_last, "sample_rows": buffer.view.span}
+    return parts | sizes | {"keeps_last": ring.keeps_last, "sample_rows": view.span}
 
 
 def _ring_state(ring: Ring) -> dict[str, Any]:

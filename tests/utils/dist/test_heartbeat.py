@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.watchdog import heartbeat, record_cause, waiting
+from ding_lite.utils.dist.heartbeat import heartbeat, record_cause, waiting
 from tests.distributed.launcher import finish, start
 
 
 def run(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "script.py"
     lines = ["import time", "from ding_lite.utils.dist.context import DDPContext"]
-    lines += ["from ding_lite.utils.dist.watchdog import heartbeat, waiting", "with DDPContext():"]
+    lines += ["from ding_lite.utils.dist.heartbeat import heartbeat, waiting", "with DDPContext():"]
     script.write_text("\n".join([*lines, *(f"    {line}" for line in code.splitlines()), "print('end')"]))
     return finish(start([sys.executable, str(script)], {"DING_LITE_TIMEOUT": "0.5", **env}), timeout=60)
 

@@ -1,0 +1,51 @@
+"""A Q-network that tells the distribution of returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.mlp import create_encoder
+from ding_lite.model.q_learning import DiscreteHead
+from ding_lite.utils.registry import MODEL_REGISTRY
+
+
+@MODEL_REGISTRY.register("qrdqn")
+class QRDQN(nn.Module):
+    """Quantiles of the return of each discrete action (Dabney et al. 2018, arXiv:1710.10044).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        head_layer_num: hidden layers in the head before its output.
+        num_quantiles: quantiles of each action.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_layer_num: int = 1,
+        num_quantiles: int = 32,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        self._shape = (action_shape, num_quantiles)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.head = DiscreteHead(encoder_hidden_size_list[-1], action_shape * num_quantiles, head_layer_num, activation)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return, for observations `[B, ...]` and K quantiles, `logit` `[B, A]`, `q` `[B, A, K]`, `tau` `[B, K, 1]`.
+
+        `logit` is the mean of the quantiles `q`, which is Q; `tau` says which quantiles: (i + 1/2) / K.
+        """
+        q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
+        num_quantiles = self._shape[1]
+        tau_K = (torch.arange(num_quantiles, device=q_BAK.device, dtype=q_BAK.dtype) + 0.5) / num_quantiles
+        return {"logit": q_BAK.mean(-1), "q": q_BAK, "tau": tau_K[:, None].expand(len(q_BAK), -1, -1)}

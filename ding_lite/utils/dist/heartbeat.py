@@ -1,0 +1,168 @@
+"""The main thread's signs of life, and the thread that ends a process which shows none for too long.
+
+`watchdog` adds what several ranks look at in one another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+
+INTERVAL = 1.0  # seconds between two looks
+LAST_WORD = 5.0  # seconds that a rank waits for the others to leave too, where its end would disturb them
+
+
+class _Waiting:
+    """`with` block around what waits for other ranks; may be nested."""
+
+    __slots__ = ("depth",)
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.depth -= 1
+
+
+class _Progress:
+    """What the main thread has done so far; the watchdog's thread looks at it."""
+
+    __slots__ = ("count", "stage")
+
+    def __init__(self) -> None:
+        self.count, self.stage = 0, ""
+
+
+progress, _waits = _Progress(), _Waiting()
+
+
+def heartbeat(stage: str) -> None:
+    """Say that the main thread gets on, and with what; an empty stage ends the watch for hangs. Costs 0.1 us."""
+    progress.count += 1
+    progress.stage = stage
+
+
+def waiting() -> _Waiting:
+    """Return what marks a `with` block as a wait for other ranks: a stop there is not this rank's fault."""
+    return _waits
+
+
+def read_seconds(name: str, default: str, given: float | None = None) -> float:
+    """Return a time-out: `given`, else the environment variable `name`, else `default`.
+
+    Raises:
+        SystemExit: with one line, if it is not a number of seconds > 0.
+    """
+    text = os.environ.get(name, default) if given is None else str(given)
+    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or float(text) == 0:
+        raise SystemExit(f"time-out ({name}): expected a number of seconds > 0, got {text!r}.")
+    return float(text)
+
+
+def record_cause(
+    cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
+) -> None:
+    """Write why a rank ends to the error file, where torch's launcher reads it for its last lines, and ours all of it.
+
+    Args:
+        cause: one line.
+        path: the error file; None: this rank's own.
+        trace: the traceback; torch's launcher would print it instead of the cause.
+        mistake: what the user can put right, if that is the cause: the message of a `UserError`.
+        lost_peer: the rank ends because it lost another one.
+    """
+    path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if path:
+        own = {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
+        more = {"py_callstack": cause, "timestamp": str(int(time.time())), **own}
+        told = {"message": cause, "extraInfo": more}
+        with suppress(OSError), open(path, "w") as file:
+            json.dump({"message": told}, file)
+
+
+class HangWatch:
+    """The thread that ends this process if its main thread makes no progress outside a wait for others for `timeout`.
+
+    Args:
+        timeout: seconds without progress that are a hang.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._clock = self._moved = 0.0  # seconds that it ran; of the last progress
+        self._count = progress.count
+        self._leaving, self._stop = threading.Event(), threading.Event()
+        self._main = threading.get_ident()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin; every rank of the group must call it."""
+        heartbeat("")
+        self._thread.start()
+
+    # The thread.
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        while not self._stop.wait(INTERVAL):
+            now = time.monotonic()
+            # A process that was suspended must not think that all others were.
+            self._clock += min(now - last, 2 * INTERVAL)
+            last = now
+            if self._count != progress.count or _waits.depth or not progress.stage or self._leaving.is_set():
+                self._count, self._moved = progress.count, self._clock
+            elif self._clock - self._moved >= self._timeout + 2 * INTERVAL:  # after a collective's own time-out
+                self._end_hanging()
+            if self._others_are_lost():
+                return
+
+    def _others_are_lost(self) -> bool:
+        """Look at the other ranks; return whether to look no more, because this process ends."""
+        return False
+
+    def _end_hanging(self) -> None:
+        seconds = self._clock - self._moved
+        what = f"no progress for {seconds:.0f} s in '{progress.stage}' (time-out {self._timeout:g} s)"
+        stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))
+        self._say(f"{what}; ended. It hangs here:\n{stack}")
+        self._tell_end(what)
+        os._exit(1)
+
+    def _tell_end(self, what: str) -> None:
+        """Record why this process ends."""
+        record_cause(what)
+
+    def _say(self, text: str) -> None:
+        os.write(2, f"{text.rstrip()}\n".encode())
+
+    # What the main thread calls when it leaves.
+
+    def explain(self, error: str) -> str:
+        """Return why a collective failed; empty if the other ranks are fine."""
+        return ""
+
+    def first_mistake(self, mistake: str) -> str:
+        """Return the mistake that ends rank 0, so that one that all ranks make is printed once; empty if unknown."""
+        return ""
+
+    def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
+        """End the thread, and tell the others how this rank leaves, and why if that is a failure.
+
+        Args:
+            status: exit status of this process.
+            cause: of a failure, in one line.
+            alike: the other ranks probably fail in the same way.
+        """
+        self._leaving.set()
+        self._stop.set()
+        self._thread.join(LAST_WORD)
+        heartbeat("")
