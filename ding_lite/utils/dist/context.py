@@ -1,4 +1,4 @@
-"""Joining the process group that a launcher describes, and leaving it, also when something went wrong.
+"""Joining the process group that a launcher describes, and leaving it, also after an error.
 
 Without a launcher, or with one process, there is no group.
 """
@@ -36,10 +36,10 @@ EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is end
 
 
 def _open_store(launch: Launch, timeout: timedelta) -> dist.Store | None:
-    """Return where the ranks of this attempt find each other under torch's launcher; None: what the environment says.
+    """Return the store of this attempt's ranks under torch's launcher; None: use the environment variables.
 
-    The launcher keeps one store for all its restarts. Without a prefix of their own, ranks that it starts again would
-    now and then read addresses there of those that are gone.
+    The launcher keeps one store for all restarts. Without a prefix for each attempt, restarted ranks would sometimes
+    read addresses of ranks that no longer exist.
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
@@ -48,10 +48,11 @@ def _open_store(launch: Launch, timeout: timedelta) -> dist.Store | None:
 
 
 def _agree_on_attempt(store: dist.Store, launch: Launch, timeout: timedelta) -> str:
-    """Return a name that all ranks of this attempt know, and none of an earlier one.
+    """Return a name that all ranks of this attempt share, and that no earlier attempt used.
 
-    A launcher's count of restarts is no such name: of two machines, one may have been started anew. So each rank asks
-    by a name of its own, and rank 0 answers whoever asks, those that are gone too, until all of this attempt have it.
+    The launcher's count of restarts is not unique: one of two machines may have been started anew. Therefore each rank
+    asks under a unique name, and rank 0 answers all questions, also old ones, until every rank of this attempt has the
+    name.
     """
     own = f"ding_lite/{uuid.uuid4().hex}"
     if launch.rank > 0:
@@ -75,22 +76,22 @@ def _agree_on_attempt(store: dist.Store, launch: Launch, timeout: timedelta) -> 
 class DDPContext:
     """Joins the process group that the launcher describes, and leaves it at the end of the block.
 
-    CPU tensors travel over gloo, CUDA tensors over nccl if every local rank has a GPU of its own, else over gloo too.
-    A group that exists already is used and left alone. With one process nothing happens at all.
+    CPU tensors travel over gloo, CUDA tensors over nccl if every local rank has its own GPU, else over gloo too.
+    An existing group is used and not destroyed. With one process there is no group.
 
-    A `UserError` inside the block ends the process with status 2, and only its message is printed; where all ranks
-    make the same mistake, by rank 0 alone. Ctrl-C, if nothing handles it, is one line and status 130. With several
-    ranks, any other exception ends it too, with status 1: the traceback is printed with the rank in front of every
-    line. That takes no more than `EXIT_GRACE` seconds, even if a collective is pending. Where a collective failed because another
-    rank was lost, one line names that one instead. A rank that dies or hangs ends the job: see `watchdog`.
+    A `UserError` inside the block ends the process with status 2, and only its message is printed; if all ranks make
+    the same mistake, rank 0 prints it once. An unhandled Ctrl-C gives one line and status 130. With several ranks, any
+    other exception ends the process with status 1, and each line of the traceback begins with the rank. This takes at
+    most `EXIT_GRACE` seconds, even if a collective is pending. If a collective failed because another rank was lost,
+    one line names that rank instead. A rank that dies or hangs ends the job: see `watchdog`.
 
     Args:
         timeout: seconds that joining the group, one collective, or the time between two calls of `heartbeat` may
             take. None: the environment variable DING_LITE_TIMEOUT, else 600.
-        report: print what ends the process; without, it is only left in the error file that the launcher reads.
+        report: print the error that ends the process; if False, it is only written to the launcher's error file.
 
     Raises:
-        SystemExit: with one line, if the environment is contradictory or the group does not come together.
+        SystemExit: with one line, if the environment is contradictory or the group cannot be formed.
     """
 
     _watched = False  # whether this process has a watchdog
@@ -127,7 +128,7 @@ class DDPContext:
         return self
 
     def _watch(self, launch: Launch | None) -> None:
-        """Start the watchdog; inside another context, that one's goes on watching."""
+        """Start the watchdog; inside another context, the outer one's watchdog is used."""
         if not DDPContext._watched:
             others = (launch.rank, launch.world_size, launch.addr, launch.port) if launch else ()
             self._watchdog = Watchdog(self.timeout, *others)
@@ -177,7 +178,7 @@ class DDPContext:
             raise SystemExit(status) from None
 
     def _leave_no_group(self, error: BaseException | None, cause: str) -> None:
-        """Leave the block of one process, or one inside another's group."""
+        """Leave the block if it joined no group: one process, or a group that existed before."""
         if cause and self._watchdog:
             mistake = str(error) if isinstance(error, UserError) else ""
             record_cause(cause, None, "".join(traceback.format_exception(error)), mistake)
@@ -193,14 +194,14 @@ class DDPContext:
 
 
 def _describe(error: BaseException | None) -> str:
-    """An exception in one line; empty for an end with status 0."""
+    """Return an exception as one line; empty for an exit with status 0."""
     if error is None or (isinstance(error, SystemExit) and not error.code):
         return ""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _is_of_a_collective(error: BaseException | None) -> bool:
-    """Return whether what carries the collectives raised it, or caused it."""
+    """Return whether a collective raised the error, or an error that caused it."""
     if error is None:
         return False
     if isinstance(error, dist.DistError) or (
@@ -211,7 +212,7 @@ def _is_of_a_collective(error: BaseException | None) -> bool:
 
 
 def _end_process(status: int) -> None:
-    """End after everybody else's exit functions, but without freeing C++ objects, which may wait or abort."""
+    """End the process after all exit functions, but without freeing C++ objects, which may wait or abort."""
     atexit.unregister(_end_process)
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -1,14 +1,16 @@
-"""Notices a rank that has died, hangs, or was cut off, and ends every process of the job with the cause named.
+"""Detects a rank that has died, hangs or was cut off, and ends every process of the job with a line that names the
+cause.
 
-Each rank has a thread that tells the others about once a second, through the store at MASTER_ADDR:MASTER_PORT, how the
-main thread gets on, and looks at what they tell. Who is lost:
+A thread in each rank reports the progress of the main thread about once a second, through the store at
+MASTER_ADDR:MASTER_PORT, and reads the other ranks' reports. These count as lost:
 
-* a rank whose main thread makes no progress outside a wait for others for `timeout`: it says where it hangs, and ends;
-* a rank of this machine whose process is gone, at once; one whose process stands still (SIGSTOP, or a C call that keeps
-  the GIL) for `timeout`: it is killed, so that the launcher names it;
-* a machine of which nothing was heard for `dead_timeout`, or the store if it cannot be reached for so long.
+* a rank whose main thread makes no progress for `timeout`, waits for other ranks excluded. It prints where it hangs,
+  and ends.
+* a rank of this machine whose process has ended, at once; or whose process is stopped (SIGSTOP, or a C call that keeps
+  the GIL) for `timeout`. It is killed, so that the launcher names it.
+* a machine without a report for `dead_timeout`, or the store if it cannot be reached for that time.
 
-A rank that loses another says so in one line and waits `AFTERMATH`, so that the launcher sees the lost one first.
+A rank that loses another prints one line and waits `AFTERMATH`, so that the launcher sees the lost rank first.
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-INTERVAL = 1.0  # seconds between two looks
-AFTERMATH = 2.0  # seconds between a loss and the end of those who lost; torch's launcher compares whole seconds
-PATIENCE = 6.0  # seconds that a rank whose collective failed looks for the cause
-SILENCE = 4.0  # seconds without a word that then are enough to blame a machine
-LAST_WORD = 5.0  # seconds that a rank waits for the others to leave too, where its end would disturb them
-NOTICE = 1.5 * INTERVAL  # seconds in which every rank looks at least once
-LOOKS = 0.2  # seconds in which a rank that waits for all to leave looks several times
+INTERVAL = 1.0  # seconds between two checks
+AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
+PATIENCE = 6.0  # seconds in which a rank whose collective failed searches for the cause
+SILENCE = 4.0  # seconds without a report after which, in that search, a machine counts as lost
+LAST_WORD = 5.0  # seconds that a rank waits for the others to leave, if its end would disturb them
+NOTICE = 1.5 * INTERVAL  # seconds in which every rank checks at least once
+LOOKS = 0.2  # seconds in which a rank that waits for all others to leave checks several times
 NO_CAUSE, STATUS_0 = "-", "status 0"
 
 
 class _Waiting:
-    """`with` block around what waits for other ranks; may be nested."""
+    """A context around waits for other ranks; may be nested."""
 
     __slots__ = ("depth",)
 
@@ -59,7 +61,7 @@ class _Waiting:
 
 
 class _Progress:
-    """What the main thread has done so far; the watchdog's thread looks at it."""
+    """The progress of the main thread, which the watchdog's thread reads."""
 
     __slots__ = ("count", "stage")
 
@@ -71,13 +73,13 @@ _progress, _waiting = _Progress(), _Waiting()
 
 
 def heartbeat(stage: str) -> None:
-    """Say that the main thread gets on, and with what; an empty stage ends the watch for hangs. Costs 0.1 us."""
+    """Report progress of the main thread in a stage; an empty stage ends the detection of hangs. Takes 0.1 us."""
     _progress.count += 1
     _progress.stage = stage
 
 
 def waiting() -> _Waiting:
-    """Return what marks a `with` block as a wait for other ranks: a stop there is not this rank's fault."""
+    """Return a context that marks a wait for other ranks: a hang in it does not count as this rank's."""
     return _waiting
 
 
@@ -96,13 +98,13 @@ def read_seconds(name: str, default: str, given: float | None = None) -> float:
 def record_cause(
     cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
 ) -> None:
-    """Write why a rank ends to the error file, where torch's launcher reads it for its last lines, and ours all of it.
+    """Write why a rank ends to the error file. torch's launcher prints a part of it, `ding_lite` reads all of it.
 
     Args:
         cause: one line.
         path: the error file; None: this rank's own.
         trace: the traceback; torch's launcher would print it instead of the cause.
-        mistake: what the user can put right, if that is the cause: the message of a `UserError`.
+        mistake: the message of a `UserError`, if that is the cause.
         lost_peer: the rank ends because it lost another one.
     """
     path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
@@ -115,7 +117,7 @@ def record_cause(
 
 
 def _process(pid: int) -> tuple[str, str]:
-    """State letter and start time of a process; empty if it is gone or the system does not tell."""
+    """Return the state letter and start time of a process; empty if it has ended or they are unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -124,7 +126,7 @@ def _process(pid: int) -> tuple[str, str]:
 
 
 def _machine() -> str:
-    """Where process ids mean the same and messages go the same way; unique if the system does not tell."""
+    """Return an id of this machine, or of this container; ranks with the same id see each other's processes."""
     try:
         spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")]
         return " ".join([Path("/proc/sys/kernel/random/boot_id").read_text().strip(), *spaces])
@@ -133,7 +135,7 @@ def _machine() -> str:
 
 
 class Peer(NamedTuple):
-    """A rank, as it introduced itself; number -1 is the launcher that started rank 0."""
+    """A rank, as it described itself; rank -1 is the launcher that started rank 0."""
 
     rank: int
     pid: int
@@ -148,13 +150,13 @@ class Peer(NamedTuple):
 
     @property
     def state(self) -> str:
-        """State letter of the process, on its own machine; empty if it is gone."""
+        """The state letter of the process, on its own machine; empty if it has ended."""
         state, born = _process(self.pid)
         return state if born == self.born else ""
 
 
 class Beat(NamedTuple):
-    """What a rank tells about itself."""
+    """One report of a rank."""
 
     number: int
     stage: str
@@ -164,18 +166,18 @@ class Beat(NamedTuple):
 
 
 def _bounded(call: Callable[[], None], seconds: float) -> None:
-    """Run what may block for ever, such as some calls of a store whose process is stopped, for so long at most."""
+    """Run a call that may block for ever, such as one to a store whose process is stopped, for at most `seconds`."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(seconds)
 
 
 class Watchdog:
-    """The thread of one rank; without other ranks it looks for hangs of this process only.
+    """The watchdog of one rank; without other ranks it detects hangs of this process only.
 
     Args:
         timeout: seconds without progress that are a hang.
-        rank, world_size, addr, port: as the launcher told.
+        rank, world_size, addr, port: as given by the launcher.
 
     Raises:
         SystemExit: if DING_LITE_DEAD_TIMEOUT is not a number of seconds.
@@ -198,7 +200,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin; every rank of the group must call it."""
+        """Start the thread; every rank of the group must call this."""
         heartbeat("")
         if self._size > 1:
             self._meet()
@@ -211,7 +213,7 @@ class Watchdog:
         return self._store
 
     def _meet(self) -> None:
-        """Hear who the other ranks are; afterwards every key that will be read exists."""
+        """Exchange the ranks' descriptions; afterwards every key that will be read exists."""
         where, file = (socket.gethostname(), _machine()), os.environ.get("TORCHELASTIC_ERROR_FILE", "")
         peer = Peer(self._rank, os.getpid(), _process(os.getpid())[1], *where, file)
         keeper = peer
@@ -240,7 +242,7 @@ class Watchdog:
         last = time.monotonic()
         while not self._stop.wait(INTERVAL):
             now = time.monotonic()
-            # A process that was suspended must not think that all others were.
+            # A process that was suspended must not conclude that the others were.
             self._clock += min(now - last, 2 * INTERVAL)
             last = now
             if self._count != _progress.count or _waiting.depth or not _progress.stage or self._leaving.is_set():
@@ -253,7 +255,7 @@ class Watchdog:
                 return
 
     def _look(self) -> str:
-        """Tell, and return what is wrong with the others, if anything is."""
+        """Publish a report, and return what is wrong with other ranks, if anything."""
         gone = {peer.rank for peer in self._peers if self._near(peer) and not peer.state}  # before their last words
         away = self._near(self._keeper) and self._keeper.state in ("", "T", "t")
         if away or (self._keeper.rank == 0 and self._beats[0].left):
@@ -290,7 +292,7 @@ class Watchdog:
             self._error = str(error).partition("\n")[0]
 
     def _publish(self, cause: str) -> None:
-        """Make the cause known to all, if it is the first."""
+        """Tell all ranks the cause, unless an earlier one is known."""
         with suppress(RuntimeError):
             self._connect().compare_set(f"{self._key}/cause", NO_CAUSE, cause)
 
@@ -354,7 +356,7 @@ class Watchdog:
         os._exit(1)
 
     def _end_lost(self, cause: str) -> None:
-        """End the process, unless its main thread is leaving already and does so itself."""
+        """End the process, unless its main thread is already leaving."""
         self._cause = cause
         self._say(f"ends because {cause}")
         self._found.set()
@@ -385,13 +387,13 @@ class Watchdog:
         return cause
 
     def first_mistake(self, mistake: str) -> str:
-        """Return the mistake that ends rank 0, so that one that all ranks make is printed once.
+        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
 
         Args:
-            mistake: what ends this rank.
+            mistake: the message that ends this rank.
 
         Returns:
-            Rank 0's; empty if it has told none within `LAST_WORD`.
+            Rank 0's message; empty if it has reported none within `LAST_WORD`.
         """
         if self._store is None:
             return ""
@@ -411,10 +413,15 @@ class Watchdog:
         return "".join(told)
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
-        """End the thread, and tell the others how this rank leaves, and why if that is a failure.
+        """End the thread, and report how this rank leaves, and why if it failed.
 
-        A rank whose end would disturb others, because the store or the launcher's patience ends with it, waits
-        `LAST_WORD` for them to leave as well; `alike` says that they probably fail in the same way.
+        A rank whose end would disturb the others, because the store ends with it or the launcher then ends them, waits
+        up to `LAST_WORD` for them to leave.
+
+        Args:
+            status: exit status of the process.
+            cause: one line, if it failed.
+            alike: the other ranks probably fail in the same way.
         """
         self._leaving.set()
         self._stop.set()
