@@ -1,5 +1,4 @@
-"""Detects a rank that has died, hangs or was cut off, and ends every process of the job with a line that names the
-cause.
+"""Detects a rank that has died, hangs or was cut off, and ends all processes of the job with a line that says why.
 
 A thread in each rank reports the progress of the main thread about once a second, through the store at
 MASTER_ADDR:MASTER_PORT, and reads the other ranks' reports. These count as lost:
