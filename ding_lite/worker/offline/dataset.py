@@ -108,7 +108,7 @@ class OfflineDataset(torch.utils.data.Dataset):
             if flag in columns:
                 ends_R |= columns[flag]
         ends_R[-1] = True
-        if nstep > 1 and "next_obs" in columns and "traj_flag" not in columns:  # then observations show where a trajectory continues
+        if nstep > 1 and "next_obs" in columns and "traj_flag" not in columns:  # observations show the cuts
             pairs = zip(tree_leaves(columns["obs"]), tree_leaves(columns["next_obs"]), strict=True)
             for obs, next_obs in pairs:
                 ends_R[:-1] |= (obs[1:] != next_obs[:-1]).reshape(len(obs) - 1, -1).any(1)
@@ -219,7 +219,7 @@ class OfflineDataset(torch.utils.data.Dataset):
             array = array.astype(np.bool_, copy=False)
         elif key == "reward":
             array = array.astype(np.float32, copy=False)
-        looked_at = array.dtype.kind == "f" and not (mapped and "obs" in key)  # mapped observations may be huge, so they are not scanned
+        looked_at = array.dtype.kind == "f" and not (mapped and "obs" in key)  # these may be huge files
         if looked_at and not (finite := np.isfinite(array)).all():
             row = int(np.argwhere(~finite)[0, 0])
             raise self._fault(key, "finite numbers", f"nan or infinity, first in row {row}")
