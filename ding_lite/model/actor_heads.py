@@ -27,9 +27,9 @@ class GaussianHead(nn.Module):
     Args:
         sizes: of the features, of the hidden layers, and D.
         activation: see `mlp.ACTIVATIONS`.
-        sigma_type: 'independent', parameters of its own that no observation changes; 'conditioned', computed as mu is;
-            'fixed', the value below.
-        fixed_sigma_value: sigma where it is 'fixed'.
+        sigma_type: 'independent': parameters that do not depend on the observation; 'conditioned': computed from the
+            features, as mu is; 'fixed': the value below.
+        fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: 'tanh' keeps mu within -1..1.
     """
 
@@ -90,11 +90,11 @@ def create_actor_head(
         action_space: 'discrete', 'continuous' or 'hybrid'.
         activation: see `mlp.ACTIVATIONS`.
         sigma_type: see `GaussianHead`, as the next two.
-        fixed_sigma_value: sigma where it is 'fixed'.
+        fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: None or 'tanh'.
 
     Raises:
-        ConfigError: for an unknown word, or a shape that is not one of this kind of action.
+        ConfigError: an unknown word, or a shape that does not fit this kind of action.
     """
     _check_choice("action_space", action_space, ACTION_SPACES)
     _check_choice("sigma_type", sigma_type, SIGMA_TYPES)

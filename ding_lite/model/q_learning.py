@@ -24,7 +24,7 @@ class DQN(nn.Module):
         dueling: split the head into value and advantages.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
-        noise: noisy layers in the head; they explore in training mode.
+        noise: use noisy layers in the head, see `NoisyLinear`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class QRDQN(nn.Module):
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return, for observations `[B, ...]` and K quantiles, `logit` `[B, A]`, `q` `[B, A, K]`, `tau` `[B, K, 1]`.
 
-        `logit` is the mean of the quantiles `q`, which is Q; `tau` says which quantiles: (i + 1/2) / K.
+        `logit` is Q, the mean of the quantiles `q`. `tau` holds their probabilities, (i + 1/2) / K.
         """
         q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
         num_quantiles = self._shape[1]

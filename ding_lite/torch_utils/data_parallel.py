@@ -22,14 +22,14 @@ from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.dist.watchdog import waiting
 from ding_lite.utils.registry import ConfigError
 
-COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names for ours
+COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names
 GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}
 
 
 class OverlappedLoss:
     """A loss whose backward pass averages gradients over all ranks, in place, into those of `FlatParameters`.
 
-    DistributedDataParallel wraps a module whose forward pass is the loss, so that policies need not know of it.
+    DistributedDataParallel wraps a module whose forward pass is the loss, so policies do not change.
 
     Args:
         network: all parameters that the loss trains.
@@ -55,30 +55,30 @@ class OverlappedLoss:
         """Compute the gradients' means over all ranks.
 
         Raises:
-            ConfigError: if this rank's loss does not use all parameters, and the config does not allow for that.
+            ConfigError: if this rank's loss does not use all parameters and the config does not allow this.
         """
         assert self._ddp is not None
         with waiting():
             loss.backward()
             try:
                 self._ddp._check_reducer_finalized()
-            except RuntimeError as error:  # otherwise the ranks' parameters would part
+            except RuntimeError as error:  # otherwise the ranks' parameters would diverge
                 raise ConfigError(
                     "policy.data_parallel='ddp': the loss does not use all parameters of the network. Set "
                     "policy.ddp.find_unused_parameters=True."
                 ) from error
-            dist.all_reduce(self._flat.flag)  # which is no parameter
+            dist.all_reduce(self._flat.flag)  # it is not a parameter, so DDP does not average it
 
     def release(self) -> None:
-        """Give up the process group, before the interpreter ends."""
+        """Release the process group before the interpreter exits."""
         self._ddp = self._group = None
 
 
 def choose_overlap(cfg: EasyDict, flat: FlatParameters) -> bool:
     """Return whether `OverlappedLoss` averages this flat gradient.
 
-    It does if `policy.data_parallel` is 'ddp'. It also does if `policy.bp_update_sync` is False and gradients have to
-    be sent: between ranks that share memory nothing is sent, and nothing is there to overlap.
+    It does if `policy.data_parallel` is 'ddp', and if `policy.bp_update_sync` is False and gradients have to be sent.
+    Ranks that share memory send nothing, so there is nothing to overlap.
     """
     sends = cfg.multi_gpu and get_world_size() > 1 and not flat.is_shared
     return uses_ddp(cfg) or (sends and not cfg.bp_update_sync)
@@ -92,7 +92,7 @@ def uses_ddp(cfg: EasyDict) -> bool:
 def synchronize_batchnorm(model: nn.Module) -> nn.Module:
     """Return the model with torch's SyncBatchNorm, which counts the samples of all ranks, for its batch normalisations.
 
-    Without gradient, where ranks act each at its own pace, they go by their running statistics.
+    Without gradient, when ranks act independently, the layers use their running statistics.
     """
     model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     for module in model.modules():
