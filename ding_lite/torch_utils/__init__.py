@@ -1,4 +1,4 @@
-"""What models, policies and workers share beside networks: running statistics, minibatches, checks of several ranks."""
+"""Tools of models, policies and workers: the optimizer step, running statistics, minibatches, checks of ranks."""
 
 from ding_lite.torch_utils.drift import RankDriftError
 from ding_lite.torch_utils.minibatch import minibatches, normalize_parts, rank_sizes

@@ -1,4 +1,4 @@
-"""Replay's part of a checkpoint: what a resumed run needs in order to sample as if it had never stopped."""
+"""The state of a replay buffer in a checkpoint, from which a resumed run samples as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load_replay_state(buffer: ReplayBuffer, state: dict[str, Any]) -> None:
 
 
 def _layout(buffer: ReplayBuffer) -> dict[str, Any]:
-    """Return what a state must have in common with the buffer, beside the columns."""
+    """Return the properties that a state must share with the buffer, in addition to the columns."""
     parts = {part: type(getattr(buffer, part)).__name__ for part in ("sampler", "view")}
     ring = buffer.ring
     sizes = {"num_rows": ring.num_rows, "num_envs": ring.num_envs, "frame_stack": ring.stack}
