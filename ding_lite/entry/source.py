@@ -1,4 +1,4 @@
-"""Where a run's samples come from: environments that this rank plays, unless another module says otherwise."""
+"""The source of a run's samples; here, environments that this rank plays."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ding_lite.worker import EpisodeCollector, SampleCollector
 
 @dataclass(frozen=True)
 class Source:
-    """What makes samples, and what an `Experiment` has to know about it.
+    """What produces samples, and what an `Experiment` must know about it.
 
     Attributes:
         collector: has `envstep, episode_count, interrupted` and the state methods of `SampleCollector`.
         lines: of the start-up summary.
-        total: where the run ends, in env steps, or in learner iterations if nothing is played.
-        limits: of the run, beside those of its setup.
-        counts: returns counts for result.json, beside those of every run.
+        total: end of the run, in env steps, or in learner iterations if nothing is played.
+        limits: of the run, in addition to those of its setup.
+        counts: returns counts for result.json, in addition to those of every run.
         figures: returns figures of the data since the last record, the same on all ranks.
         learning: returns a `with` block in which the samples are learned from.
     """
@@ -54,7 +54,7 @@ def create_collector(
     Args:
         setup: of the run.
         collect_mode: the policy's.
-        rank: what the seeds of environments are derived from.
+        rank: the seeds of the environments are derived from it.
         guard: says whether this process was asked to end.
         stack: closes the environments.
     """
