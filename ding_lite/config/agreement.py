@@ -1,4 +1,4 @@
-"""Do all ranks run the same config?"""
+"""Checking that all ranks run the same config."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MAY_DIFFER = {"exp_name", "notes", "env.manager.num_threads", "policy.num_thread
 def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
     """Compare the compiled configs of all ranks, and the limits of their runs, such as `max_env_step`.
 
-    Collective: every rank must call it. What travels is a hash, and the whole only if the hashes differ.
+    Collective: every rank must call it. Ranks exchange a hash, and the whole config only if the hashes differ.
 
     Raises:
-        UserError: they differ, the same message on every rank: the dotted keys with the value of each rank.
+        UserError: the configs differ. All ranks get the same message: the dotted keys and each rank's value.
     """
     if get_world_size() == 1:
         return
@@ -42,7 +42,7 @@ def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def _describe(configs: list[dict[str, str]]) -> str:
-    """Say in one line which keys differ, those that explain others first, and who has what."""
+    """Return one line with the keys that differ, those that explain others first, and the ranks' values."""
     keys = set().union(*configs)
     differing = [key for key in keys if len({config.get(key) for config in configs}) > 1]
     one_sided = {key for key in differing if not all(key in config for config in configs)}
@@ -66,7 +66,7 @@ def _describe_values(values: list[str]) -> str:
 
 
 def _shorten(value: str) -> str:
-    """Leave the middle of a long value out: paths differ at their ends."""
+    """Return a long value without its middle, because paths differ at their ends."""
     half = (LONGEST_VALUE - 3) // 2
     return value if len(value) <= LONGEST_VALUE else f"{value[:half]}...{value[-half:]}"
 

@@ -1,4 +1,4 @@
-"""What values of a config must be together: without contradiction, and no more than memory holds."""
+"""Checks of several config values together: contradictions, and sizes beyond the machine's memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ding_lite.utils.tree import tree_leaves
 
 
 def check_values(cfg: EasyDict) -> None:
-    """Raise `ConfigError` for values that contradict each other, or cannot be used whatever the rest is."""
+    """Raise `ConfigError` for values that contradict each other or can never be used."""
     if not cfg.exp_name.strip() or "\0" in cfg.exp_name:
         raise ConfigError(f"exp_name: expected the name of a directory, got {show(cfg.exp_name)}.")
     for key, value in cfg.policy.get("model", {}).items():
@@ -62,9 +62,9 @@ def _check_pairs(cfg: EasyDict) -> None:
 
 
 def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None:
-    """Raise `ConfigError` for sizes that alone take more than this machine's memory.
+    """Raise `ConfigError` for sizes that need more than this machine's memory.
 
-    They would end the run late, when the memory is asked for, or worse, when it is filled.
+    Otherwise the run would end late, when the memory is allocated, or worse, when it is filled.
     """
     obs_bytes = sum(leaf.nbytes for leaf in tree_leaves(create_empty_array(observation_space, 1)))
     obs_bytes *= cfg.policy.get("unroll_len", 1)

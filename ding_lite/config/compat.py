@@ -1,4 +1,4 @@
-"""What DI-engine's config files may say and ding_lite does not need: one table per kind of difference.
+"""Tables of the keys of DI-engine's config files that have another name or no meaning here.
 
 A key that a class in use declares itself never reaches these tables.
 """
@@ -104,7 +104,7 @@ RENAMED_KEYS = {
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }
-# Keys of `policy` that say which loop trains it: true for the policies of that pipeline.
+# Keys of `policy` that select the training loop: True for the policies of that pipeline.
 LOOP_KEYS = {"on_policy": "serial_pipeline_onpolicy", "offline": "serial_pipeline_offline"}
 # env.env_id: versions that gymnasium has retired, and the ones that took their place.
 RENAMED_IDS = {
@@ -113,7 +113,7 @@ RENAMED_IDS = {
     "LunarLanderContinuous-v2": "LunarLanderContinuous-v3",
     **{f"{name}-v{n}": f"{name}-v5" for name in ("Hopper", "HalfCheetah", "Walker2d", "Ant") for n in (2, 3)},
 }
-# create_config's types: every name that is accepted, and what it is here. No buffer type is the one that
+# create_config's types: every accepted name, and the name used here. No buffer type is the one that
 # policy.priority asks for.
 TYPES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -131,7 +131,7 @@ TYPES: dict[str, dict[str, str]] = {
 
 
 def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return `create_config` as the part of the config that it decides; say in `notes` what was read otherwise.
+    """Return the part of the config that `create_config` determines; add a note for everything that is translated.
 
     Raises:
         ConfigError: an unknown key or environment manager.
@@ -174,7 +174,7 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
     Args:
         user: what the user set, nested; changed in place.
         known: dotted keys that the classes in use declare.
-        notes: takes a sentence about each.
+        notes: a sentence about each is appended.
 
     Raises:
         ConfigError: old and new name are both set, to different values.
@@ -196,10 +196,10 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
 
 
 def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
-    """Remove `policy.on_policy` and `policy.offline` from `user`: the policy's class says which loop trains it.
+    """Remove `policy.on_policy` and `policy.offline` from `user`: the policy's class names its loop.
 
     Raises:
-        ConfigError: one of them says something else than the class.
+        ConfigError: one of them contradicts the class.
     """
     policy_type = schema["policy.type"].default
     pipeline = POLICY_REGISTRY.find(policy_type).pipeline
@@ -218,9 +218,9 @@ def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module that `import_names` lists; DI-engine's path of one of ours is enough, whichever folder it is in.
+    """Import a module that `import_names` lists. DI-engine's paths of modules of this package are accepted.
 
-    `ding_lite.policy.cql` is then `ding_lite.policy.offline.cql`.
+    `ding_lite.policy.cql`, for instance, imports `ding_lite.policy.offline.cql`.
 
     Raises:
         ImportError: there is none of this name.

@@ -33,14 +33,14 @@ from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, describe, matches, show
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest, place_of
 
-# What fills the registries; imported when a config is compiled, as the config's own import_names are.
+# Modules that fill the registries; imported when a config is compiled, like its import_names.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
 PARTS = ("env", "policy", "reward_model")  # sections whose class create_config names, with modules to import
-LONGEST_KEY = 200  # characters: what is longer is no misspelling, and comparing it takes seconds
+LONGEST_KEY = 200  # characters; a longer one is not a misspelling, and comparing it would take seconds
 
 
 class SavedRun(NamedTuple):
-    """What the total_config.py of a run says."""
+    """The content of a run's total_config.py."""
 
     main_config: dict[str, Any]
     create_config: dict[str, Any]
@@ -51,8 +51,8 @@ class SavedRun(NamedTuple):
 def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the python file at `path` (not as `__main__`) and return its `main_config` and `create_config`.
 
-    The file's directory joins `sys.path`, as if python ran the file: modules beside it can be imported, by the file
-    itself and by `import_names`.
+    The file's directory is added to `sys.path`, as if Python ran the file, so that the file and `import_names` can
+    import modules from there.
 
     Raises:
         ConfigError: no such file, it fails (the message has file and line), or it lacks one of the two names.
@@ -62,7 +62,7 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_saved_run(path: str | Path) -> SavedRun:
-    """Return what `save_config` wrote.
+    """Read a file that `save_config` wrote.
 
     Raises:
         ConfigError: as `read_config`, or the file does not name its limits and its pipeline.
@@ -109,7 +109,7 @@ def _run_file(path: Path) -> types.ModuleType:
 def find_policy(
     input_cfg: str | Path | Sequence[dict[str, Any]], overrides: Sequence[str] = ()
 ) -> tuple[tuple[dict[str, Any], dict[str, Any]], Any]:
-    """Read a config as far as its policy's class.
+    """Read a config up to its policy's class.
 
     Returns:
         `(main_config, create_config)`, so that a file is run once, and the class.
@@ -133,7 +133,7 @@ def divided_sizes(
 ) -> list[str]:
     """Return overrides that give each of `world_size` processes its share of batch size, n_sample and n_episode.
 
-    What is divided is the value that the config would have in one process, whether the user or a class sets it.
+    The values of the compiled single-process config are divided, whether the user or a class sets them.
 
     Raises:
         ConfigError: one of them is not a multiple of the world size, or the config is wrong.
@@ -198,10 +198,10 @@ def _read_pair(input_cfg: str | Path | Sequence[dict[str, Any]]) -> tuple[dict[s
 def _merge_user(
     pair: tuple[dict[str, Any], dict[str, Any]], overrides: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """Merge what the user wrote, and import the modules that it names.
+    """Merge the user's dicts and overrides, and import the modules that they name.
 
     Returns:
-        The nested keys, the texts of the overrides' values by dotted key, and notes on what was read otherwise.
+        The nested keys, the texts of the overrides' values by dotted key, and notes on translated keys.
     """
     notes: list[str] = []
     user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
@@ -211,7 +211,7 @@ def _merge_user(
 
 
 def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str, str]:
-    """Write `key=value` strings into `user`; return the text of each value, for keys that want a str."""
+    """Write `key=value` strings into `user`; return the text of each value, for keys of type str."""
     texts = {}
     for item in overrides:
         path, sep, text = item.partition("=")
@@ -227,7 +227,7 @@ def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str
 
 
 def _import_modules(user: dict[str, Any]) -> None:
-    """Import what registers the classes: the built-in packages and the config's `import_names`."""
+    """Import the modules that register classes: the built-in packages and the config's `import_names`."""
     for name in BUILTIN:
         importlib.import_module(name)
     for path in (f"{part}.import_names" for part in PARTS):
@@ -248,7 +248,7 @@ def _import_modules(user: dict[str, Any]) -> None:
 def _checked_items(
     node: dict[str, Any], prefix: str, schema: sc.Schema, texts: Mapping[str, str], notes: list[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Walk what the user set; yield dotted key and value of what the schema knows, raise for what it does not."""
+    """Yield dotted key and value of everything that the user set; raise `ConfigError` for unknown keys."""
     for key, value in node.items():
         path = prefix + key
         declared = schema.get(path)
@@ -273,7 +273,7 @@ def _checked_items(
 
 
 def _closest_path(path: str, schema: sc.Schema) -> str:
-    """Say which known key, at any level, is most like `path`; if none is, list those of its level."""
+    """Return a hint with the known key, at any level, most like `path`; else the known keys of its level."""
     known = {".".join(parts[:i]) for parts in (p.split(".") for p in schema) for i in range(1, len(parts) + 1)}
     parent, _, name = path.rpartition(".")
 
@@ -331,7 +331,7 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
 
 
 def _kind_of(space: gymnasium.Space[Any]) -> str | None:
-    """Return what `policy.model.action_space` should be; empty for kinds that no model of ours knows by a name."""
+    """Return the right `policy.model.action_space`; empty for kinds that no built-in model has a name for."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return "discrete"
     if isinstance(space, gymnasium.spaces.Box):
@@ -344,7 +344,7 @@ def _kind_of(space: gymnasium.Space[Any]) -> str | None:
 
 
 def _shape_of(space: gymnasium.Space[Any]) -> Any:
-    """Return what `obs_shape` or `action_shape` should be, None if a space has no one shape."""
+    """Return the right `obs_shape` or `action_shape`; None if the space does not have a single shape."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return int(space.n)
     if isinstance(space, gymnasium.spaces.Dict) and set(space) == {"action_type", "action_args"}:

@@ -1,7 +1,7 @@
-"""What a config may say: the keys that its classes declare, see `utils/key.py`.
+"""The keys that a config may have: those that its classes declare, see `utils/key.py`.
 
-A schema is flat: dotted key -> `Key`. In the place of a default, `UNSET` leaves the key out and `REQUIRED` says that
-somebody must set it. A key of type `SECTION` is a dict that has no options yet.
+A schema is flat: dotted key -> `Key`. Instead of a default, `UNSET` leaves the key out, and `REQUIRED` means that
+it must be set. A key of type `SECTION` is a dict without options.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MODEL_RANGES = {("_size", "_shape", "_size_list"): (1, 2**16), ("_num",): (0, 10
 
 
 def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
-    """Return every key that a config with the types of `user` may set; what registers them is imported already."""
+    """Return every key that a config with the types of `user` may set; their modules have been imported."""
     policy_type, env_type = get_key(user, "policy.type"), get_key(user, "env.type", ENV_DEFAULTS["type"])
     types = {"policy": policy_type, "env": env_type}
     if "reward_model" in user:
@@ -85,7 +85,7 @@ def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
 
 
 def class_options(cls: type, prefix: str, base: Mapping[str, Any] = {}) -> Schema:
-    """Return what a class and its bases declare over `base`, with `prefix` before each key."""
+    """Return the keys that a class and its bases declare over `base`, with `prefix` before each key."""
     keys = {prefix + path: key for path, key in declared_keys(cls, base).items()}
     return {path: replace(key, default=plain(key.default, path)) for path, key in keys.items()}
 

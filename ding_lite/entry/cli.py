@@ -1,7 +1,7 @@
 """The console command `ding_lite`, also `python -m ding_lite` under a launcher: reads the options.
 
-What they ask for is in `commands.py`. `main` imports it last, because it loads torch: `--help` and mistakes in the
-options are answered at once.
+`commands.py` acts on them. `main` imports it last, because it loads torch: `--help` and mistakes in the options are
+answered at once.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _find_mistake(args: argparse.Namespace) -> str:
-    """Say which option is missing, or would have no effect beside the others; empty if all is well."""
+    """Return which option is missing, or has no effect with the others; empty if there is no mistake."""
     evaluates = args.mode == "eval"
     if args.resume == "":
         return "resume: give the directory of the run to go on with"

@@ -1,4 +1,4 @@
-"""What the options of the command line ask for: train, go on with a run, evaluate, start the processes of a job."""
+"""The actions of the command line: train, resume a run, evaluate, start the processes of a job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOGETHER = "policy.multi_gpu=True"  # goes before the user's own overrides, whic
 
 
 def run(args: argparse.Namespace) -> None:
-    """Do what the options ask for, which `cli.py` has checked; a user's mistake ends the process with status 2."""
+    """Run the command of options that `cli.py` has checked; a user's mistake ends the process with status 2."""
     if args.nproc > 1 or args.max_restarts > 0:
         try:
             raise SystemExit(_launch(args))

@@ -1,4 +1,4 @@
-"""Judging a checkpoint."""
+"""Evaluating a checkpoint."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def evaluate_checkpoint(
     Args:
         input_cfg: the config that it was trained with, such as its experiment's `total_config.py`.
         path: the checkpoint.
-        seed: another seed gives other episodes.
-        n_episode: episodes, instead of `env.n_evaluator_episode`.
+        seed: of the environments; used instead of the config's.
+        n_episode: number of episodes, instead of `env.n_evaluator_episode`.
         overrides: `dotted.key=value` strings, stronger than the config.
 
     Returns:
@@ -37,7 +37,7 @@ def evaluate_checkpoint(
 
     Raises:
         ConfigError: a mistake in the config, or several processes.
-        CheckpointError: the file is missing, damaged, or no checkpoint of this policy.
+        CheckpointError: the file is missing, damaged, or of another policy.
     """
     if n_episode is not None:
         overrides = [*overrides, f"env.n_evaluator_episode={n_episode}", f"env.evaluator_env_num={_share(n_episode)}"]
@@ -70,5 +70,5 @@ def evaluate_checkpoint(
 
 
 def _share(n_episode: int) -> int:
-    """Return the greatest number of environments, at most 8, that divides the episodes."""
+    """Return the largest number of environments, at most 8, that divides the number of episodes."""
     return next(number for number in range(8, 0, -1) if n_episode % number == 0)

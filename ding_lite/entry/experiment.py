@@ -68,7 +68,7 @@ def create_collector(
     Args:
         setup: of the run.
         collect_mode: the policy's.
-        rank: what the seeds of environments are derived from.
+        rank: the seeds of the environments are derived from it.
         guard: says whether this process was asked to end.
         stack: closes the environments.
     """
@@ -86,7 +86,7 @@ class Experiment(AbstractContextManager[Any]):
     Args:
         setup: what to run.
         create_source: builds where samples come from; by default this rank plays.
-        axis: what curves and progress go by: 'envstep', or 'train_iter' if nothing is played.
+        axis: the count of curves and progress: 'envstep', or 'train_iter' if nothing is played.
 
     Attributes:
         policy, collector, evaluator, learner: the parts.
@@ -119,7 +119,7 @@ class Experiment(AbstractContextManager[Any]):
             self._stack = stack.pop_all()
 
     def _create_evaluator(self, stack: ExitStack) -> Evaluator:
-        """Return what plays episodes on rank 0, and tells the others how they ended."""
+        """Return the evaluator, which plays on rank 0 and sends the result to the other ranks."""
         cfg, guard = self._setup.cfg, self._keeper.guard
         return Evaluator(
             self._setup.create_eval_env(stack) if get_rank() == 0 else None,
@@ -173,7 +173,7 @@ class Experiment(AbstractContextManager[Any]):
         return bool(self.stop_reason)
 
     def evaluate(self) -> bool:
-        """Evaluate if it is due; return whether the stop value was reached."""
+        """Evaluate if this is due; return whether the stop value was reached."""
         if not self.evaluator.should_eval(self.learner.train_iter):
             return False
         stop_flag, info = self.evaluator.eval(self.learner.train_iter)
@@ -201,7 +201,7 @@ class Experiment(AbstractContextManager[Any]):
     def learn(
         self, batches: Iterable[dict[str, Any]], update: Callable[[torch.Tensor, torch.Tensor], None] | None = None
     ) -> None:
-        """Take a learner iteration on each batch, and save if that is due; `update` hears of new priorities."""
+        """Take a learner iteration on each batch, and save if this is due; `update` gets the new priorities."""
         with self._keeper.learning(), self._source.learning():
             self.learner.train(batches, update)
 

@@ -1,4 +1,4 @@
-"""What keeps a run alive: its directory, checkpoints, resuming, signals, its result and exit status."""
+"""Keeping a run alive: its directory, checkpoints, resuming, signals, result and exit status."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from ding_lite.worker import ReplayBuffer
 
 
 class RunKeeper(AbstractContextManager[Any]):
-    """Saves a run, and brings it back.
+    """Saves and resumes a run.
 
-    It is created as soon as there is a policy, which then gets what an earlier run has learned; `resume` brings back
-    the other parts once they are built. Every method is collective.
+    It is created as soon as the policy exists, and loads what an earlier run has learned into it. `resume` restores the
+    other parts after they are built. Every method is collective.
 
     Args:
         setup: of the run.
         policy: the policy.
-        axis: what the run's records go by, see `RunReporter`.
+        axis: the count that the run's records use, see `RunReporter`.
 
     Attributes:
         reporter: the run's records.
@@ -53,7 +53,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._parts: dict[str, Any] = {}  # whose state is the same on all ranks
         self._replay: ReplayBuffer | None = None
         self._replay_state: dict[str, Any] | None = None
-        self._cut: tuple[torch.Tensor, Any] | None = None  # environments that did not go on, and what they showed last
+        self._cut: tuple[torch.Tensor, Any] | None = None  # environments not restored, their last observations
         self._saved_iter, self._saved_eval_count = 0, -1
         with ExitStack() as stack:
             self._loaded = self._load_given()
@@ -78,7 +78,7 @@ class RunKeeper(AbstractContextManager[Any]):
     # Loading.
 
     def _load_given(self) -> Loaded | None:
-        """Give the policy the model of `load_ckpt_before_run`; return that checkpoint if the run goes on from it."""
+        """Load the model of `load_ckpt_before_run`; return that checkpoint if the run continues from it."""
         path = self._hook.load_ckpt_before_run
         if path and self._cfg.policy.learn.resume_training:
             loaded = load_file(path)
@@ -89,7 +89,7 @@ class RunKeeper(AbstractContextManager[Any]):
         return None
 
     def _load_newest(self) -> Loaded | None:
-        """Give the policy what the directory's newest valid checkpoint holds, and return that; None: a fresh start."""
+        """Load the directory's newest valid checkpoint into the policy and return it; None: a new start."""
         if not self._store.has_checkpoints():
             if self._cfg.policy.learn.resume_training:
                 raise CheckpointError(f"'{self._exp_dir}' has no checkpoint to resume from: start a new run.")
@@ -109,9 +109,9 @@ class RunKeeper(AbstractContextManager[Any]):
         counts: Callable[[], Mapping[str, int]],
         reward_model: RewardModel | None = None,
     ) -> None:
-        """Take the parts to save from now on; if a run goes on, bring them and the random states back.
+        """Register the parts to save from now on; if a run continues, restore them and the random states.
 
-        The collector has a state of each rank's own as well. `counts` returns all counts of the run.
+        The collector also has a state for each rank. `counts` returns all counts of the run.
         """
         parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
         self._parts = parts if reward_model is None else {**parts, "reward_model": reward_model}
@@ -130,7 +130,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._resume_rank(loaded.local_state)
 
     def _resume_rank(self, state: dict[str, Any]) -> None:
-        """Bring this rank's own state back, but for the replay buffer, which is built later."""
+        """Restore this rank's state, except the replay buffer, which is built later."""
         self._policy.collect_mode.load_state_dict(state["collect_mode"])
         self._parts["learner"].load_local_state_dict(state["learner"])
         if "reward_model" in self._parts:
@@ -147,25 +147,25 @@ class RunKeeper(AbstractContextManager[Any]):
             self._cut = torch.tensor(lost), tree_map(lambda obs_N: obs_N[lost], state["collector"]["env"]["obs"])
 
     def resume_replay(self, replay: ReplayBuffer) -> bool:
-        """Take the replay buffer, and bring it back if a run goes on; return whether it was."""
+        """Register the replay buffer, and restore it if a run continues; return whether it was restored."""
         self._replay = replay
         state, self._replay_state = self._replay_state, None
         if state is None:
             return False
         replay.load_state_dict(state)
-        if self._cut is not None:  # their newest steps are not followed by what will be stored next
+        if self._cut is not None:  # the rows stored next do not follow their newest steps
             replay.truncate(*self._cut)
         return True
 
     # Saving.
 
     def _state_dict(self) -> dict[str, Any]:
-        """Return what is the same on all ranks."""
+        """Return the state that is the same on all ranks."""
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         return {"policy": self._policy.learn_mode.state_dict(), "record": self.reporter.state_dict()} | parts
 
     def _local_state_dict(self) -> dict[str, Any]:
-        """Return what each rank has of its own; its large tensors are not copies."""
+        """Return this rank's state; its large tensors are not copies."""
         state = {"random": random_state(), "collector": self._parts["collector"].local_state_dict()}
         state["collect_mode"] = self._policy.collect_mode.state_dict()
         state["learner"] = self._parts["learner"].local_state_dict()
@@ -180,7 +180,7 @@ class RunKeeper(AbstractContextManager[Any]):
         return self._parts["learner"].train_iter - self._saved_iter >= self._hook.save_ckpt_after_iter
 
     def save(self) -> bool:
-        """Write a checkpoint of all ranks, unless the newest is of this very moment; return whether there is one."""
+        """Write a checkpoint of all ranks, unless the newest is up to date; return whether there is one."""
         train_iter, eval_count = self._parts["learner"].train_iter, self._parts["evaluator"].eval_count
         if (train_iter, eval_count) == (self._saved_iter, self._saved_eval_count):
             return True
@@ -194,14 +194,14 @@ class RunKeeper(AbstractContextManager[Any]):
         return saved
 
     def save_best(self) -> None:
-        """Write the policy that was evaluated best so far."""
+        """Write the checkpoint of the best evaluation so far."""
         self._report(self._store.save_best(self._state_dict(), self._counts()["train_iter"], self._counts()["envstep"]))
 
     @contextmanager
     def learning(self) -> Iterator[None]:
-        """Return a `with` block for learner iterations; at its end the run is saved if that is due.
+        """Return a `with` block for learner iterations; at its end the run is saved if this is due.
 
-        A batch whose loss or gradient is not finite is saved, and the error that it raises then names the file.
+        A batch whose loss or gradient is not finite is saved, and the error then names the file.
         """
         try:
             yield
@@ -212,7 +212,7 @@ class RunKeeper(AbstractContextManager[Any]):
             self.save()
 
     def _report(self, reason: str | None) -> bool:
-        """Say why a checkpoint could not be written, if so; return whether it was."""
+        """Print why a checkpoint could not be written, if so; return whether it was written."""
         if reason is not None:
             self.reporter.warning(f"{reason} Training goes on.")
         return reason is None
@@ -227,17 +227,23 @@ class RunKeeper(AbstractContextManager[Any]):
         saved = self.save()
         checkpoint = self._path("ckpt", "ckpt_last.pth.tar") if saved else ""
         self.reporter.end(stop_reason, signum, dict(self._counts()), self._parts["evaluator"].best_return, checkpoint)
-        heartbeat("")  # what the caller does now is no hang of this run
+        heartbeat("")  # from now on the caller's work does not count as a hang
         if not saved:
             return "The last checkpoint was not saved."
         return 128 + signum if signum else 0
 
 
 def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer: bool = False) -> None:
-    """Put a checkpoint's model, or all that learning needs, into a policy that learns.
+    """Load a checkpoint into a policy that learns.
+
+    Args:
+        policy: the policy.
+        state: the checkpoint's state.
+        name: the checkpoint's name in messages.
+        with_optimizer: load the optimizers and counters too, not only the model.
 
     Raises:
-        CheckpointError: it is another policy's or model's; `name` says in the message which checkpoint it is.
+        CheckpointError: the checkpoint is of another policy or model.
     """
     try:
         learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
@@ -266,15 +272,15 @@ def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], n
 
 
 def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
-    """Put a checkpoint's model into a policy that only acts.
+    """Load a checkpoint's model into a policy that only acts.
 
     Args:
-        policy: the policy, in whatever modes.
+        policy: the policy, with any modes.
         state: a checkpoint's state, or its `policy`, or its model's.
-        name: which checkpoint it is, for messages.
+        name: the checkpoint's name in messages.
 
     Raises:
-        CheckpointError: it is of another model.
+        CheckpointError: the checkpoint is of another model.
     """
     for part in ("policy", "model"):
         state = state.get(part, state)

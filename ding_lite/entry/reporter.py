@@ -1,4 +1,4 @@
-"""What a run says: the start-up summary, progress, figures, how it ended."""
+"""The output of a run: the start-up summary, progress, figures, and how it ended."""
 
 from __future__ import annotations
 

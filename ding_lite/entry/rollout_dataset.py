@@ -1,8 +1,8 @@
-"""What a policy's collector plays, as a data set for `torch.utils.data.DataLoader` and any training loop.
+"""A policy's collector as a data set for `torch.utils.data.DataLoader` and any training loop.
 
-Each loader worker of each rank is a player: environments, a copy of the policy and random states of its own. It shares
-with the process that trains the newest published parameters and the counts of what was played, in memory that both map.
-Nothing here is a collective. M samples of a chunk, B of a batch, L steps of an episode.
+Each loader worker of each rank has its own environments, copy of the policy and random states. It shares the newest
+published parameters and the counts of played steps with the training process, in memory that both map. Nothing here is
+a collective. Shapes: M samples of a chunk, B of a batch, L steps of an episode.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ UNITS = ("transition", "batch", "episode")
 FIGURES = ("env_step", "episode", "return", "length")
 BY_VALUE = 2**16  # bytes: greater tensors are passed to another process in shared memory
 MAX_WORKERS = 1024  # loader workers of a rank
-EPISODE_ROWS = 32  # env steps in each environment between two looks for new parameters, if no n_sample says it
+EPISODE_ROWS = 32  # env steps in each environment between two reads of new parameters, if there is no n_sample
 
 
 class Place(NamedTuple):
-    """Which process plays: `worker` of `num_workers` of a rank, and how often it has begun before."""
+    """The process that plays: `worker` of `num_workers` of a rank, and how many iterations it began before."""
 
     rank: int = 0
     world_size: int = 1
@@ -53,29 +53,30 @@ class Place(NamedTuple):
 
     @property
     def path(self) -> tuple[int, int, int]:
-        """What seeds are derived from."""
+        """The path that seeds are derived from, see `derive_seeds`."""
         return self.rank, self.worker, self.iteration
 
 
 class RolloutDataset(IterableDataset[Any]):
-    """An endless stream of what the config's policy plays in the config's environments, new at every iteration.
+    """An endless stream of the play of the config's policy in the config's environments, new at every iteration.
 
-    An item is a dict of tensors, nested if observations or actions are, and `unit` says what one is:
+    An item is a dict of tensors, nested if observations or actions are. `unit` selects its kind:
 
     * 'transition': one sample, without batch dimension: `DataLoader(dataset, batch_size=64)`.
-    * 'batch': `policy.learn.batch_size` of them, `[B, ...]`, quicker: `DataLoader(dataset, batch_size=None)`.
-    * 'episode': one whole episode, what was collected `[L, ...]` and `last_obs`, for `batch_size=None` too.
+    * 'batch': `policy.learn.batch_size` samples, `[B, ...]`; faster: `DataLoader(dataset, batch_size=None)`.
+    * 'episode': one whole episode as collected, `[L, ...]`, and `last_obs`; also for `batch_size=None`.
 
-    Samples have the keys of the policy's `_loss`: of an on-policy policy what its `_get_batches` makes of each collect,
-    advantages included; of others each step once, in the order of time, with `reward` summed over `policy.nstep` steps,
-    the true `next_obs`, `done` and `value_gamma`. `version` tells which parameters played.
+    Samples have the keys that the policy's `_loss` reads. For an on-policy policy they are the batches of
+    `_get_batches`, advantages included. For other policies each step appears once, in the order of time, with `reward`
+    summed over `policy.nstep` steps, the true `next_obs`, `done` and `value_gamma`. `version` is the number of the
+    parameters that played.
 
-    The policy plays with the parameters that `publish` gave last, as of the beginning of each collect. The seeds follow
-    from the config's, rank, worker, and how often an iteration was begun. Create it in every rank by itself.
+    A collect uses the parameters that were published last when it begins. Seeds are derived from the config's seed, the
+    rank, the worker and the number of the iteration. Create one data set in every rank.
 
     Args:
-        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both. Sizes are those of
-            each loader worker: `collector_env_num`, `n_sample`.
+        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both. `collector_env_num`
+            and `n_sample` are per loader worker.
         seed: used instead of the config's own seed.
         unit: see above.
         model: used instead of the config's.
@@ -84,10 +85,10 @@ class RolloutDataset(IterableDataset[Any]):
     Attributes:
         cfg: the compiled config.
         policy: for its `model`, `learn_mode.loss` and `eval_mode`; it has no optimizer. All ranks begin with the same
-            parameters. Not for loader workers.
+            parameters. Not available in loader workers.
 
     Raises:
-        ConfigError: a mistake in the config, or a policy whose samples depend on what only the trainer knows.
+        ConfigError: a mistake in the config, or a policy whose samples depend on the state of the training loop.
     """
 
     def __init__(
@@ -116,26 +117,29 @@ class RolloutDataset(IterableDataset[Any]):
         self._iterations = torch.zeros(MAX_WORKERS, dtype=torch.int64).share_memory_()
 
     def publish(self, model: nn.Module | None = None) -> int:
-        """Let all workers play with these parameters, by default those of `policy`, from their next collect on.
+        """Make all workers play with these parameters, by default those of `policy`, from their next collect on.
 
-        A worker takes them whole, never a mix of two versions. Returns the new version; the first one is 1.
+        A worker never sees a mix of two versions.
+
+        Returns:
+            The new version; the first one is 1.
         """
         return self._published.write(self.policy.model if model is None else model)
 
     @property
     def version(self) -> int:
-        """How often parameters were published."""
+        """The number of times that parameters were published."""
         return self._published.version
 
     @property
     def envstep(self) -> int:
-        """Env steps of all ranks so far, as schedules see them: this rank's times the number of ranks."""
+        """Env steps of all ranks so far, for schedules: this rank's env steps times the number of ranks."""
         return self._envstep(get_world_size())
 
     def figures(self) -> dict[str, float]:
-        """Return sums over what this rank's workers have collected so far.
+        """Return sums over all collects of this rank's workers so far.
 
-        `env_step`; `episode`s that ended, their `return` and `length`.
+        `env_step`; the number of ended `episode`s; the sums of their `return` and `length`.
         """
         return dict(zip(FIGURES, self._counts.sum(0).tolist(), strict=True))
 
@@ -147,7 +151,7 @@ class RolloutDataset(IterableDataset[Any]):
         return map(Sample, _unstacked(items) if self.unit == "transition" else items)
 
     def _play(self, place: Place) -> Iterator[dict[str, Any]]:
-        """Yield what one worker plays: batches `[B, ...]`, chunks `[M, ...]`, or episodes."""
+        """Yield the items of one worker: batches `[B, ...]`, chunks `[M, ...]`, or episodes."""
         cfg = copy.deepcopy(self.cfg)
         cfg.policy.cuda = cfg.policy.multi_gpu = False
         for name in (*cfg.env.import_names, *cfg.policy.import_names):  # a spawned worker has not compiled the config
@@ -174,7 +178,7 @@ class RolloutDataset(IterableDataset[Any]):
                     yield batch | {"version": torch.full((len(next(tree_leaves(batch))),), version)}
 
     def _collect(self, collector: SampleCollector, place: Place) -> dict[str, Any]:
-        """Let a worker collect once, and count it."""
+        """Collect once in a worker, and count the steps."""
         collector.envstep = self._envstep(place.world_size)
         at_random = self._counts[:, 0].sum() < self.cfg.policy.get("random_collect_size", 0)
         samples, figures = collector.collect(random=bool(at_random))
@@ -182,7 +186,7 @@ class RolloutDataset(IterableDataset[Any]):
         return samples
 
     def _create_stream(self, n_step: int) -> TransitionStream | EpisodeStream | None:
-        """Return what makes items of blocks of `n_step` rows; None: the policy itself does, it is on-policy."""
+        """Return a stream that turns blocks of `n_step` rows into items; None if the policy does so, on-policy."""
         policy, num_envs = self.cfg.policy, self.cfg.env.collector_env_num
         if self.unit == "episode":
             return EpisodeStream(num_envs)
@@ -212,9 +216,9 @@ class RolloutDataset(IterableDataset[Any]):
 
 
 class Sample(dict[str, Any]):
-    """A dict of tensors whose small ones travel to another process by value, in one message.
+    """A dict of tensors whose small ones are sent to another process by value, in one message.
 
-    Passing a tensor in shared memory takes 0.15 ms, by value 10 us and what copying takes.
+    Sending a tensor in shared memory takes 0.15 ms, by value 10 us plus the copy.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -230,7 +234,7 @@ def _unpack(packed: dict[str, Any]) -> Sample:
 
 
 class _OwnState(AbstractContextManager[Any]):
-    """Within its blocks this process draws from random generators of their own, and counts as the only process."""
+    """A context with separate random states, in which this process counts as the only one."""
 
     def __init__(self, seed: int) -> None:
         self._seed, self._state = seed, dict[str, Any]()
@@ -251,7 +255,7 @@ class _OwnState(AbstractContextManager[Any]):
 
 
 def _within(own: _OwnState, items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield endless items, made and at last closed in the state of their own."""
+    """Yield endless items that are created and finally closed within `own`."""
     try:
         while True:
             with own:
@@ -276,13 +280,13 @@ def _rows(tree: Any) -> Sequence[Any]:
 
 
 def _collect_mode(policy: Policy, unit: str) -> CollectMode:
-    """Return the policy's collect mode; for whole episodes, one that leaves rollout blocks as they were played."""
+    """Return the policy's collect mode; for whole episodes, one that returns rollout blocks unchanged."""
     mode = policy.collect_mode
     return replace(mode, get_train_sample=lambda block: block) if unit == "episode" else mode
 
 
 def _check(policy: EasyDict, unit: str) -> None:
-    """Raise `ConfigError` if there are no such items of this policy."""
+    """Raise `ConfigError` if this policy does not allow items of this unit."""
     if unit not in UNITS:
         raise ConfigError(f"RolloutDataset: expected unit to be one of {UNITS}, got '{unit}'.{closest(unit, UNITS)}")
     if unit == "episode":

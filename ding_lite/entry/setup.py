@@ -1,4 +1,4 @@
-"""From a user's config pair to what the parts of a run are built from: compiled, compared, checked, frozen.
+"""From a user's config pair to a `RunSetup`, from which the parts of a run are built.
 
 The config moves in one direction: file, compile, compare across ranks, check against the environment, parts.
 """
@@ -28,14 +28,14 @@ FIELDS = ("learn", "collect", "eval")  # the modes of a policy
 
 @dataclass(frozen=True)
 class RunSetup:
-    """What a run is built from. Nothing has started yet, and every check that needs no data has passed.
+    """Everything that a run is built from. Nothing has started yet, and every check that needs no data has passed.
 
     Attributes:
-        cfg: the compiled config; shapes that the environment tells are filled in.
+        cfg: the compiled config; shapes of the environment are filled in.
         spec: the environment's spaces, as the policy sees them.
         model: the model that the user passed in, or None.
         limits: of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks.
-        builders: functions that make the collector's and the evaluator's environments, None: as `cfg.env` says.
+        builders: functions that build the collector's and the evaluator's environments; None: `cfg.env` names them.
         pipeline: name of the function in `ding_lite.entry` that runs this setup.
     """
 
@@ -50,7 +50,7 @@ class RunSetup:
         """Seed this process, set its threads, and build the policy.
 
         Args:
-            seed_path: what this process's seed is derived from, beside the config's seed.
+            seed_path: this process's seed is derived from the config's seed and this path.
             fields: the modes to build. Without 'learn' there is no optimizer, and a given model keeps its weights.
         """
         policy = self.cfg.policy
@@ -59,12 +59,12 @@ class RunSetup:
         return POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
 
     def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
-        """Return the environments that `stack` closes, where samples come from.
+        """Return the environments that samples come from; `stack` closes them.
 
         Args:
             stack: closes them.
             num_envs: by default `env.collector_env_num`.
-            training: rewards and lost lives are those of training; else they are the environment's own.
+            training: clip rewards and report lost lives, if the config says so.
         """
         num_envs = num_envs or self.cfg.env.collector_env_num
         builders = self.builders[0] and self.builders[0][:num_envs]

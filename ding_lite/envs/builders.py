@@ -1,4 +1,4 @@
-"""From `cfg.env` to one environment: found by its name, made, and wrapped for a policy.
+"""From `cfg.env` to one environment: finding its class, building it, and wrapping it for a policy.
 
 Never imports torch: worker processes import this module.
 """
@@ -24,10 +24,10 @@ MANAGERS = ("base", "subprocess", "native")
 
 
 def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
-    """Return what makes one environment: the caller's builder, gymnasium with an id, or a registered class.
+    """Return what builds one environment: the caller's builder, gymnasium with an id, or a registered class.
 
     Raises:
-        ConfigError: unknown type, id or manager, or a native manager for environments without an engine of their own.
+        ConfigError: unknown type, id or manager, or the native manager for environments without their own engine.
     """
     manager = cfg_env.manager.type
     if manager not in MANAGERS:
@@ -60,7 +60,7 @@ def _find_id(env_id: str | None) -> Any:
 
 
 def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
-    """Make the environment that `cfg.env` names; a gymnasium spec, unlike an id, is known in worker processes too.
+    """Build the environment that `cfg.env` names. Unlike an id, a gymnasium spec is also known in worker processes.
 
     Raises:
         ConfigError: gymnasium does not know the id, or cannot make it with `env.kwargs`.
@@ -68,7 +68,7 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
     spec = spec or _find_id(cfg_env.env_id)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # that an id has a successor is the user's choice
+            warnings.simplefilter("ignore", DeprecationWarning)  # gymnasium warns of ids with a successor
             return gymnasium.make(
                 spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
             )
@@ -104,5 +104,5 @@ def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int 
 
 
 def stack_depth(cfg_env: EasyDict) -> int:
-    """Return how many frames one observation holds, 0 if it is no stack."""
+    """Return the number of frames in one observation, 0 if it is not a stack."""
     return cfg_env.frame_stack if cfg_env.frame_stack > 1 else 0

@@ -1,4 +1,4 @@
-"""Tries an environment before a run starts: what is wrong with it is one line that names it and the cause.
+"""Trying an environment before a run starts: a fault is one line that names the environment and the cause.
 
 Never imports torch.
 """
@@ -31,7 +31,7 @@ def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnas
 
     Args:
         build: makes the environment, without wrappers.
-        name: how messages call it.
+        name: its name in messages.
 
     Returns:
         The environment, which is the caller's to close, and the `info` of its reset.
@@ -55,7 +55,7 @@ def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnas
 def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:
     try:
         return call()
-    except UserError:  # it says what is wrong already
+    except UserError:  # it already says what is wrong
         raise
     except Exception as error:
         hint = f" {OLD_INTERFACE}." if any(sign in str(error) for sign in OLD_SIGNS) else ""

@@ -1,6 +1,7 @@
-"""What a learner needs beyond gymnasium's vector environments: totals, final observations, lives, scaled actions.
+"""Additions to gymnasium's vector environments: episode totals, final observations, lives, scaled actions.
 
-See `ding_lite.envs.vector_env` for the contract. Never imports torch. N environments, K of them ended in a step.
+See `ding_lite.envs.vector_env` for the contract. Never imports torch. Shapes: N environments, K of which ended in a
+step.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class EpisodeMonitor(VectorWrapper):
 
     Args:
         env: steps the environments.
-        seed: of the first `reset()`, if that names none; each environment gets its own, derived from it.
-        frame_stack: frames in one observation, 0 if observations are no stacks. Passed on to whoever asks.
+        seed: for a first `reset()` without seed; each environment's seed is derived from it.
+        frame_stack: frames in one observation, 0 if observations are not stacks; kept as an attribute.
         clip_rewards: whether `step` returns the signs of rewards; totals are of the true rewards.
         episodic_life: whether to report lost lives.
         act_scale: whether actions -1..1 mean the bounds of a Box.
@@ -55,8 +56,8 @@ class EpisodeMonitor(VectorWrapper):
         """Start a new episode in every environment, or where `options["reset_mask"]`, bool `[N]`, says so.
 
         Args:
-            seed: one seed per environment, or one that theirs are derived from. None: each environment starts the next
-                episode of the seed that it has, at first of the constructor's.
+            seed: one seed per environment, or one from which theirs are derived. None: each environment starts the next
+                episode of its present seed, at first of the constructor's.
             options: passed to the environments.
         """
         seed, self._first_seed = self._first_seed if seed is None else seed, None
@@ -90,7 +91,7 @@ class EpisodeMonitor(VectorWrapper):
         return obs, reward_N.astype(np.float32), terminated_N, truncated_N, info
 
     def _gather(self, final_obs: np.ndarray, index_K: np.ndarray) -> Any:
-        """Return the observations of the environments `index_K` as one batch `[K, ...]` in memory of its own."""
+        """Return the observations of the environments `index_K` as one batch `[K, ...]` in new memory."""
         if final_obs.dtype != object:
             return final_obs[index_K]
         space = self.single_observation_space

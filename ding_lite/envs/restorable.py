@@ -1,8 +1,8 @@
-"""Brings environments back to where they were, so that a resumed run equals one that was never stopped.
+"""Restoring environments, so that a resumed run equals one that was never stopped.
 
-An episode is a function of its seed, its number and its actions, see `seeded_env`. So a state holds these, and playing
-the actions again brings every environment back without saving its simulator. Neither the engines nor the monitor know
-of this. Never imports torch. N environments, T steps of an episode.
+An episode is a function of its seed, its number and its actions, see `seeded_env`. A state holds these, and playing the
+actions again restores every environment without saving its simulator. The engines and the monitor are not involved.
+Never imports torch. Shapes: N environments, T steps of an episode.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ActionJournal:
     """The newest actions `[T, N, ...]`, or a dict of these, in a ring that is as long as the longest running episode.
 
     Args:
-        limit: most rows.
+        limit: largest number of rows.
     """
 
     def __init__(self, limit: int) -> None:
@@ -35,7 +35,7 @@ class ActionJournal:
         self._room = self.capacity  # rows that can be written before one that is still needed is overwritten
 
     def append(self, actions: Any, length_N: np.ndarray) -> None:
-        """Write a row; `length_N` says how many rows each environment's running episode has, without it."""
+        """Write a row; `length_N` is the number of earlier rows of each environment's running episode."""
         if self._rows is None:
             self._rows = tree_map(lambda leaf: np.empty((self.capacity, *leaf.shape), leaf.dtype), actions)
         if self._room == 0:
@@ -54,7 +54,7 @@ class ActionJournal:
         self._room = max(self.capacity - longest, 1)
 
     def read(self, n: int, length: int) -> Any:
-        """Return the newest `length` actions of environment `n`, or none if the journal does not hold so many."""
+        """Return the newest `length` actions of environment `n`, or none if the journal holds fewer."""
         if self._rows is None:
             return np.empty(0, np.int64)
         if length > min(self._count, self.capacity):
@@ -67,10 +67,10 @@ class RestorableVectorEnv(VectorWrapper):
     """Remembers seeds, numbers and actions of the running episodes, and plays them again when a state is loaded.
 
     Args:
-        env: whose engine starts episodes as `SeededEnv` does, or cannot be brought back.
-        seed: of the first `reset()`, if that names none; each environment gets its own, derived from it.
-        counts_episodes: whether the engine takes `options["episode"]`. If not, environments are seeded anew at a reset
-            of all, and always start over when a state is loaded.
+        env: its engine starts episodes as `SeededEnv` does; otherwise it cannot be restored.
+        seed: for a first `reset()` without seed; each environment's seed is derived from it.
+        counts_episodes: whether the engine takes `options["episode"]`. If not, environments get new seeds when all are
+            reset, and start new episodes when a state is loaded.
     """
 
     def __init__(self, env: EpisodeMonitor, seed: int, counts_episodes: bool = True) -> None:
@@ -99,13 +99,13 @@ class RestorableVectorEnv(VectorWrapper):
         return self._start_next(np.full(self.num_envs, True), options)
 
     def _start_next(self, mask_N: np.ndarray, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start the next episode where `mask_N` says so; the observations are those of all environments."""
+        """Start the next episode where `mask_N` is True; return the observations of all environments."""
         self._episode_N = self._episode_N + mask_N
         self._length_N = np.where(mask_N, 0, self._length_N)
         return self._start(mask_N, options)
 
     def _start(self, mask_N: np.ndarray, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start episode `self._episode_N` where `mask_N` says so."""
+        """Start episode `self._episode_N` where `mask_N` is True."""
         options, seeds = dict(options or {}), self._seed_N.tolist()
         if self._counts_episodes:
             options["episode"] = self._episode_N.copy()
@@ -126,7 +126,7 @@ class RestorableVectorEnv(VectorWrapper):
         return self._obs, reward_N, terminated_N, truncated_N, info
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what brings the running episodes back.
+        """Return the state from which `load_state_dict` restores the running episodes.
 
         Returns:
             `seed, episode, length` int64 `[N]`, `obs` `[N, ...]`, `actions`, a list of N arrays `[T, ...]` or dicts of
@@ -142,14 +142,14 @@ class RestorableVectorEnv(VectorWrapper):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Play the running episodes of a state again, up to where they were.
+        """Play the running episodes of a state again, up to their last step.
 
         An environment starts its next episode instead if the episode was too long for the journal, or if the
         environment is not deterministic.
 
         Returns:
-            The observations `[N, ...]`, the env steps since each environment's reset `[N]`, and which environments are
-            where they were, bool `[N]`.
+            The observations `[N, ...]`, the env steps since each environment's reset `[N]`, and which environments
+            were restored, bool `[N]`.
 
         Raises:
             ValueError: the state is of another number of environments.
@@ -180,7 +180,7 @@ class RestorableVectorEnv(VectorWrapper):
         """
         self._start(np.full(self.num_envs, True))
         whole_N, longest = np.full(self.num_envs, True), int(length_N.max())
-        filler = actions_N[int(length_N.argmax())]  # what environments play that wait for their start
+        filler = actions_N[int(length_N.argmax())]  # the actions of environments that wait for their start
         for left in range(longest, 0, -1):
             if left < longest and (length_N == left).any():
                 self._start(length_N == left)
@@ -200,13 +200,13 @@ class RestorableVectorEnv(VectorWrapper):
 
 
 def _same_rows(left: Any, right: Any) -> np.ndarray:
-    """Return for which environments observations `[N, ...]` are the same, bit for bit."""
+    """Return which environments have identical observations in both batches `[N, ...]`, bool `[N]`."""
     pairs = [zip(*leaves, strict=True) for leaves in zip(tree_leaves(left), tree_leaves(right), strict=True)]
     return np.all([[a.tobytes() == b.tobytes() for a, b in rows] for rows in pairs], axis=0)
 
 
 def _generators(space: gymnasium.Space[Any]) -> list[np.random.Generator]:
-    """Return the random generators of a space and of the spaces that it is made of."""
+    """Return the random generators of a space and of its subspaces."""
     parts = getattr(space, "spaces", ())
     parts = parts.values() if isinstance(parts, dict) else parts
     return [space.np_random, *(generator for part in parts for generator in _generators(part))]

@@ -1,4 +1,4 @@
-"""Seeds: one for each environment, one for each of its episodes, and the environment that starts episodes with them.
+"""Seeds of environments and of their episodes, and a wrapper that starts episodes with them.
 
 An episode is a function of `(seed, episode, actions)`: the seed that its environment was last given, the number of
 episodes since then, and the actions taken. Never imports torch: worker processes import this module.
@@ -18,7 +18,7 @@ MASK64 = 2**64 - 1
 
 
 def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
-    """Return `n` seeds below 2**31 that depend on nothing but `seed` and `path`.
+    """Return `n` seeds below 2**31 that depend only on `seed` and `path`.
 
     Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`, give independent seeds. A larger `n`
     continues the same list.
@@ -42,10 +42,10 @@ def episode_seed(seed: int, episode: int) -> int:
 
 
 class SeededEnv(gymnasium.Wrapper):
-    """One environment of several; each of its episodes has a seed of its own, see `episode_seed`.
+    """One environment of several, whose episodes have a seed each, see `episode_seed`.
 
-    An environment with an attribute `counts_episodes = True` gets its own seed and `options["episode"]` instead, and
-    may interpret both freely.
+    An environment with the attribute `counts_episodes = True` receives its unchanged seed and `options["episode"]`
+    instead, and may use them in any way.
 
     Args:
         env: the environment.
@@ -62,7 +62,7 @@ class SeededEnv(gymnasium.Wrapper):
 
         Args:
             seed: the environment's, not an episode's.
-            options: `episode`, int `[N]`, says which episode to start instead. Other options go to the environment.
+            options: `episode`, int `[N]`, numbers of the episodes to start instead; others go to the environment.
         """
         others = dict(options or {})
         episode_N = others.pop("episode", None)
@@ -74,7 +74,7 @@ class SeededEnv(gymnasium.Wrapper):
         return self.env.reset(seed=episode_seed(self._seed, self._episode), options=others or None)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take a step. The last observation of an episode is a copy, since the reset that follows may overwrite it."""
+        """Take a step. An episode's last observation is copied, because the reset that follows may overwrite it."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         if terminated or truncated:
             obs = tree_map(np.array, obs)

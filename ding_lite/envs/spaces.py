@@ -1,7 +1,7 @@
-"""What a policy is shown of an environment, and what its actions become there.
+"""Conversion of observations and actions between environments and policies.
 
-A policy chooses numbers from 0, or vectors of floats. It is shown vectors of floats, images of bytes with their
-channels first, or a dict of arrays. Whatever an environment has instead is converted here. Never imports torch: worker
+A policy chooses numbers from 0, or vectors of floats. It sees vectors of floats, images of bytes with their channels
+first, or a dict of arrays. All other spaces of environments are converted here. Never imports torch, because worker
 processes import this module. Shapes: N environments, A choices.
 """
 
@@ -49,9 +49,9 @@ class BoxActions:
 
 
 def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:
-    """Return the action space that a policy chooses from, and what turns its batched actions into the environment's.
+    """Return the policy's action space, and a function that turns its batched actions into the environment's.
 
-    Numbers of a `Discrete` or `MultiDiscrete` begin at 0 for the policy, wherever the environment's begin.
+    For the policy, numbers of a `Discrete` or `MultiDiscrete` begin at 0, also if those of the environment do not.
 
     Args:
         space: the environment's own.
@@ -76,18 +76,18 @@ def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium
 
 
 class PolicyObservations(gymnasium.ObservationWrapper):
-    """Shows a policy the observations of one environment in a form that networks take.
+    """Wraps one environment and converts its observations to a form that networks take.
 
     * `Discrete` and `MultiDiscrete`: one-hot vectors of float32; `MultiBinary`: a vector of float32.
-    * A Box of integers: float32, but for images, uint8 of two dimensions or more, which stay bytes.
+    * A Box of integers: float32, except images (uint8 of two or more dimensions), which stay bytes.
     * An image `[H, W, C]`: `[C, H, W]`.
-    * Everything else is unchanged: Boxes of floats, and a Dict, which only a model of the user's takes.
+    * Everything else is unchanged: Boxes of floats, and a Dict, which only a model of the user can take.
 
     Attributes:
-        note: what the user should know of the change; empty if nothing surprising was changed.
+        note: a message about the conversion for the user; empty if it is not needed.
 
     Raises:
-        ConfigError: an observation space that nothing here learns from, such as `Tuple` or `Text`.
+        ConfigError: an observation space that is not supported, such as `Tuple` or `Text`.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -106,7 +106,7 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 
 
 def _observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
-    """Return the space that a policy sees, what converts an observation, and a note for the user."""
+    """Return the policy's space, a function that converts an observation, and a note for the user."""
     _check_supported(space)
     if isinstance(space, Box):
         return _box_side(space)

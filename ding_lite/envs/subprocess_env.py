@@ -1,7 +1,7 @@
 """One process per environment, each replaced when it fails; see `worker_process` for the processes themselves.
 
-gymnasium's AsyncVectorEnv cannot lose a worker: its steps are answered by all or by none, and its locks and its queue
-of errors may stay taken by a worker that was killed.
+gymnasium's AsyncVectorEnv cannot replace a single worker: a step needs the answers of all workers, and a killed worker
+may keep its locks and its error queue.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from gymnasium.vector.utils import (
 from ding_lite.envs.checks import EnvError
 from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, SharedArrays
 
-CLOSE_GRACE = 5.0  # seconds that workers get to close their environments before they are killed
-LONGEST_WAIT = 86400.0  # seconds; poll takes no more than 24 days
+CLOSE_GRACE = 5.0  # seconds that workers have to close their environments before they are killed
+LONGEST_WAIT = 86400.0  # seconds; poll() accepts at most 24 days
 logger = logging.getLogger(__name__)
 
 
 class WorkerError(Exception):
-    """A worker gave no answer, or a failed one; the message says which."""
+    """A worker did not answer, or reported an error; the message says which."""
 
 
 @dataclass
@@ -51,24 +51,24 @@ class Worker:
     pid: int
     pipe: Connection
     poll: select.poll  # of the pipe
-    fresh: bool = True  # it has not answered yet, and may still be building its environment
+    fresh: bool = True  # it has not answered yet and may still be building its environment
 
 
 class SubprocessVectorEnv(VectorEnv):
-    """Environments in processes of their own, which may fail: SAME_STEP, observations in shared memory.
+    """Environments that run in one process each and may fail: SAME_STEP mode, observations in shared memory.
 
-    A worker that dies, raises, or does not answer in time is replaced by a new one, and the others' steps are kept. In
-    the step where that happens its episode is truncated with reward 0, `info["final_obs"]` is the last observation
-    before, and the new worker starts the next episode, as after any other end. One that fails in `reset` is reset
-    again. To know which episode is the next, it counts them as `SeededEnv` does.
+    A worker that dies, raises, or does not answer in time is replaced by a new one; the steps of the other environments
+    are kept. In that step the episode is truncated with reward 0, `info["final_obs"]` is the last observation before
+    the failure, and the new worker starts the next episode, as after any other end. An environment that fails in
+    `reset` is reset again. Episodes are numbered as in `SeededEnv`.
 
     Args:
-        env_fns: make the environments, one each, in the workers.
-        step_timeout: seconds until a step, or the reset that begins an episode, has to be answered.
-        max_retry: failures in a row that an environment may have; an episode that ends well sets them back to 0.
+        env_fns: create one environment each, in the workers.
+        step_timeout: seconds within which a step, or the reset that starts an episode, must be answered.
+        max_retry: how many times in a row an environment may fail; an episode without a failure resets the count.
 
     Raises:
-        EnvError: from anything, when an environment failed more often than that; the workers are stopped then.
+        EnvError: from any method, if an environment has failed more often than that; all workers are then stopped.
     """
 
     def __init__(self, env_fns: Sequence[Callable[[], gymnasium.Env]], step_timeout: float, max_retry: int = 3) -> None:
@@ -95,9 +95,9 @@ class SubprocessVectorEnv(VectorEnv):
         """Start a new episode in every environment.
 
         Args:
-            seed: one per environment, or that of the first one, to which the others add their index.
-            options: given to the environments, but for `reset_mask` (bool `[N]`: which to reset). `episode`, int `[N]`,
-                says which episode of its seed each starts; by default it is the first of a new seed, else the next.
+            seed: one per environment, or one number, to which each environment adds its index.
+            options: passed to the environments, except `reset_mask` (bool `[N]`: which to reset). `episode`, int `[N]`,
+                is the number of the episode that each starts; by default the first of a new seed, else the next.
         """
         options = dict(options or {})
         mask_N = options.pop("reset_mask", np.ones(self.num_envs, np.bool_))
@@ -114,7 +114,7 @@ class SubprocessVectorEnv(VectorEnv):
         return self.observations, infos
 
     def _start(self, index_K: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
-        """Start the episodes that `self._episode_N` numbers in these environments; return the `info` of each."""
+        """Start the episodes with the numbers in `self._episode_N` in these environments; return the `info` of each."""
         options = options | {"episode": self._episode_N}
         return self._insist({i: ("reset", self._seeds[i], options) for i in index_K})
 
@@ -133,7 +133,7 @@ class SubprocessVectorEnv(VectorEnv):
         truncated_N[lost] = True
         self._episode_N += terminated_N | truncated_N
         for i in lost:
-            # a worker writes its observation last of all, so that this is still the one before
+            # a worker writes its observation last, so this is still the previous one
             last = next(islice(iterate(self.observation_space, self.observations), i, None))
             infos = self._add_info(infos, {"final_obs": deepcopy(last)}, i)
         for i, info in self._start(lost, {}).items():
@@ -141,7 +141,7 @@ class SubprocessVectorEnv(VectorEnv):
         return self.observations, reward_N, terminated_N, truncated_N, infos
 
     def close_extras(self, terminate: bool = False) -> None:
-        """Let the workers close their environments, and kill those that have not after a few seconds."""
+        """Make the workers close their environments, and kill those that have not done so within `CLOSE_GRACE`."""
         for worker in self._workers:
             if terminate:
                 self._nursery.kill(worker.pid)
@@ -179,19 +179,19 @@ class SubprocessVectorEnv(VectorEnv):
         poll = select.poll()
         poll.register(ours, select.POLLIN)
         worker = Worker(pid, Connection(ours.detach()), poll)
-        with suppress(*LOST):  # the first request will tell
+        with suppress(*LOST):  # the first request reports it
             worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, CloudpickleWrapper(self._env_fns[index]))))
         return worker
 
     def _insist(self, requests: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """Ask until every environment has given an answer."""
+        """Send requests until every environment has answered."""
         answers: dict[int, Any] = {}
         while missing := {i: request for i, request in requests.items() if i not in answers}:
             answers |= self._exchange(missing)
         return answers
 
     def _exchange(self, requests: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """Return the answers of the workers that gave one within `step_timeout`, and replace the others."""
+        """Return the answers that arrive within `step_timeout`, and replace the workers that do not answer."""
         if self.closed or self._busy:
             state = "closed" if self.closed else "unusable: its last step or reset was interrupted"
             raise EnvError(f"The environments cannot be used: the vector environment is {state}.")
@@ -233,7 +233,7 @@ class SubprocessVectorEnv(VectorEnv):
         return answer
 
     def _replace(self, index: int, failure: str) -> None:
-        """Kill a worker and start a new one for its environment; an empty `failure`: it died by itself."""
+        """Kill a worker and start a new one for its environment; `failure` is empty if it has died."""
         worker = self._workers[index]
         worker.pipe.close()
         code = self._nursery.kill(worker.pid)

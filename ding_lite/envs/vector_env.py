@@ -1,7 +1,7 @@
 """Vector environments: from `cfg.env` to `N` environments that step together.
 
-What `create_vector_env` returns keeps one contract, whoever steps the environments (`N` environments, `K` of them
-ended in this step):
+The result of `create_vector_env` obeys one contract, for every engine (`N` environments, `K` of which ended in this
+step):
 
 * autoreset is SAME_STEP: each step is a real transition; where an episode ended, `obs` is the next episode's first one.
 * `obs [N, ...]` (or a dict of these) may be overwritten by the next `step` or `reset`: copy what has to live longer.
@@ -9,14 +9,14 @@ ended in this step):
 * `info["episode_return"] [N]` float64, `info["episode_length"] [N]` int64: totals up to and including this step, of
   the unclipped rewards; where an episode ended, the totals of that episode.
 * `info["final_obs"] [K, ...]`: the last observations of the ended episodes in the order of their environments, the
-  caller's to keep; absent if none ended.
-* `info["life_lost"] [N]` bool: only in training with `episodic_life`; a life was lost, and the game goes on.
-* actions are `[N, ...]` arrays, or a dict of these, of `action_space`: numbers from 0, and floats that mean what
-  `act_scale` says, see `spaces`.
-* every episode has a seed of its own, see `seeded_env`. In training `state_dict` and `load_state_dict` bring the
-  running episodes back, see `restorable`.
-* an environment that fails, where its engine survives that, is truncated with reward 0; `final_obs` is what it showed
-  last.
+  a copy; absent if none ended.
+* `info["life_lost"] [N]` bool: only in training with `episodic_life`; a life was lost, and the game continues.
+* actions are `[N, ...]` arrays, or a dict of these, of `action_space`: numbers from 0, and floats in the units
+  that `act_scale` selects, see `spaces`.
+* every episode has its own seed, see `seeded_env`. In training, `state_dict` and `load_state_dict` save and restore the
+  running episodes, see `restorable`.
+* if an environment fails and its engine survives this, its episode is truncated with reward 0; `final_obs` is its last
+  observation.
 * Anything else that the environments put into `info` is passed on as gymnasium batches it.
 
 This module never imports torch: worker processes import it.
@@ -76,18 +76,18 @@ ENV_DEFAULTS: dict[str, Any] = default_values(ENV_KEYS)  # plain values
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What a model must know of one environment (before batching)."""
+    """The properties of one environment, not batched, on which a model depends."""
 
-    observation_space: gymnasium.Space[Any]  # what the policy sees, see `PolicyObservations`
-    action_space: gymnasium.Space[Any]  # what the policy chooses from, see `policy_side`
+    observation_space: gymnasium.Space[Any]  # of the policy, see `PolicyObservations`
+    action_space: gymnasium.Space[Any]  # of the policy, see `policy_side`
     frame_stack: int  # frames in one observation; 0 if observations are not a rolling stack
-    notes: tuple[str, ...] = ()  # what the user should know of the conversion
+    notes: tuple[str, ...] = ()  # messages about the conversion for the user
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:
     """Check the environment part of a compiled config and return the environment's spaces; no worker is started.
 
-    At most one environment is built, in this process. It takes one step, and is closed again.
+    At most one environment is built, in this process. It takes one step and is closed.
 
     Args:
         cfg_env: the compiled `cfg.env`.
@@ -123,10 +123,10 @@ def create_vector_env(
     local_world_size: int = 1,
     builders: Sequence[Builder] | None = None,
 ) -> EpisodeMonitor | RestorableVectorEnv:
-    """Build `num_envs` environments that keep the contract of this module.
+    """Build `num_envs` environments that obey the contract of this module.
 
     A registered environment is a `gymnasium.Env` class that takes `cfg.env` as its only argument. It may declare
-    `config` (further defaults of `cfg.env`), `stacks_frames = True` (it obeys `frame_stack` itself), and two class
+    `config` (further defaults of `cfg.env`), `stacks_frames = True` (it handles `frame_stack` itself), and two class
     methods: `check(cfg) -> EnvSpec` (spaces without building one) and `make_native(cfg, num_envs, num_threads)`,
     which returns a SAME_STEP `VectorEnv` that obeys `frame_stack` and `max_episode_steps` itself. If that says
     `counts_episodes = True`, its `reset` takes seeds and options as `SeededEnv.reset` does (and gymnasium's
@@ -135,10 +135,10 @@ def create_vector_env(
     Args:
         cfg_env: the compiled `cfg.env`.
         num_envs: environments in this process.
-        seed: of the first `reset()`, if that names none; each environment gets its own, derived from it.
+        seed: for a first `reset()` without seed; each environment's seed is derived from it.
         training: whether `clip_rewards` and `episodic_life` apply, and a state can be saved and loaded.
         local_world_size: processes that share this machine's cores.
-        builders: make the environments, one each, from `cfg.env`, instead of what `cfg.env.type` names.
+        builders: create one environment each from `cfg.env`, instead of the class that `cfg.env.type` names.
 
     Raises:
         ConfigError: see `check_env`.

@@ -1,11 +1,12 @@
-"""The processes behind `SubprocessVectorEnv`: one environment each, forked by a nursery, gone with whoever needs them.
+"""The worker processes of `SubprocessVectorEnv`: one environment each, forked by a nursery, never outliving the run.
 
-The nursery is a light process of the parent's, one for a vector environment: it has imported what environments need,
-and forks a worker in milliseconds. It ends with its workers when its socket to the parent closes, however the parent
-ended; the kernel ends the workers when the nursery does. So none outlives the run, though it be stuck in native code,
-nor does a program that an environment started, which is in its worker's process group.
-Nothing has a name in a file system, hence nothing is left there: `multiprocessing` would use named semaphores for its
-locks and a directory for its fork server, which a SIGKILL of the parent's process group leaves behind.
+The nursery is a small child process of the parent, one for each vector environment. It has imported what environments
+need and forks a worker in milliseconds. When its socket to the parent closes, however the parent ended, it ends its
+workers and itself; if the nursery ends, the kernel ends the workers. So no worker outlives the run, even if it is stuck
+in native code, and neither does a program that an environment started, because it is in its worker's process group.
+
+Nothing has a name in a file system, so nothing is left there. `multiprocessing` would use named semaphores and a
+directory, which remain after a SIGKILL of the parent's process group.
 
 Never imports torch: workers run in here.
 """
@@ -32,15 +33,15 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, write_to_shared_memory
 
-LOST = (EOFError, ConnectionError)  # what the other end of a pipe sees when a process is gone
+LOST = (EOFError, ConnectionError)  # what a pipe raises when the process at its other end has ended
 START_TIMEOUT = 60.0  # seconds for a process to start and build its environment
-NUMBER = struct.Struct("q")  # what parent and nursery exchange: process ids and exit codes
+NUMBER = struct.Struct("q")  # messages between parent and nursery: process ids and exit codes
 PR_SET_PDEATHSIG = 1  # prctl's option: the signal to get when the parent process ends
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class SharedArrays:
-    """Arrays in an unnamed file, for gymnasium's `create_shared_memory(ctx=...)`; no locks, since writers never meet.
+    """Arrays in an unnamed file, for gymnasium's `create_shared_memory(ctx=...)`; no locks, as writers never overlap.
 
     Processes that ask for the same arrays in the same order get the same memory.
     """
@@ -52,7 +53,7 @@ class SharedArrays:
         """Return the next `size` elements of a type code or ctypes type."""
         start, length = self._end, max(1, size * np.dtype(kind).itemsize)
         self._end = start + -(-length // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-        os.posix_fallocate(self._file, start, length)  # only ever grows the file; memory that lacks is an error here
+        os.posix_fallocate(self._file, start, length)  # only grows the file; if there is too little memory, it raises
         return SharedArray(mmap.mmap(self._file, length, offset=start))
 
 
@@ -71,7 +72,7 @@ class Nursery:
 
     Args:
         memory: file of the `SharedArrays`.
-        grace: seconds that workers get to close their environments, before they are killed.
+        grace: seconds that workers have to close their environments before they are killed.
     """
 
     def __init__(self, memory: int, grace: float) -> None:
@@ -79,10 +80,10 @@ class Nursery:
         self._start()
 
     def fork(self, pipe: int) -> int:
-        """Start a worker at the other end of `pipe`, in a process group of its own, and return its process id.
+        """Start a worker at the other end of `pipe`, in a new process group, and return its process id.
 
         Raises:
-            EOFError, ConnectionError: no process can be started.
+            EOFError, ConnectionError: the nursery has ended, so no process can be started.
         """
         try:
             return self._ask(0, [pipe])
@@ -92,14 +93,14 @@ class Nursery:
             return self._ask(0, [pipe])
 
     def kill(self, pid: int) -> int:
-        """Kill a worker and what it started, and return the exit code of the worker, which may have ended before."""
+        """Kill a worker and its child processes; return the worker's exit code. The worker may have ended before."""
         try:
             return self._ask(pid, [])
         except LOST:
             return -signal.SIGKILL  # the nursery was killed, and its workers with it
 
     def close(self) -> None:
-        """Wait until all workers, whose pipes the caller has closed, have ended or are killed."""
+        """Wait until all workers have ended or were killed; the caller has closed their pipes."""
         self._control.close()
         try:
             self._process.wait(self._grace + START_TIMEOUT)
@@ -119,7 +120,7 @@ class Nursery:
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[control.fileno(), self._memory],
-                process_group=0,  # it has to outlive a SIGKILL of the parent's, to end what environments started
+                process_group=0,  # it must outlive a SIGKILL of the parent's group, to end what environments started
             )
 
     def _ask(self, number: int, files: list[int]) -> int:
@@ -131,7 +132,7 @@ class Nursery:
 
 
 def nurse(control_file: int, memory: int, grace: float) -> None:
-    """Be the nursery: fork a worker for each file that arrives, kill one for each process id, end with the parent."""
+    """Run as the nursery: fork a worker for each file received, kill one for each process id, end with the parent."""
     for number in PARENTS_SIGNALS:
         # a terminal or a scheduler sends these to everyone; a handler, unlike SIG_IGN, is not passed on by exec
         signal.signal(number, lambda *_: None)
@@ -158,14 +159,14 @@ def nurse(control_file: int, memory: int, grace: float) -> None:
         _kill_group(pid, pids)
 
 
-ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # look whether it has ended; its id stays taken, so that it can be killed
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # ask, but keep its id taken, so that it can be killed
 
 
 def _fork_worker(pipe: Connection, control: socket.socket, memory: int) -> int:
     nursery = os.getpid()
     pid = os.fork()
     if pid:
-        with suppress(OSError):  # both sides do it, so that whoever is first finds it done
+        with suppress(OSError):  # both processes do this, so the order does not matter
             os.setpgid(pid, pid)
         pipe.close()
         return pid
@@ -175,7 +176,7 @@ def _fork_worker(pipe: Connection, control: socket.socket, memory: int) -> int:
         os.setpgid(0, 0)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == nursery:  # else it ended before the kernel knew
+        if os.getppid() == nursery:  # else the nursery ended before prctl was called
             serve(pipe, memory)
             status = 0
     except BaseException:
@@ -196,13 +197,13 @@ def _kill_group(pid: int, pids: set[int]) -> int:
 
 
 def serve(pipe: Connection, memory: int) -> None:
-    """Be a worker: build the environment that the first message describes, and answer requests until the pipe ends.
+    """Run as a worker: build the environment of the first message, and answer requests until the pipe closes.
 
-    A request is the name of a method of `EnvServer` with its arguments; an answer `(True, result)`, or `(False, text)`
-    where the environment raised.
+    A request is the name of a method of `EnvServer` with its arguments. An answer is `(True, result)`, or
+    `(False, text)` if the environment raised.
     """
     server: EnvServer | None = None
-    np.random.seed()  # else environments that draw from numpy's global state all draw alike
+    np.random.seed()  # otherwise environments that use NumPy's global state would all draw the same
     with suppress(*LOST):
         build = pipe.recv_bytes()
         while True:
@@ -220,7 +221,7 @@ def serve(pipe: Connection, memory: int) -> None:
 
 
 class EnvServer:
-    """One environment, of `num_envs`, whose observations go to shared memory; restarted in the step that ends it."""
+    """One environment of `num_envs`, which writes observations to shared memory. An episode's end restarts it."""
 
     def __init__(self, memory: int, index: int, num_envs: int, env_fn: Callable[[], gymnasium.Env]) -> None:
         self.env = env_fn()

@@ -17,7 +17,7 @@ ACTION_SPACES = ("discrete", "continuous", "regression")
 @MODEL_REGISTRY.register("discrete_bc")
 @MODEL_REGISTRY.register("continuous_bc")
 class BC(nn.Module):
-    """What an expert would do: a logit for each discrete action, or a continuous action itself.
+    """Predicts an expert's action: a logit for each discrete action, or the continuous action itself.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image.

@@ -21,7 +21,7 @@ KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/na
 
 
 class _DenseByConvolution(torch.autograd.Function):
-    """A dense layer over an image, as a convolution where that is faster on a CPU: all but the weight's gradient."""
+    """A dense layer over an image, as a convolution, which is faster on a CPU, except for the weight's gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def _pixels_first(x: Tensor) -> Tensor:
 
 
 class ImageDense(nn.Conv2d):
-    """The dense layer after the convolutions: `[B, C, H, W]` to `[B, out]`, a kernel of the image's own size."""
+    """The dense layer after the convolutions: `[B, C, H, W]` to `[B, out]`, with a kernel of the image's size."""
 
     def forward(self, x: Tensor) -> Tensor:
         if x.device.type == "cpu" and x.dtype == torch.float32:

@@ -17,14 +17,14 @@ class MLP(nn.ModuleList):
     """Linear layers, each followed by the activation.
 
     An MLP that is an `output` is the head of a network: its last layer has no activation, and all its layers run in
-    the type of their parameters even under autocast. bfloat16 has 8 bits of precision, in which the values of two
-    actions often are the same number.
+    the type of their parameters even under autocast. bfloat16 has 8 bits of precision, so the values of two actions
+    would often be rounded to the same number.
 
     Args:
         sizes: number of input features, then the size of each layer.
         activation: a key of `ACTIVATIONS`.
         output: whether this is the head of a network.
-        linear: makes a layer from its input and output size.
+        linear: creates a layer from its input and output size.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Noisy linear layers, which let a network explore by itself (Fortunato et al. 2018, arXiv:1706.10295).
+"""Noisy linear layers, by whose noise a network explores (Fortunato et al. 2018, arXiv:1706.10295).
 
 Shapes: B samples, P input features, Q output features of a layer.
 """
@@ -21,7 +21,7 @@ Noise = dict[str, dict[str, Tensor]]  # of one forward pass: layer name -> `inpu
 class NoisyLinear(nn.Module):
     """Linear layer with factorised Gaussian noise on its weights (equations 10 and 11 of the paper).
 
-    In training mode, and in evaluation mode under `explore`, each sample of the batch has noise of its own, so that
+    In training mode, and in evaluation mode under `explore`, each sample of the batch has different noise, so that
     environments explore independently. Otherwise the layer uses the means of its weights.
     """
 
@@ -55,7 +55,7 @@ class NoisyLinear(nn.Module):
 class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a function)
     """Let every `NoisyLinear` inside a module draw noise in evaluation mode too: `with explore(module): ...`.
 
-    Without noisy layers nothing happens. The layers are looked up once, when it is created; it may be entered often.
+    Without noisy layers it does nothing. The layers are looked up once, at creation; the context can be entered often.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -71,7 +71,7 @@ class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a func
 
 
 def check_noisy(module: nn.Module) -> None:
-    """Raise `ConfigError` if a module that is to explore by noisy layers has none."""
+    """Raise `ConfigError` if a module has no noisy layers to explore with."""
     if not _noisy_layers(module):
         raise ConfigError(
             f"policy.noisy_net=True explores by layers of the class ding_lite.model.NoisyLinear, but the model "

@@ -45,5 +45,5 @@ class PG(nn.Module):
         self.head = create_actor_head(inner, action_shape, action_space, activation)
 
     def forward(self, obs: Tensor) -> dict[str, Any]:
-        """Return `{'logit'}` for observations `[B, ...]`, in the form that `VAC` gives it."""
+        """Return `{'logit'}` for observations `[B, ...]`, in the same form as `VAC`."""
         return {"logit": self.head(self.encoder(obs))}

@@ -54,7 +54,7 @@ class DQN(nn.Module):
         dueling: split the head into value and advantages.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
-        noise: noisy layers in the head; they explore in training mode.
+        noise: use noisy layers in the head, see `NoisyLinear`.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Actor-critic networks whose critic values pairs of state and action.
 
 Shapes: B samples, D dimensions of an action, C critics (2 if twin), `...` any leading dimensions, such as several
-actions of a state. `actor`, `critic` and `value` are networks that share nothing: each has an optimizer of its own.
+actions of a state. `actor`, `critic` and `value` are networks without common parameters, so each can have its own
+optimizer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class RegressionHead(MLP):
 
 
 class ActorNetwork(nn.Module):
-    """Observations `[B, ...]` to what `head` makes of their features."""
+    """An encoder of observations `[B, ...]` and a head on its features."""
 
     def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
         super().__init__()
@@ -36,7 +37,7 @@ class ActorNetwork(nn.Module):
 
 
 class CriticNetwork(nn.Module):
-    """Observations, and actions if it is to value those too, to values of `num` critics that share the encoder only."""
+    """Maps observations, with or without actions, to the values of `num` critics, which share only the encoder."""
 
     def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> None:
         super().__init__()
@@ -59,16 +60,16 @@ class QAC(nn.Module):
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image.
         action_shape: D.
-        action_space: 'regression', the actor says an action; 'reparameterization', it says mu and sigma of a normal
-            whose tanh is the action, as `rl_utils.squashed` has it.
+        action_space: 'regression': the actor returns an action; 'reparameterization': it returns mu and sigma of a
+            normal whose tanh is the action, see `rl_utils.squashed`.
         twin_critic: two critics instead of one.
         actor_head_hidden_size: size of the hidden layers of the actor's head.
         actor_head_layer_num: hidden layers after the first one, before the output.
         critic_head_hidden_size: size of the hidden layers of a critic's head.
         critic_head_layer_num: hidden layers after the first one, before the output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
-        encoder_hidden_size_list: sizes of the layers of the encoders, one for each network. None for vectors that go
-            to the heads as they are; for images three convolutions' channels, then the dense layer's size.
+        encoder_hidden_size_list: sizes of the layers of the encoders, one for each network. None: vectors go
+            directly to the heads; for images three convolutions' channels, then the dense layer's size.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
@@ -125,10 +126,11 @@ class QAC(nn.Module):
 
 @MODEL_REGISTRY.register("continuous_qvac")
 class QVAC(QAC):
-    """`QAC` with a value V(s) besides.
+    """`QAC` with a state value V(s) in addition.
 
-    Its normal is not squashed, so that actions at the bounds have a likelihood: mu is within -1..1 by tanh, sigma a
-    parameter that no observation changes. Arguments as for `QAC`; the value's head is of a critic's size.
+    The actor's normal is not squashed, so actions at the bounds have a finite likelihood: tanh keeps mu within -1..1,
+    and sigma is a parameter that does not depend on the observation. Arguments as for `QAC`; the head of the value has
+    the size of a critic's.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_value")

@@ -43,7 +43,7 @@ class QRDQN(nn.Module):
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return, for observations `[B, ...]` and K quantiles, `logit` `[B, A]`, `q` `[B, A, K]`, `tau` `[B, K, 1]`.
 
-        `logit` is the mean of the quantiles `q`, which is Q; `tau` says which quantiles: (i + 1/2) / K.
+        `logit` is Q, the mean of the quantiles `q`. `tau` holds their probabilities, (i + 1/2) / K.
         """
         q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
         num_quantiles = self._shape[1]

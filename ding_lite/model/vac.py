@@ -28,7 +28,7 @@ class VAC(nn.Module):
         action_shape: number of actions if 'discrete', dimensions if 'continuous'; for 'hybrid' a dict of both, under
             `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'continuous' or 'hybrid'.
-        share_encoder: policy and value see the features of one encoder; False gives each its own.
+        share_encoder: policy and value use the features of one encoder; False: each has an encoder.
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         actor_head_hidden_size: size of the hidden layers of the policy's head.
@@ -37,7 +37,7 @@ class VAC(nn.Module):
         critic_head_layer_num: hidden layers in the value's head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
-        fixed_sigma_value: sigma where it is 'fixed'.
+        fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: 'tanh' keeps mu within -1..1; None: no bound.
     """
 

@@ -1,6 +1,7 @@
-"""What every policy is: a documented config, what it does to learn, to collect and to be evaluated.
+"""The base class of all policies: a documented config, and methods for learning, collecting and evaluation.
 
-A policy works on batched data, see `docs/architecture.md`: B samples, N environments, T steps.
+A policy works on batched data, see `docs/architecture.md`. Shapes: B samples, N environments, T steps, M samples of a
+collect.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 class Policy:
     """Base of all policies. To extend one, subclass it, override a method, and register the class under a name.
 
-    A subclass's `config` holds only what it adds or changes; `default_config` merges it over its bases'. Workers see
-    a policy through its modes alone. These call the methods below, and see to what is the same for all policies:
-    networks learn in training mode and act in evaluation mode, and are the same on all ranks, wherever a policy keeps
-    them.
+    A subclass's `config` holds only the keys that it adds or changes; `default_config` merges it with those of its
+    bases. Workers use a policy only through its modes. These call the methods below and do what all policies have in
+    common: networks learn in training mode, act in evaluation mode, and are the same on all ranks, wherever the policy
+    keeps them.
 
     Attributes:
         learn_mode: what a learner calls.
@@ -105,8 +106,8 @@ class Policy:
 
         Args:
             cfg: the compiled `cfg.policy`.
-            model: trained as it is; None: `_create_model` makes one.
-            enable_field: what the policy is prepared for: 'learn', 'collect', 'eval'.
+            model: a model to train, which is not initialised again; None: `_create_model` creates one.
+            enable_field: the modes to prepare: 'learn', 'collect', 'eval'.
         """
         if get_world_size() > 1 and not cfg.multi_gpu:
             raise ConfigError(
@@ -148,17 +149,17 @@ class Policy:
     # Learn mode.
 
     def _init_learn(self) -> None:
-        """Prepare what learning needs beside the model."""
+        """Create the parts that learning needs in addition to the model."""
         self._init_optimizer()
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a batch, and detached tensors that `_forward_learn` returns. Pure in model and batch."""
+        """Return the loss of a batch and detached figures. It depends on nothing but the model and the batch."""
         raise NotImplementedError
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return everything random that the losses of a batch need, by name; they find it in `batch["noise"]`.
+        """Return the random numbers that the losses of a batch need, by name; they find them in `batch["noise"]`.
 
-        So losses are functions of their batch, and N processes can be given the noise of one.
+        Losses are then functions of their batch, and N processes can use the noise of one process.
         """
         return {}
 
@@ -166,38 +167,38 @@ class Policy:
         """Take one optimizer step on a batch, a dict of `[B, ...]` tensors on the policy's device.
 
         Returns:
-            Tensors, whose means may be logged, and `priority` `[B]` where there is one.
+            Tensors, whose means may be logged, and `priority` `[B]` if the policy has priorities.
         """
         return self._optimizer.step(batch)
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the batches to learn from after a collect, if the policy is on-policy; others have a replay buffer.
+        """Yield the batches of a collect, if the policy is on-policy; other policies have a replay buffer.
 
-        Here it is one pass in random order. Between two batches `_forward_learn` has seen the one before.
+        By default this is one pass in random order. `_forward_learn` is called with each batch before the next is made.
 
         Args:
-            samples: what `_get_train_sample` returned, `[M, ...]`. M may differ between ranks: all take the same number
-                of steps, and each step is that of the joined batch.
+            samples: what `_get_train_sample` returned, `[M, ...]`. M may differ between ranks: all take the same
+                number of steps, and each step is that of the joined batch.
         """
         sizes = rank_sizes(len(next(tree_leaves(samples))))
         yield from minibatches(self._to_device(samples), self._cfg.learn.batch_size, sizes)
 
     def _monitor_vars_learn(self) -> list[str]:
-        """Return the names of the figures that are worth a curve; what a step does not return is left out."""
+        """Return the names of the figures to log; those that a step does not return are left out."""
         return ["total_loss", "grad_norm", *self._optimizers.figures()]
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        """Return what learning has changed, the same on all ranks."""
+        """Return everything that learning has changed, which is the same on all ranks."""
         return {"model": self._model.state_dict(), **self._optimizers.state_dict()}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        """Take what `_state_dict_learn` gave; without its `optimizer`, what a new run starts from: no counters."""
+        """Restore `_state_dict_learn`. Without `optimizer` in `state`, a new run starts: restore no counters."""
         self._model.load_state_dict(state["model"])
         if "optimizer" in state:
             self._optimizers.load_state_dict(state)
 
     def _init_optimizer(self) -> None:
-        """Let one optimizer minimise `_loss` over all of the model."""
+        """Create one optimizer that minimises `_loss` over the whole model."""
         self._optimizer = self._add_optimizer("model", self._model, self._loss)
 
     def _add_optimizer(
@@ -205,9 +206,9 @@ class Policy:
     ) -> OptimizerStep:
         """Return an optimizer of `loss` over `network`, whose `step(batch)` `_forward_learn` calls.
 
-        Its state is saved, restored and watched with the others', under its name; 'model' stands alone. `network` may
-        be several parts, with an optimizer each. Further arguments as those of `OptimizerStep`: `learning_rate`, a
-        number or a function of the steps so far, `optimizer`, a name or a class, and options of that class.
+        Its state is saved and restored under its name; the name 'model' is for a policy's only optimizer. `network` may
+        be a dict of parts, with an optimizer each. Further arguments are those of `OptimizerStep`: `learning_rate`, a
+        number or a function of the steps so far; `optimizer`, a name or a class; and options of that class.
         """
         return self._optimizers.add(name, OptimizerStep(network, loss, self._cfg, *args, **options))
 
@@ -226,20 +227,20 @@ class Policy:
     # Collect mode.
 
     def _init_collect(self) -> None:
-        """Prepare what collecting needs beside the model."""
+        """Create the parts that collecting needs in addition to the model."""
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        """Return a dict with `action` `[N]` for observations `[N, ...]`; keyword arguments as `_get_collect_kwargs`."""
+        """Return a dict with `action` `[N]` for observations `[N, ...]`, given `_get_collect_kwargs`."""
         raise NotImplementedError
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        """Return what `_forward_collect` depends on beside the observation, as of this global env step."""
+        """Return the keyword arguments of `_forward_collect` at this global env step, such as epsilon."""
         return {}
 
     def _process_transition(
         self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
     ) -> dict[str, Any]:
-        """Return the row `[N, ...]` of the rollout block that one step makes; override it to keep more of the output.
+        """Return the row `[N, ...]` of the rollout block for one step; override it to store more of the output.
 
         Args:
             obs: what the policy saw, `[N, ...]`.
@@ -256,30 +257,30 @@ class Policy:
         }
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Turn a rollout block `[T, N, ...]` into what is learned from, or what replay stores: as it is, by default."""
+        """Turn a rollout block `[T, N, ...]` into samples, or what replay stores; by default it is unchanged."""
         return block
 
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
-        """Forget what is remembered of these environments' episodes; None is all of them."""
+        """Forget the running episodes of these environments; None means all."""
 
     def _state_dict_collect(self) -> dict[str, Any]:
-        """Return what this rank alone remembers of its episodes, such as a recurrent state."""
+        """Return this rank's memory of its running episodes, such as a recurrent state."""
         return {}
 
     def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        """Take what `_state_dict_collect` gave."""
+        """Restore what `_state_dict_collect` returned."""
 
     # Eval mode.
 
     def _init_eval(self) -> None:
-        """Prepare what evaluation needs beside the model."""
+        """Create the parts that evaluation needs in addition to the model."""
 
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
         """Return a dict with the best `action` `[N]` for observations `[N, ...]`."""
         raise NotImplementedError
 
     def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        """Forget what is remembered of these environments' episodes; None is all of them."""
+        """Forget the running episodes of these environments; None means all."""
 
     def _to_device(self, data: Any) -> Any:
         """Return nested dicts of arrays or tensors as tensors on the policy's device, floats of the model's type."""

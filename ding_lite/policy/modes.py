@@ -1,4 +1,4 @@
-"""A policy's methods as workers call them: with its networks in the right mode, and what every policy needs around."""
+"""The modes of a policy: its methods, with the networks in training or evaluation mode as needed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ding_lite.torch_utils.networks import (
 
 
 class PolicyModes:
-    """The three modes of a policy that is complete.
+    """The three modes of a completely built policy.
 
     The loss is computed in training mode. Acting, and preparing batches, are done in evaluation mode, where a network
-    is a function of its input: no dropout, no change of statistics. Noisy layers draw noise to explore all the same.
-    A mode is only set where it is not the present one, because that costs time.
+    is a function of its input: no dropout, no change of statistics. Noisy layers draw noise to explore nevertheless. A
+    mode is only set if it differs from the present one, because setting it takes time.
     """
 
     def __init__(self, policy: Any) -> None:

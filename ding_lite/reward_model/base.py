@@ -141,7 +141,7 @@ class RewardModel:
         return self._means.take(list(self._means.state_dict()))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what learning has changed, the same on all ranks."""
+        """Return everything that learning has changed, which is the same on all ranks."""
         return {"networks": [network.state_dict() for network in self.networks], **self._optimizers.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ class RewardModel:
         self._optimizers.load_state_dict(state)
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return what is this rank's own: the sums of figures for the next record."""
+        """Return this rank's state: the sums of figures for the next record."""
         return {"means": self._means.state_dict()}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:

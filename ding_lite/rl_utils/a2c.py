@@ -1,6 +1,6 @@
 """Losses of the advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783).
 
-Shapes: B samples (more leading dimensions are welcome). Logits and actions as `distribution.py` says.
+Shapes: B samples; more leading dimensions are allowed. `distribution.py` describes logits and actions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class a2c_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
         action: taken at t.
         value: `[B]`, V(s_t) of the critic that learns.
         adv: `[B]` advantages.
-        return_: `[B]`, what V(s_t) should be.
+        return_: `[B]`, the target of V(s_t).
         weight: `[B]` importance weights, or None for ones.
     """
 

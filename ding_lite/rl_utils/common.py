@@ -1,4 +1,4 @@
-"""What several losses and returns share: checks, weighted means, sums backward in time."""
+"""Functions that several losses and returns share: checks, weighted means, sums backward in time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def check_same_shape(**tensors: Tensor | None) -> None:
-    """Raise ValueError unless all that are given have one shape: broadcasting `[B]` against `[B, 1]` hides mistakes."""
+    """Raise ValueError unless all given tensors have one shape; broadcasting `[B]` to `[B, 1]` would hide mistakes."""
     shapes = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
     if len(set(shapes.values())) > 1:
         given = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
@@ -15,7 +15,7 @@ def check_same_shape(**tensors: Tensor | None) -> None:
 
 
 def weighted_mean(x: Tensor, weight: Tensor | None) -> Tensor:
-    """Return mean(weight * x), not divided by the weights' sum; None means ones."""
+    """Return mean(weight * x), which is not divided by the sum of the weights; None means ones."""
     return x.mean() if weight is None else (x * weight).mean()
 
 

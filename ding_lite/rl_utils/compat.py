@@ -1,6 +1,6 @@
-"""Names of DI-engine's that nothing in this package uses: code that was written for DI-engine imports them.
+"""Names of DI-engine that this package does not use itself, for code that was written for DI-engine.
 
-Everywhere else here one function serves discrete, continuous and hybrid actions, see `distribution.py`.
+Elsewhere in this package one function handles discrete, continuous and hybrid actions, see `distribution.py`.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def compute_importance_weights(
     Args:
         target_output: logit of the policy that is evaluated, see `distribution.py`.
         behaviour_output: logit of the policy that acted.
-        action: what it did.
-        action_space_type: 'discrete', 'continuous' or 'hybrid'; it must be what the logit's structure says.
+        action: that the policy chose.
+        action_space_type: 'discrete', 'continuous' or 'hybrid'; it must agree with the structure of the logit.
         requires_grad: whether the gradient flows through the weights.
 
     Raises:

@@ -1,6 +1,7 @@
 """Distributions of actions as functions of a policy's output.
 
-The structure of `logit` tells the kind of action, for leading dimensions `[...]`, A discrete actions, D dimensions:
+The structure of `logit` determines the kind of action, for leading dimensions `[...]`, A discrete actions, D
+dimensions:
 
 | kind | logit | action |
 |---|---|---|
@@ -29,7 +30,7 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def log_prob_entropy(logit: Logit, action: Action) -> tuple[Tensor, Tensor]:
-    """Return `log_prob` and `entropy`, both `[...]`, for less than the price of two calls."""
+    """Return `log_prob` and `entropy`, both `[...]`; faster than calling both functions."""
     if isinstance(logit, Tensor):
         logp_A = logit.log_softmax(-1)
         return _gather(logp_A, action), _categorical_entropy(logp_A)
@@ -87,7 +88,7 @@ def kl_divergence(logit_p: Logit, logit_q: Logit) -> Tensor:
 def sample(logit: Logit) -> Action:
     """Draw an action with torch's global generator of the logit's device.
 
-    A discrete one is the argmax of the logits with Gumbel noise added, which any leading dimensions allow.
+    A discrete action is the argmax of the logits plus Gumbel noise, for any leading dimensions.
     """
     if isinstance(logit, Tensor):
         noise_A = torch.empty_like(logit, dtype=torch.promote_types(logit.dtype, torch.float32)).exponential_()

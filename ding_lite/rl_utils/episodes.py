@@ -1,4 +1,4 @@
-"""Which steps of a rollout block belong to episodes that count. Shapes: T steps, N environments, K ended episodes."""
+"""The steps of a rollout block that belong to counted episodes. Shapes: T steps, N environments, K ended episodes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def first_episodes(final_index_K: Tensor, n_step: int, num_envs: int) -> Tensor:
-    """Mark the steps of each environment's first episodes, for every environment the same number of episodes.
+    """Return a mask of the steps of each environment's first episodes, the same number of episodes in each.
 
-    That number is the largest that all environments have ended. Environments with short episodes then count no more
-    than those with long ones. The block has to begin with new episodes everywhere.
+    That number is the smallest number of ended episodes of any environment. Environments with short episodes then do
+    not count more than those with long ones. All environments must start a new episode in the block's first row.
 
     Args:
         final_index_K: places `t * N + n` where episodes ended, int64.

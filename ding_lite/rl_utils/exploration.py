@@ -14,7 +14,7 @@ def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "ex
 
     Args:
         start: epsilon at step 0.
-        end: epsilon that it falls to.
+        end: limit or final value of epsilon.
         decay: env steps; the whole fall for 'linear', the time constant for 'exp'.
         type_: 'linear' or 'exp'.
     """
@@ -28,7 +28,7 @@ def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "ex
 
 
 def epsilon_greedy(logit_NA: Tensor, epsilon: float, mask_NA: Tensor | None = None) -> Tensor:
-    """Choose the greedy action, or with probability epsilon a uniform one, drawn for each row on its own.
+    """Choose the greedy action, or with probability epsilon a uniform one, drawn independently for each row.
 
     Args:
         logit_NA: action values `[N, A]`, or `[N, M, A]` of M agents, each of which is a row.
@@ -45,7 +45,7 @@ def epsilon_greedy(logit_NA: Tensor, epsilon: float, mask_NA: Tensor | None = No
         return action_N
     if mask_NA is None:
         random_N = torch.randint(logit_NA.shape[-1], action_N.shape, device=action_N.device)
-    else:  # the greatest of numbers that are drawn for the allowed actions alone
+    else:  # the argmax of random numbers of the allowed actions
         random_N = torch.rand_like(logit_NA).masked_fill(~mask_NA.bool(), -1.0).argmax(dim=-1)
     explore_N = torch.rand(action_N.shape, device=action_N.device) < epsilon
     return torch.where(explore_N, random_N, action_N)

@@ -1,6 +1,6 @@
 """Generalised advantage estimation.
 
-Shapes: T steps; what follows it, usually B trajectories, is free.
+Shapes: T steps; any dimensions may follow, usually B trajectories.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
 
     Attributes:
         value: V(s_t).
-        next_value: V(s_{t+1}) of the true next state, also where an episode was truncated.
+        next_value: V(s_{t+1}) of the true next state, also if an episode was truncated.
         reward: r_t.
-        done: true where s_{t+1} is terminal: nothing is bootstrapped there. None: nowhere.
-        traj_flag: true where t is the last step of its trajectory, terminated or truncated. None: as `done`.
+        done: True if s_{t+1} is terminal, so that its value does not count. None: never.
+        traj_flag: True if t is the last step of its trajectory, terminated or truncated. None: as `done`.
     """
 
     value: Tensor
@@ -33,7 +33,7 @@ class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
 
 @torch.no_grad()
 def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
-    """Advantages of Schulman et al. 2016 (arXiv:1506.02438), equation 16, `[T, ...]`, without gradient.
+    """Return advantages (Schulman et al. 2016, arXiv:1506.02438, equation 16), `[T, ...]`, without gradient.
 
     delta_t = r_t + gamma (1 - done_t) V(s_{t+1}) - V(s_t)
     A_t = delta_t + gamma lambda (1 - traj_flag_t) A_{t+1}
@@ -41,7 +41,7 @@ def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
     Args:
         data: see `gae_data`.
         gamma: discount per environment step.
-        lambda_: 0 takes one step's error, 1 the whole discounted return less V.
+        lambda_: 0 gives the one-step TD error, 1 the discounted return minus V.
 
     Raises:
         ValueError: shapes differ.

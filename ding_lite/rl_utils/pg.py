@@ -1,6 +1,6 @@
 """Loss of the policy gradient, REINFORCE (Williams 1992, doi:10.1007/BF00992696).
 
-Shapes: B samples (more leading dimensions are welcome). Logits and actions as `distribution.py` says.
+Shapes: B samples; more leading dimensions are allowed. `distribution.py` describes logits and actions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
     Attributes:
         logit: of the policy that learns.
         action: taken at t.
-        return_: `[B]` discounted sums of the rewards from t on, or any other signal to weigh log pi with.
+        return_: `[B]` discounted sums of the rewards from t on, or any other weight of log pi.
         weight: `[B]` importance weights, or None for ones.
     """
 

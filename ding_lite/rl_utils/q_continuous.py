@@ -67,24 +67,24 @@ def td3_bc_actor_error(
 
 
 def expectile_error(error_B: Tensor, tau: float) -> Tensor:
-    """Return mean |tau - 1(u < 0)| u^2, whose minimum has the tau-expectile at u = 0.
+    """Return mean |tau - 1(u < 0)| u^2, whose minimum over V is the tau-expectile of Q.
 
-    Kostrikov et al. 2021, arXiv:2110.06169, eq. 5, of u = Q(s, a) - V(s). tau 1/2 gives half the squared error; towards
-    1, V becomes the best value that the data have.
+    Kostrikov et al. 2021, arXiv:2110.06169, eq. 5, of u = Q(s, a) - V(s). tau = 1/2 gives half the squared error;
+    as tau approaches 1, V approaches the largest Q of the data's actions.
     """
     return (torch.where(error_B < 0, 1.0 - tau, tau) * error_B.square()).mean()
 
 
 def advantage_weight(adv_B: Tensor, beta: float, largest: float = 100.0) -> Tensor:
-    """Return min(exp(beta A), largest), detached: how much an action is imitated (arXiv:2110.06169, eq. 7)."""
+    """Return min(exp(beta A), largest), detached: an action's weight in the imitation (arXiv:2110.06169, eq. 7)."""
     return (beta * adv_B.detach()).exp().clamp(max=largest)
 
 
 def conservative_gap(q_CKB: Tensor, log_density_KB: Tensor, data_q_CB: Tensor) -> Tensor:
     """Return mean over B of log sum_k exp(Q(s, a_k) - log p(a_k | s)) - Q(s, a), `[C]`.
 
-    Kumar et al. 2020, arXiv:2006.04779, app. F: up to log K, the first term is an estimate of log of the integral of
-    exp Q(s, .), by importance sampling. The gap grows where other actions are valued above those of the data.
+    Kumar et al. 2020, arXiv:2006.04779, app. F: up to log K, the first term estimates the logarithm of the integral of
+    exp Q(s, .) by importance sampling. The gap is large if Q is higher for other actions than for those of the data.
 
     Args:
         q_CKB: Q_c(s, a_k) of actions drawn from densities that may differ in k.
@@ -98,6 +98,7 @@ def conservative_gap(q_CKB: Tensor, log_density_KB: Tensor, data_q_CB: Tensor) -
 def temperature_error(log_alpha: Tensor, log_prob_B: Tensor, target_entropy: float) -> Tensor:
     """Return -log alpha mean(log pi + target entropy), the loss that keeps the entropy at its target.
 
-    Haarnoja et al. 2018, arXiv:1812.05905, eq. 18, in log alpha as their code has it. log_prob_B is a constant.
+    Haarnoja et al. 2018, arXiv:1812.05905, eq. 18, with log alpha for alpha, as in their code. log_prob_B is a
+    constant.
     """
     return -(log_alpha * (log_prob_B.detach() + target_entropy)).mean()

@@ -1,6 +1,7 @@
 """Quantile regression losses of distributional values (Dabney et al. 2018, arXiv:1710.10044).
 
-Shapes: T steps of an n-step return, B samples, A discrete actions, K quantiles. A name's suffix says its dimensions.
+Shapes: T steps of an n-step return, B samples, A discrete actions, K quantiles. The suffix of a name gives its
+    dimensions.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def qrdqn_nstep_td_error(
     cum_reward: bool = False,
     kappa: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """n-step quantile regression loss (Dabney et al. 2018, arXiv:1710.10044, eq. 10 and algorithm 1).
+    """Return the n-step quantile regression loss (Dabney et al. 2018, arXiv:1710.10044, eq. 10 and algorithm 1).
 
     target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i; the
     loss is the weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij), with Huber's L: u^2 / 2 up to
@@ -58,7 +59,7 @@ def qrdqn_nstep_td_error(
         nstep: T, used where `value_gamma` is None.
         value_gamma: as the next, see `q_nstep_td_error`.
         cum_reward: see there.
-        kappa: 0 makes L(u) = |u|, whose minimum are the quantiles themselves.
+        kappa: Huber's threshold; with 0, L(u) = |u|, whose minimum are the exact quantiles.
 
     Returns:
         The scalar loss, and the unweighted loss of each sample, `[B]`, detached.

@@ -1,6 +1,6 @@
 """The tanh of a normal, as the distribution of an action within -1..1 (Haarnoja et al. 2018, arXiv:1812.05905, app. C).
 
-Shapes: D dimensions of an action, `...` any leading ones.
+Shapes: B samples, D dimensions of an action, `...` any leading dimensions.
 """
 
 from __future__ import annotations

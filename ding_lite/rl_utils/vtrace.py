@@ -1,8 +1,8 @@
-"""V-trace: returns and losses corrected for a policy that lags behind (Espeholt et al. 2018, arXiv:1802.01561).
+"""V-trace: off-policy corrected returns and losses (Espeholt et al. 2018, arXiv:1802.01561).
 
-Shapes: T steps of a sequence, B sequences. Logits and actions as `distribution.py` says, with `[T, B]` before A or D.
-A sequence may run over the ends of trajectories: `done` cuts the bootstrap, `traj_flag` cuts the sum of corrections, as
-in `gae.py`. At a cut, v_{t+1} is V of the true next state, never that of the next trajectory's first.
+Shapes: T steps of a sequence, B sequences. `distribution.py` describes logits and actions; `[T, B]` precedes A or D. A
+sequence may contain ends of trajectories: `done` cuts the bootstrap and `traj_flag` cuts the sum of corrections, as in
+`gae.py`. At a cut, v_{t+1} is V of the true next state, not of the next trajectory's first state.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below
     Attributes:
         target_output: logit of the policy that learns.
         behaviour_output: logit of the policy that acted.
-        action: what it did.
+        action: that it chose.
         value: `[T+1, B]`, V(s_t) of the critic that learns.
         reward: `[T, B]`.
         weight: `[T, B]` or `[B]` importance weights, or None for ones.
-        next_value: `[T, B]`, V of the true next states; None: value[1:], right where no trajectory is truncated.
-        done: `[T, B]`, true where the next state is terminal. None: nowhere.
-        traj_flag: `[T, B]`, true at a trajectory's last step, terminated or truncated. None: as `done`.
+        next_value: `[T, B]`, V of the true next states; None: value[1:], which is right if no trajectory is truncated.
+        done: `[T, B]`, True if the next state is terminal. None: never.
+        traj_flag: `[T, B]`, True at a trajectory's last step, terminated or truncated. None: as `done`.
     """
 
     target_output: Logit
@@ -62,7 +62,7 @@ def vtrace_nstep_return(
     done: Tensor | None = None,
     traj_flag: Tensor | None = None,
 ) -> Tensor:
-    """Targets of the value, remark 1 of the paper, `[T, B]`, without gradient.
+    """Return the targets of the value (remark 1 of the paper), `[T, B]`, without gradient.
 
     v_t = V(s_t) + delta_t + gamma lambda c_t (1 - traj_flag_t) (v_{t+1} - V(s_{t+1}))
     delta_t = rho_t (r_t + gamma (1 - done_t) V(s_{t+1}) - V(s_t))
@@ -73,7 +73,7 @@ def vtrace_nstep_return(
         reward: `[T, B]`.
         bootstrap_values: `[T+1, B]`, V(s_t).
         gamma: discount per environment step.
-        lambda_: 0 takes one step's error, 1 all of the sequence's.
+        lambda_: 0 uses the error of one step, 1 those of the whole sequence.
         next_value: as the next two, see `vtrace_data`.
         done: see there.
         traj_flag: see there.
@@ -106,7 +106,7 @@ def vtrace_advantage(
     done: Tensor | None = None,
     traj_flag: Tensor | None = None,
 ) -> Tensor:
-    """Advantages rho_t (r_t + gamma (1 - done_t) v_{t+1} - V(s_t)), `[T, B]`, without gradient.
+    """Return the advantages rho_t (r_t + gamma (1 - done_t) v_{t+1} - V(s_t)), `[T, B]`, without gradient.
 
     Args:
         clipped_pg_rhos: `[T, B]`, min(rho_bar_pg, pi(a) / mu(a)).
@@ -145,9 +145,9 @@ def vtrace_error(
         data: see `vtrace_data`.
         gamma: discount per environment step.
         lambda_: see `vtrace_nstep_return`.
-        rho_clip_ratio: rho_bar, which decides what policy the value converges to.
-        c_clip_ratio: c_bar, which decides how fast.
-        rho_pg_clip_ratio: rho_bar of the policy's gradient.
+        rho_clip_ratio: rho_bar; it determines the policy whose value V converges to.
+        c_clip_ratio: c_bar; it determines the speed of convergence.
+        rho_pg_clip_ratio: rho_bar of the policy gradient.
 
     Returns:
         The three losses, and v `[T, B]`, detached.

@@ -1,4 +1,4 @@
-"""What models, policies and workers share beside networks: running statistics, minibatches, checks of several ranks."""
+"""Tools of models, policies and workers: the optimizer step, running statistics, minibatches, checks of ranks."""
 
 from ding_lite.torch_utils.diagnosis import NonFiniteError
 from ding_lite.torch_utils.drift import RankDriftError

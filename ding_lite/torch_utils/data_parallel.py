@@ -16,8 +16,8 @@ GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}
 def choose_overlap(cfg: EasyDict, flat: FlatParameters) -> bool:
     """Return whether `OverlappedLoss` averages this flat gradient.
 
-    It does if `policy.data_parallel` is 'ddp'. It also does if `policy.bp_update_sync` is False and gradients have to
-    be sent: between ranks that share memory nothing is sent, and nothing is there to overlap.
+    It does if `policy.data_parallel` is 'ddp', and if `policy.bp_update_sync` is False and gradients have to be sent.
+    Ranks that share memory send nothing, so there is nothing to overlap.
     """
     sends = cfg.multi_gpu and get_world_size() > 1 and not flat.is_shared
     return uses_ddp(cfg) or (sends and not cfg.bp_update_sync)
@@ -31,7 +31,7 @@ def uses_ddp(cfg: EasyDict) -> bool:
 def synchronize_batchnorm(model: nn.Module) -> nn.Module:
     """Return the model with torch's SyncBatchNorm, which counts the samples of all ranks, for its batch normalisations.
 
-    Without gradient, where ranks act each at its own pace, they go by their running statistics.
+    Without gradient, when ranks act independently, the layers use their running statistics.
     """
     model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     for module in model.modules():

@@ -13,19 +13,19 @@ from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import tree_map
 
-NAMES = 3  # of parameters that a message lists
+NAMES = 3  # parameters that a message lists at most
 ADVICE = "Look at that batch, or set policy.learn.on_nonfinite='skip' to go on without such updates."
 
 
 class NonFiniteError(UserError):
-    """A loss or gradient is nan or infinite; raised on every rank, with the same words.
+    """A loss or gradient is NaN or infinite; raised on every rank with the same message.
 
     Attributes:
         detail: what is not finite, on which rank.
-        batch: this rank's batch, nested dicts of tensors of its own.
-        concerned: whether it may be this rank's batch that did it.
-        lag: learner iterations between the step and its being noticed.
-        iteration: the learner iteration of the step; whoever counts them sets it.
+        batch: this rank's batch, nested dicts of copied tensors.
+        concerned: whether this rank's batch may be the cause.
+        lag: learner iterations between the step and its detection.
+        iteration: the learner iteration of the step; set by the learner.
     """
 
     def __init__(self, detail: str, batch: dict[str, Any], concerned: bool, lag: int) -> None:
@@ -35,7 +35,7 @@ class NonFiniteError(UserError):
         self._saved = ""
 
     def saved(self, path: str) -> NonFiniteError:
-        """Write the batch to `path`, for `load_checkpoint`, if this rank is concerned; return the error, saying so."""
+        """If this rank is concerned, write the batch to `path`, for `load_checkpoint`; return an error that says so."""
         if self.concerned:
             try:
                 save_checkpoint(path, {"iteration": self.iteration, "detail": self.detail, "batch": self.batch})

@@ -1,4 +1,4 @@
-"""Whether all ranks still have the same parameters and buffers, to the last bit."""
+"""Comparison of all ranks' parameters and buffers, to the last bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.registry import UserError
 
-MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, its bits are those of the golden ratio: multiples of it look random
+MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, from the golden ratio: its multiples look random
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
@@ -21,15 +21,15 @@ class RankDriftError(UserError):
 
 @torch.no_grad()
 def checksum(tensors: Iterable[Tensor]) -> tuple[int, int]:
-    """Return the sum of all numbers' bits taken as integers, and one weighted by hashes of their places, modulo 2^64.
+    """Return the sum of the numbers' bits as integers, and a sum weighted by hashes of their places, modulo 2^64.
 
-    Any single bit changes the first; numbers that change places leave it alone, and change the second.
+    Any changed bit changes the first sum. Exchanged numbers change only the second.
     """
     plain, weighted, start = 0, 0, 1
     for tensor in tensors:
         bits = tensor.reshape(-1).view(INTEGERS[tensor.element_size()]).long()
         weight = torch.arange(start, start + len(bits), device=bits.device) * MIXER
-        weight ^= weight >> 29  # weights in equal steps would let two swaps cancel
+        weight ^= weight >> 29  # with equally spaced weights, two exchanges could cancel
         plain += int(bits.sum())
         weighted += int((bits * weight).sum())
         start += len(bits)
@@ -40,10 +40,10 @@ def check_ranks(value: tuple[int, int], iteration: int) -> None:
     """Compare this rank's `checksum` with those of all others; a collective call.
 
     Raises:
-        RankDriftError: on every rank alike, naming the ranks that differ from most, or from rank 0.
+        RankDriftError: on every rank; it names the ranks that differ from the majority, or else from rank 0.
     """
     values = all_gather_object(value)
-    usual = Counter(values).most_common(1)[0][0]  # of equally common ones that of the lowest rank
+    usual = Counter(values).most_common(1)[0][0]  # if several are equally common, that of the lowest rank
     others = [str(rank) for rank, each in enumerate(values) if each != usual]
     if others:
         raise RankDriftError(

@@ -1,9 +1,9 @@
-"""Steps whose loss or gradient is not finite, on any rank: noticed by all of them alike, told about, and left out.
+"""Steps whose loss or gradient is not finite on any rank: all ranks detect them, report them and skip them.
 
-Before backward a nan is written into `FlatParameters.flag` where this rank's loss is not finite. The gradient is
-averaged and its norm is taken anyway, and that is then not finite on every rank: no further collective is needed. On a
-CPU the norm is read at once. A GPU is not waited for: fused optimizers leave such a step out by themselves
-(`found_inf`), and the verdict of a step is read before the next one's gradient is zeroed.
+If this rank's loss is not finite, NaN is written to `FlatParameters.flag` before backward. The gradient is averaged and
+its norm computed in any case; the norm is then not finite on any rank, so no further collective is needed. On a CPU the
+norm is read at once. On a GPU nothing waits: fused optimizers skip such a step by themselves (`found_inf`), and the
+result is read before the gradient of the next step is zeroed.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from ding_lite.utils.dist.ranks import get_rank
 
 
 class _Step(NamedTuple):
-    """What an error tells of a step."""
+    """The data of a step that an error reports."""
 
     batch: dict[str, Any]
     figures: dict[str, Tensor]
 
 
 class StepCheck:
-    """Says whether an optimizer step may be taken. All ranks call the same methods in the same order.
+    """Decides whether an optimizer step may be taken. All ranks call the same methods in the same order.
 
     A step is: loss, `begin`, zero the gradient, `mark`, backward, average, norm, `passes`.
 
     Args:
-        on_nonfinite: 'stop' raises `NonFiniteError`; 'skip' counts, and warns the first time.
-        module: whose parameters' gradients are looked through for what is not finite.
+        on_nonfinite: 'stop' raises `NonFiniteError`; 'skip' counts the step and warns the first time.
+        module: its gradients are searched for values that are not finite.
 
     Attributes:
-        skipped: updates left out so far.
-        uncertain: whether the last step was, or may turn out to have been, left out.
+        skipped: number of skipped updates.
+        uncertain: whether the last step was skipped, or this is not known yet.
     """
 
     def __init__(self, on_nonfinite: Literal["stop", "skip"], module: nn.Module) -> None:
@@ -48,15 +48,15 @@ class StepCheck:
         self._step = _Step({}, {})
         self._loss: Tensor | float = 0.0
         self._pending: tuple[_Step, Tensor, torch.cuda.Event | None] | None = None
-        self._verdict: Tensor | None = None  # of the pending step, 1 for left out, in memory that a GPU can write
+        self._verdict: Tensor | None = None  # of the pending step, 1 if skipped, in memory that a GPU can write
 
     def begin(self, batch: dict[str, Any], figures: dict[str, Tensor]) -> None:
-        """Begin a step, of which an error would tell `batch` and `figures`.
+        """Begin a step; an error would report its `batch` and `figures`.
 
-        The gradient of the step before must still be there: its verdict is read now, if it is not known yet.
+        The gradient of the previous step must still exist: if its result is not known yet, it is read now.
 
         Raises:
-            NonFiniteError: with 'stop', on every rank, if the step before was not finite.
+            NonFiniteError: with 'stop', on every rank, if the previous step was not finite.
         """
         self._step = _Step(batch, figures)
         self._resolve()
@@ -71,7 +71,7 @@ class StepCheck:
             self._report(step, loss, lag=int(step is not self._step))
 
     def finish(self) -> None:
-        """Read the verdict of the last of several steps, and keep no batch.
+        """Read the result of the last step, and release its batch.
 
         Raises:
             NonFiniteError: with 'stop', on every rank, if that step was not finite.
@@ -80,7 +80,7 @@ class StepCheck:
         self._resolve()
 
     def mark(self, loss: Tensor, flat: FlatParameters) -> None:
-        """Make the gradient's norm, on every rank, not finite if the loss is not; between zeroing and backward."""
+        """If the loss is not finite, make the norm of the averaged gradient so; called between zeroing and backward."""
         if loss.is_cuda:
             self._loss = loss.detach()
             flat.flag.copy_(self._loss * 0)
@@ -90,11 +90,11 @@ class StepCheck:
                 flat.flag.fill_(math.nan)
 
     def passes(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
-        """Return whether to clip the gradient and step; a GPU's fused optimizers decide on their own, later.
+        """Return whether to clip the gradient and step; a GPU's fused optimizers decide later by themselves.
 
         Args:
             norm: of the averaged gradient, scalar, not clipped.
-            optimizers: about to step.
+            optimizers: that would step.
 
         Raises:
             NonFiniteError: with 'stop', on every rank.
@@ -109,14 +109,14 @@ class StepCheck:
         return True
 
     def cleaned(self, output: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return a step's figures, with finite priorities if it was or may be left out: replay cannot sort by nan."""
+        """Return a step's figures, with finite priorities if it was or may be skipped: replay cannot use NaN."""
         if self.uncertain and "priority" in output:
             output["priority"] = output["priority"].nan_to_num(0.0, 0.0, 0.0)
         return output
 
     @staticmethod
     def _lags(norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
-        """Whether all optimizers read `found_inf`, so that nobody need wait for the GPU."""
+        """Return whether all optimizers read `found_inf`, so that no one has to wait for the GPU."""
         groups = (group for optimizer in optimizers for group in optimizer.param_groups)
         return norm.is_cuda and all(group.get("fused") for group in groups)
 

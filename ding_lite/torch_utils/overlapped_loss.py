@@ -20,13 +20,13 @@ from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.dist.heartbeat import waiting
 from ding_lite.utils.registry import ConfigError
 
-COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names for ours
+COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names
 
 
 class OverlappedLoss:
     """A loss whose backward pass averages gradients over all ranks, in place, into those of `FlatParameters`.
 
-    DistributedDataParallel wraps a module whose forward pass is the loss, so that policies need not know of it.
+    DistributedDataParallel wraps a module whose forward pass is the loss, so policies do not change.
 
     Args:
         network: all parameters that the loss trains.
@@ -52,22 +52,22 @@ class OverlappedLoss:
         """Compute the gradients' means over all ranks.
 
         Raises:
-            ConfigError: if this rank's loss does not use all parameters, and the config does not allow for that.
+            ConfigError: if this rank's loss does not use all parameters and the config does not allow this.
         """
         assert self._ddp is not None
         with waiting():
             loss.backward()
             try:
                 self._ddp._check_reducer_finalized()
-            except RuntimeError as error:  # otherwise the ranks' parameters would part
+            except RuntimeError as error:  # otherwise the ranks' parameters would diverge
                 raise ConfigError(
                     "policy.data_parallel='ddp': the loss does not use all parameters of the network. Set "
                     "policy.ddp.find_unused_parameters=True."
                 ) from error
-            dist.all_reduce(self._flat.flag)  # which is no parameter
+            dist.all_reduce(self._flat.flag)  # it is not a parameter, so DDP does not average it
 
     def release(self) -> None:
-        """Give up the process group, before the interpreter ends."""
+        """Release the process group before the interpreter exits."""
         self._ddp = self._group = None
 
 

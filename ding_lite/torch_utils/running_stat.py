@@ -59,7 +59,7 @@ class RunningMeanStd(nn.Module):
     def update(self, x: Tensor) -> None:
         """Merge the values `[..., *shape]` of all ranks, in one collective; their numbers may differ.
 
-        If one value of any rank is not finite, all are ignored, since it would stay for ever.
+        If one value of any rank is not finite, all are ignored, because it would stay in the statistics.
         """
         values = x.double().reshape(-1, *self.mean.shape)
         mean = values.sum(0) / max(len(values), 1)
@@ -67,7 +67,7 @@ class RunningMeanStd(nn.Module):
         new = joined_moments(number, mean, (values - mean).square().sum(0))
         old = (self.count.expand_as(mean), self.mean, self.var * self.count)
         count, mean, square = merge_moments(*(torch.stack(pair) for pair in zip(old, new, strict=True)))
-        sound = square.isfinite().all()  # on the device: nobody waits for it
+        sound = square.isfinite().all()  # on the device, without waiting for it
         for buffer, value in ((self.count, count.max()), (self.mean, mean), (self.var, square / count)):
             buffer.copy_(torch.where(sound, value, buffer))
 

@@ -1,4 +1,4 @@
-"""A module in memory that several processes of one machine map: one writes it, others read it whole."""
+"""A module in memory that several processes of one machine share: one writes it, the others read complete versions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 
 class SharedModule:
-    """Parameters and buffers of a module as last written, with a version, for processes that are forked or spawned.
+    """The last written parameters and buffers of a module, with a version, for forked or spawned processes.
 
-    Reading and writing exclude each other by a lock of the kernel's on an unnamed file: whoever holds it when it is
-    killed frees it, and nothing is left in the file system.
+    A kernel lock on an unnamed file excludes simultaneous reading and writing. A killed process releases it, and
+    nothing is left in the file system.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -29,11 +29,11 @@ class SharedModule:
 
     @property
     def version(self) -> int:
-        """How often it was written."""
+        """The number of writes so far."""
         return int(self._version)
 
     def write(self, module: nn.Module) -> int:
-        """Take the tensors of such a module, on any device; return the new version.
+        """Copy the tensors of a module of the same structure, on any device; return the new version.
 
         Raises:
             ValueError: the module has other tensors.
@@ -44,7 +44,7 @@ class SharedModule:
             return self.version
 
     def read(self, module: nn.Module, version: int = -1) -> int:
-        """Copy the tensors into such a module if they are not those of `version`; return the version that it has now.
+        """Copy the tensors into a module of the same structure, unless it has `version`; return its version.
 
         Raises:
             ValueError: the module has other tensors.
@@ -56,7 +56,7 @@ class SharedModule:
             return self.version
 
     def create_copy(self) -> nn.Module:
-        """Return such a module, in memory of its own."""
+        """Return a module with these tensors in private memory."""
         module = copy.deepcopy(self._module)
         self.read(module)
         return module

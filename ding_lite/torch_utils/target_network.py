@@ -1,4 +1,4 @@
-"""Target networks: copies that follow the network which learns, so that it does not chase itself."""
+"""Target networks: delayed copies of a network, for targets that do not move with every step."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def check_target(learn: EasyDict) -> None:
 
 
 class TargetNetwork:
-    """A copy of a network that becomes it every `freq` updates, or mixes a share `theta` of it in at each.
+    """A copy of a network. Every `freq` updates it is copied again, or every update mixes in a share `theta` of it.
 
     Buffers are copied at every update.
 
     Attributes:
         network: the copy, without gradient.
-        updates: how often it was updated, learner iterations.
+        updates: number of updates, in learner iterations.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TargetNetwork:
         self.network.requires_grad_(False)
 
     def update(self) -> None:
-        """Follow the network that learns; called once after each of its steps."""
+        """Update the copy; called once after each step of the network that learns."""
         self.updates += 1
         if self._theta is not None:
             self._target.lerp_(self._online, self._theta)
@@ -62,11 +62,11 @@ class TargetNetwork:
             buffer.copy_(source)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what belongs into a policy's learn state, beside `model`."""
+        """Return the target's part of a policy's learn state."""
         return {"target_model": self.network.state_dict(), "iterations": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a policy's learn state; without its `optimizer` a new run starts: the model's parameters, no count."""
+        """Restore a policy's learn state; without `optimizer`, start a new run: the model's parameters, count 0."""
         resumed = "optimizer" in state
         self.network.load_state_dict(state["target_model"] if resumed else state["model"])
         self.updates = state["iterations"] if resumed else 0
@@ -75,7 +75,7 @@ class TargetNetwork:
 def _in_order_of(flat: FlatParameters, online: nn.Module, copied: nn.Module) -> nn.ParameterList:
     """Return the parameters of a copy of `online` in the order in which `flat` holds the originals.
 
-    The order differs from the module's where the parts of a network have an optimizer each.
+    The order differs from the module's if each part of a network has an optimizer.
     """
     pairs = zip(online.parameters(), copied.parameters(), strict=True)
     copy_of = {id(parameter): its_copy for parameter, its_copy in pairs if parameter.requires_grad}

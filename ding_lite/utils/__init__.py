@@ -1,4 +1,4 @@
-"""Registry, distributed, experiment files, logging: what every layer above may use.
+"""Registry, distributed, experiment files, logging: what every other layer may use.
 
 Names are resolved on first use, so that environment worker processes, which need only the registry, never load torch.
 """

@@ -70,7 +70,7 @@ class Key:
             raise ConfigError(f"{path}{mistake}." + (f" Meaning: {self.meaning}." if self.meaning else ""))
 
     def _find_mistake(self, value: Any) -> str:
-        """Say what is expected instead of a value, and what there is; empty if it is allowed."""
+        """Return what was expected and what was found, for a message; empty if the value is allowed."""
         if self.choices:
             allowed = any(value == choice and type(value) is type(choice) for choice in self.choices)
             return "" if allowed else f" must be {self._name_choices()}, got {show_value(value)}"
@@ -155,7 +155,7 @@ def default_values(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the declarations `low` with those of `high` over them."""
+    """Return a copy of the declarations `low`, in which those of `high` replace equal keys."""
     merged = {name: _overlay(value, {}) if isinstance(value, Mapping) else value for name, value in low.items()}
     for name, value in high.items():
         inner = merged.get(name)
@@ -192,10 +192,10 @@ def _flatten(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Key]]:
 
 
 def matches(value: Any, hint: Any) -> bool:
-    """Tell whether a plain value has a type: an int is a float, a bool is no int, a list is a tuple.
+    """Return whether a plain value has a type. An int counts as a float, a list as a tuple; a bool is not an int.
 
     Args:
-        value: of numbers, texts, lists and dicts.
+        value: a number, a string, or lists and dicts of these.
         hint: a type, a `typing` annotation (`Literal` too), or a tuple of them; `Any` is anything.
     """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
@@ -214,7 +214,7 @@ def matches(value: Any, hint: Any) -> bool:
 
 
 def describe(hint: Any) -> str:
-    """Say in words what `matches` accepts."""
+    """Return a description of the types that `matches` accepts."""
     if isinstance(hint, tuple):
         return " or ".join(dict.fromkeys(describe(option) for option in hint))
     text = str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))

@@ -18,7 +18,7 @@ class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
 
 
 def console(line: str) -> None:
-    """Print a line to stderr, above the bar if there is one. A terminal that has gone away is no reason to stop."""
+    """Print a line to stderr, above the bar if there is one. A closed terminal is not an error."""
     with suppress(OSError, ValueError):
         tqdm.write(f"{line}\n", file=sys.stderr, end="")  # in one piece, for other ranks write to the same terminal
         sys.stderr.flush()
@@ -32,7 +32,7 @@ class Progress(AbstractContextManager[Any]):
         enabled: False on every rank but 0: nothing is shown.
         log: Takes the plain lines when stderr is no terminal, for example `ExperimentLogger.info`.
         start: Env steps done before, by a run that this one resumes; they do not count for the rate.
-        words: What is done, the unit of its steps, and what a plain line counts beside them.
+        words: What is done, the unit of its steps, and what else a plain line counts.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Progress(AbstractContextManager[Any]):
             self._log(f"{self._line(step, return_mean)} | {self._beside} {beside}")
 
     def note(self, text: str) -> None:
-        """Show what goes on instead of the usual steps, until the next `update`."""
+        """Show what the run is doing instead of the usual steps, until the next `update`."""
         if self._bar is not None:
             self._bar.desc = text
             self._bar.refresh()

@@ -1,4 +1,4 @@
-"""Names to classes, and the one kind of error that a user's configuration can cause."""
+"""Registries that map names to classes, and the errors that a user's mistakes cause."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ C = TypeVar("C", bound=type)
 
 
 class UserError(Exception):
-    """Something that the user can put right; its message alone, one line, says what and how.
+    """A mistake that the user can correct. The message is one line: what is wrong and what to do.
 
-    It may quote what the user wrote, whatever that is: characters that cannot be printed are escaped.
+    It may quote any text of the user: characters that cannot be printed are escaped.
 
     Attributes:
         longest: characters of a message; the middle of a longer one is left out.
@@ -46,7 +46,7 @@ def place_of(error: BaseException) -> str:
 
 
 class Registry(dict[str, type]):
-    """Classes by the name that a config's `type` key uses.
+    """A dict of classes by name, as used in the `type` keys of a config.
 
     Example::
 

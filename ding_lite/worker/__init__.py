@@ -1,4 +1,4 @@
-"""Collector, evaluator, learner and replay: what moves data between environments and a policy."""
+"""Collector, evaluator, learner and replay: the parts that move data between environments and a policy."""
 
 from ding_lite.worker.collector import SampleCollector
 from ding_lite.worker.episode_collector import EpisodeCollector

@@ -33,7 +33,7 @@ class SampleCollector:
 
     * what `policy.process_transition` returned, `[T, N, ...]`: obs, action, reward, done, traj_flag and more.
     * `episode_step` `[T, N]` int32: env steps since the last reset, as of `obs`. It is 0 where an episode starts, and
-      only there: neither `done` nor `traj_flag` says so, since a lost life sets both while the game goes on.
+      only there: neither `done` nor `traj_flag` says so, since a lost life sets both while the game continues.
     * `final_obs` `[K, ...]` and `final_index` `[K]`: the true last observations of the K episodes that ended, and their
       places `t * N + n`.
     * `last_obs` `[N, ...]`: the observations that follow the last row.
@@ -52,7 +52,15 @@ class SampleCollector:
         seeds: list[int],
         interrupt: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take a policy's `collect_mode`; `n_sample` is env steps of this rank and collect, a multiple of N."""
+        """Create the collector of a policy's `collect_mode`.
+
+        Args:
+            env: N environments.
+            policy: the `collect_mode`.
+            n_sample: env steps of this rank in a collect, a multiple of N.
+            seeds: of the environments.
+            interrupt: returns whether this rank was asked to end.
+        """
         self._env, self._policy, self._interrupt = env, policy, interrupt
         self._num_envs, self._share = env.num_envs, n_sample // env.num_envs
         self._rows = RolloutRows(env.observation_space)
@@ -67,7 +75,7 @@ class SampleCollector:
         self._policy.reset()
 
     def collect(self, n_sample: int | None = None, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
-        """Play `n_sample` steps, at random or by the policy as of the global env step.
+        """Play `n_sample` steps, at random or by the policy at the present global env step.
 
         Returns:
             What the policy makes of the rollout block, and sums over all ranks for this collect: `env_step`; `episode`s
@@ -140,12 +148,12 @@ class SampleCollector:
         self.envstep, self.episode_count = state["envstep"], state["episode_count"]
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return what is this rank's own: its environments as they stand, and the draws of random actions."""
+        """Return this rank's state: its environments, and the random generator of actions."""
         assert isinstance(self._env, RestorableVectorEnv)  # environments that train are
         return {"env": to_tensors(self._env.state_dict())}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Take what `local_state_dict` gave; return the environments that could not go on, and began new episodes.
+        """Restore `local_state_dict`; return the environments that could not be restored and began new episodes.
 
         Raises:
             CheckpointError: the state is of another number of environments.

@@ -1,4 +1,4 @@
-"""The state of vector environments, arrays, as a checkpoint holds it, tensors. Never on the hot path."""
+"""Conversion of the state of vector environments between arrays and the tensors that a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 
 def to_tensors(state: Any) -> Any:
-    """Return nested dicts and lists with every array as a tensor of the same memory; other leaves stay."""
+    """Return nested dicts and lists with every array as a tensor in the same memory; other leaves are unchanged."""
     return _map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, state)
 
 
 def to_arrays(state: Any) -> Any:
-    """Return nested dicts and lists with every tensor as an array of the same memory; other leaves stay."""
+    """Return nested dicts and lists with every tensor as an array in the same memory; other leaves are unchanged."""
     return _map_leaves(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, state)
 
 

@@ -1,4 +1,4 @@
-"""Playing whole episodes: every environment its share, so that short episodes count no more than long ones."""
+"""Collecting whole episodes, the same number in every environment, so that short ones do not count more."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
 class EpisodeCollector(SampleCollector):
     """Plays `n_episode` episodes of one rank a call, from their beginning to their end.
 
-    T is what the slowest environment needs for its share. Others go on meanwhile, and what they play then is in the
-    block too. Which steps count follows from the block: those of each environment's first episodes, as many as the
-    environment with the fewest has ended, see `rl_utils.episodes.first_episodes`. Every step played is an `env_step`,
-    whether it counts or not. The rest of the block is `SampleCollector`'s.
+    T is the number of steps that the slowest environment needs for its share. The others continue meanwhile, and these
+    steps are in the block too. `rl_utils.episodes.first_episodes` says which steps count: those of each environment's
+    first episodes, the same number in each. Every played step is an `env_step`, whether it counts or not. In all else
+    the block is that of `SampleCollector`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Judging the policy by whole episodes: rank 0 plays, every rank learns the verdict."""
+"""Evaluation of the policy by whole episodes: rank 0 plays, and every rank gets the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Evaluator:
     every evaluation and the same in every run.
 
     Attributes:
-        eval_count: evaluations that came to an end.
+        eval_count: completed evaluations.
         last_iter: learner iteration of the last one, -1 before the first.
         best_return: the greatest mean return so far.
     """
@@ -51,7 +51,7 @@ class Evaluator:
             eval_freq: learner iterations between evaluations.
             stop_value: mean return that ends training, or None.
             seeds_at: returns the environments' seeds for evaluation number k.
-            interrupt: asked at every step whether to break off.
+            interrupt: returns at every step whether to stop early.
             on_progress: called every `PROGRESS_PERIOD` seconds of an evaluation, with the episodes that have ended and
                 the env steps that each environment has played.
         """

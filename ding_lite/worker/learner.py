@@ -1,4 +1,4 @@
-"""The learner: counts iterations, runs the policy's step on each batch, and hands figures and priorities on."""
+"""The learner: counts iterations, runs the policy's step on each batch, and passes figures and priorities on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Learner:
 
         Raises:
             NonFiniteError: on every rank, if a loss or gradient of any rank is not finite, and updates are not skipped.
-            RankDriftError: on every rank, if their parameters or buffers are not the same any more.
+            RankDriftError: on every rank, if their parameters or buffers differ.
         """
         try:
             for batch in batches:
@@ -70,7 +70,7 @@ class Learner:
             check_ranks(self._policy.checksum(), self.train_iter)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is the same on all ranks."""
+        """Return the state that is the same on all ranks."""
         return {"train_iter": self.train_iter}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ class Learner:
         self.train_iter = state["train_iter"]
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return what is this rank's own: the sums of figures for the next record."""
+        """Return this rank's state: the sums of figures for the next record."""
         return {"means": self._means.state_dict()}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:

@@ -26,8 +26,8 @@ SECTIONS = {
 # for 20 steps: -20.
 ABOVE_CHANCE = {
     "Another loss for DQN": 35,
-    "PPO on more than it has seen": 50,
-    "A policy from nothing": 35,
+    "PPO on mirrored samples": 50,
+    "A policy from scratch": 35,
     "An environment": -8,
     "A model": 35,
     "A reward model": 35,

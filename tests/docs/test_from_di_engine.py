@@ -294,7 +294,7 @@ def test_a_config_file_runs_after_its_package_has_another_name(name: str, pipeli
 
 def test_the_code_that_replaces_di_engines_trains_on_two_processes(tmp_path: Path) -> None:
     assert write_files(PAGE, tmp_path) == ["my_ppo.py", "guess_env.py", "guess_config.py"]
-    (command,) = re.findall(r"^```sh\n(.*)\n```$", PAGE.read_text(), re.M)
+    *_, command = re.findall(r"^```sh\n(.*)\n```$", PAGE.read_text(), re.M)
     words = shlex.split(command)
     assert words[:4] == TORCHRUN
     result, hashes = train(words[4:], tmp_path)

@@ -26,7 +26,7 @@ def test_the_commands_of_the_page_run_one_after_the_other(tmp_path: Path) -> Non
         elif kind == "sh":
             lines = text.replace("\\\n", "").splitlines()
             commands += [[sys.executable, "-m", *shlex.split(line)] for line in lines]
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         done = finish(start(command, cwd=tmp_path), 200)
         assert done.returncode == 0, done.stderr[-3000:]

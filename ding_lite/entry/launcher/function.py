@@ -1,4 +1,4 @@
-"""Running a function, or a config's pipeline, on several fresh processes of this machine, from python."""
+"""`launch`: run a function, or a config's pipeline, on several new processes of this machine, from Python."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _importing = False  # whether this is a rank that imports the caller's script
 
 
 class LaunchError(RuntimeError):
-    """A rank of `launch` failed; the text names it and ends with its traceback.
+    """A rank of `launch` failed; the message names the rank and ends with its traceback.
 
     Attributes:
-        rank: its number.
-        exitcode: the status that its process ended with; -N: signal N killed it.
+        rank: number of the rank.
+        exitcode: exit status of its process; -N: signal N killed it.
     """
 
     def __init__(self, text: str, rank: int, exitcode: int) -> None:
@@ -57,25 +57,25 @@ def launch(
     kwargs: Mapping[str, Any] | None = None,
     max_restarts: int = 0,
 ) -> Any:
-    """Run a function on fresh processes of this machine, each inside `with DDPContext():`, and return rank 0's result.
+    """Run a function on new processes of this machine, each inside `with DDPContext():`, and return rank 0's result.
 
-    Like everything that starts python processes, a script calls it below `if __name__ == "__main__":`, because each of
-    them imports the script. Ctrl-C reaches all ranks, which may save; this process is left as it was.
+    A script must call it below `if __name__ == "__main__":`, because each process imports the script. Ctrl-C is passed
+    on to all ranks, which may save. Signal handlers, environment variables and groups of this process do not change.
 
     Args:
         fn_or_config: a function that can be imported; or a config, `(main_config, create_config)` or the path of a
-            file, whose pipeline is run, with `policy.multi_gpu=True` on several processes.
-        nproc_per_node: processes; with 1 it is a fresh process too.
-        args: of the function; they travel pickled.
+            file, whose pipeline is run. On several processes `policy.multi_gpu=True` is set.
+        nproc_per_node: number of processes; 1 is a new process too.
+        args: of the function; they are pickled.
         kwargs: of the function, or of the pipeline, such as `seed, max_env_step, overrides`.
-        max_restarts: times that all ranks are started again after one failed; a config's run then goes on.
+        max_restarts: how many times all ranks are restarted after one has failed; the run of a config then continues.
 
     Returns:
-        What the function returned on rank 0, pickled; with a config what result.json holds, and `exp_dir`.
+        The function's result on rank 0, which is pickled; for a config the content of result.json, and `exp_dir`.
 
     Raises:
         LaunchError: a rank failed.
-        UserError: a mistake, found here or on a rank, that no restart would mend.
+        UserError: a mistake of the user, found here or on a rank. It is not restarted.
     """
     _check_caller(nproc_per_node, max_restarts)
     if callable(fn_or_config):
@@ -101,12 +101,12 @@ def launch(
         if not interrupted:
             result = Path(folder, "result")
             return pickle.loads(result.read_bytes()) if result.exists() else None  # it ended with sys.exit(0)
-    signal.raise_signal(interrupted)  # for the caller's own handler: KeyboardInterrupt, or the end
+    signal.raise_signal(interrupted)  # now for the caller's own handler
     raise LaunchError(f"Interrupted by {interrupted.name}.", -1, 128 + interrupted)
 
 
 def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Run the pipeline that a config's policy belongs to; return what result.json holds, and `exp_dir`."""
+    """Run the pipeline that a config's policy names; return the content of result.json, and `exp_dir`."""
     together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which are stronger
     overrides = [*together, *kwargs.pop("overrides", ())]
     pair, policy_cls = find_policy(config, overrides)
@@ -120,7 +120,7 @@ def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_call(folder: str) -> None:
-    """Be a rank: run what `launch` left in `folder`, and leave there what rank 0 returns."""
+    """Run as a rank: call the function that `launch` wrote to `folder`, and write rank 0's result there."""
     _prctl_pr_set_pdeathsig(signal.SIGTERM)  # if the caller is killed
     attempt, last = (os.environ[f"TORCHELASTIC_{name}"] for name in ("RESTART_COUNT", "MAX_RESTARTS"))
     try:
@@ -154,10 +154,10 @@ def _check_caller(nproc: int, max_restarts: int) -> None:
 
 
 def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """Return what the ranks run: what to import first, then, pickled by itself, function and arguments.
+    """Return the ranks' task as bytes: what to import first, and then, pickled separately, function and arguments.
 
     Raises:
-        UserError: a fresh process could not import the function, or something cannot be pickled.
+        UserError: a new process could not import the function, or something cannot be pickled.
     """
     main, name = sys.modules["__main__"], getattr(function, "__qualname__", repr(function))
     prepare: dict[str, Any] = {"sys_argv": sys.argv, "dir": os.getcwd()}
@@ -180,7 +180,7 @@ def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _unpack(call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Import the caller's script as multiprocessing does, and return function and arguments."""
+    """Import the caller's script as multiprocessing does, and return the function and its arguments."""
     global _importing
     prepare, packed = pickle.loads(call)
     _importing = True
@@ -194,10 +194,10 @@ def _unpack(call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str,
 
 
 def _leave(value: Any, path: Path) -> None:
-    """Write what rank 0 returns.
+    """Write rank 0's result to `path`.
 
     Raises:
-        UserError: it cannot be pickled.
+        UserError: the result cannot be pickled.
     """
     try:
         path.write_bytes(pickle.dumps(value))
@@ -209,7 +209,7 @@ def _leave(value: Any, path: Path) -> None:
 
 
 def _explain(error: ChildFailedError) -> Exception:
-    """Return what `launch` raises: a user's mistake as such, else who failed with its traceback."""
+    """Return the error that `launch` raises: a `UserError`, or a `LaunchError` with the failed rank's traceback."""
     rank, failure = ranks.first_failure(error.failures)
     cause, signum = ranks.read_cause(failure), ranks.interrupted_by(failure)
     if cause.mistake:

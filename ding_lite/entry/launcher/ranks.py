@@ -1,7 +1,7 @@
-"""Starting the ranks of a job on this machine, and starting them again when one fails: torch's elastic launcher.
+"""Starting the ranks of a job on this machine, and restarting them after a failure, with torch's elastic launcher.
 
-It runs in this process, says in one or two lines what happened, and knows two ends that a restart would not mend: a
-run that a signal interrupted, and a mistake of the user.
+The launcher runs in this process and prints one or two lines about a failure. It does not restart a run that a signal
+interrupted, nor one that a mistake of the user ended.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from ding_lite.utils.dist.interrupt import SIGNALS
 
 USER_ERROR = 2  # the exit status of a rank that ends with a UserError
-SAVE_GRACE = 120  # seconds that ranks get after a signal, until they are killed
+SAVE_GRACE = 120  # seconds that ranks have after a signal before they are killed
 FORWARDED = (*SIGNALS, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
-    """Run `nproc` processes of a command on this machine, say how they failed if they did, and return the exit status.
+    """Run `nproc` processes of a command on this machine, print why they failed if they did, return the exit status.
 
-    Ranks find who they are in the variables that `read_launch` reads.
+    Ranks get their numbers in the environment variables that `read_launch` reads.
 
     Returns:
         The exit status: 0; 128 + N if signal N interrupted the run; 2 after a mistake of the user, 1 after a failure.
@@ -53,18 +53,17 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
             _say(_describe(rank, failure))
         return 128 + signum if signum else USER_ERROR if failure.exitcode == USER_ERROR else 1
     except SignalException as error:
-        handlers = {signal.SIGINT: handlers[signal.SIGINT]}  # of the others, one that comes late changes nothing
+        handlers = {signal.SIGINT: handlers[signal.SIGINT]}  # a late one of the others has no effect
         return 128 + error.sigval
     finally:
         restore_handlers(handlers)
 
 
 def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str) -> None:
-    """Start `nproc` processes of a command, wait for their end, and leave this process as it was, but for handlers.
+    """Start `nproc` processes of a command and wait for their end. The caller has to restore the signal handlers.
 
-    When one fails, all are ended, and started again at most `max_restarts` times. Signals are passed on to the ranks; a
-    Ctrl-C after the first signal kills them. Handlers of signals are the caller's to restore. In `folder` ranks leave
-    why they failed.
+    If one fails, all are ended, and restarted at most `max_restarts` times. Signals are passed on to the ranks; a
+    Ctrl-C after the first signal kills them. Ranks write the causes of failures to `folder`.
 
     Raises:
         ChildFailedError: a rank failed, and there is no restart.
@@ -86,7 +85,7 @@ def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str
 
 @contextmanager
 def _environment(nproc: int) -> Iterator[None]:
-    """While open, torch's launcher and the ranks find their variables, and torch's log, which ours replaces, is off."""
+    """Return a context that sets the variables of torch's launcher and the ranks, and switches torch's log off."""
     variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(_forwarded())}
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         variables["OMP_NUM_THREADS"] = "1"  # as torchrun does: the ranks would compete for the cores
@@ -112,26 +111,26 @@ def _forwarded() -> list[str]:
 
 
 def signal_handlers() -> dict[signal.Signals, Any]:
-    """Return this process's handlers of the signals that `supervise` passes on; none outside the main thread."""
+    """Return this process's handlers of the signals that `supervise` passes on; empty outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {number: signal.getsignal(number) for number in FORWARDED}
 
 
 def restore_handlers(handlers: dict[signal.Signals, Any]) -> None:
-    """Put back what `signal_handlers` returned."""
+    """Restore the handlers that `signal_handlers` returned."""
     for number, handler in handlers.items():
         signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from python
 
 
 class Agent(LocalElasticAgent):
-    """Torch's agent, which starts and watches the ranks, with our rules of when to restart and when to kill."""
+    """torch's agent, which starts and monitors the ranks, with our rules for restarting and killing."""
 
     _restarts = 0
     _signalled = False
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        """Look at the ranks; raise `ChildFailedError` if one failed and there is, or should be, no restart."""
+        """Check the ranks; raise `ChildFailedError` if one has failed and must not be restarted."""
         result = super()._monitor_workers(worker_group)
         if result.is_failed():
             rank, failure = first_failure(result.failures)
@@ -143,21 +142,21 @@ class Agent(LocalElasticAgent):
         return result
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = SAVE_GRACE) -> None:
-        """Pass a signal on and wait for the ranks' end; torch calls this again if another signal arrives meanwhile."""
+        """Pass a signal on and wait for the ranks to end; torch calls this again if another signal arrives."""
         if isinstance(sys.exception(), SignalException):
             if self._signalled:
                 death_sig = signal.SIGKILL
             self._signalled = True
-            for number in set(FORWARDED) - {signal.SIGINT}:  # a scheduler sends several, only Ctrl-C means at once
+            for number in set(FORWARDED) - {signal.SIGINT}:  # a scheduler may send several; only Ctrl-C kills at once
                 signal.signal(number, signal.SIG_IGN)
         super()._shutdown(death_sig, timeout)
 
 
 def first_failure(failures: dict[int, ProcessFailure]) -> tuple[int, ProcessFailure]:
-    """Return global rank and failure of the rank that failed by itself, not of those that lost it then.
+    """Return the global rank and the failure of the rank that failed first, not of those that ended because of it.
 
-    Several may be gone when torch looks, and it notes whole seconds. One that left a message or was killed comes before
-    one that just ended; those that say that they lost another, and those that torch itself ended, come last.
+    Several ranks may have ended when torch checks, and it records whole seconds. A rank that left a message or was
+    killed precedes one that only ended. Ranks that report the loss of another, and ranks that torch ended, come last.
     """
 
     def order(item: tuple[int, ProcessFailure]) -> tuple[bool, bool, int]:
@@ -169,13 +168,13 @@ def first_failure(failures: dict[int, ProcessFailure]) -> tuple[int, ProcessFail
 
 
 class Cause(NamedTuple):
-    """What a rank left in its error file, see `record_cause`; all empty if it left nothing.
+    """The content of a rank's error file, see `record_cause`; all fields are empty if there is none.
 
     Attributes:
-        message: why it ended, on one line.
+        message: the cause, in one line.
         traceback: of the exception that ended it.
         mistake: the message of the `UserError` that ended it.
-        lost_peer: it ended because it had lost another rank.
+        lost_peer: the rank ended because it had lost another one.
     """
 
     message: str = ""
@@ -185,9 +184,9 @@ class Cause(NamedTuple):
 
 
 def read_cause(failure: ProcessFailure) -> Cause:
-    """Return what the failed rank left in its error file."""
+    """Return the content of the failed rank's error file."""
     told = failure.error_file_data["message"]
-    if not isinstance(told, dict):  # torch's own words where there is no file
+    if not isinstance(told, dict):  # torch's own message if there is no file
         return Cause()
     more = {key: value for key, value in told["extraInfo"].items() if key in Cause._fields}
     return Cause(" ".join(told["message"].split()), **more)
@@ -200,7 +199,7 @@ def interrupted_by(failure: ProcessFailure) -> int:
 
 
 def describe_end(rank: int, failure: ProcessFailure) -> str:
-    """Say which rank failed and how its process ended, but not why; no full stop."""
+    """Return which rank failed and how its process ended, but not why; without a full stop."""
     code = failure.exitcode
     end = f"was killed by {failure.signal_name()}" if code < 0 else f"ended with status {code}"
     return f"Rank {rank} on {socket.gethostname()} (pid {failure.pid}) {end}"

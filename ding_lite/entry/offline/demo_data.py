@@ -1,4 +1,4 @@
-"""Recording what a trained policy does, as a data set to learn from."""
+"""Recording the play of a trained policy as a data set."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
 from ding_lite.worker.offline.files import DatasetError, check_target, count_rows, write_columns, write_minari
 
-LONG_TRAINED = 10**10  # env steps: exploration as at the end of training, where nobody knows how long that was
+LONG_TRAINED = 10**10  # env steps: explores as at the end of training if the length of the training is unknown
 BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # of an experiment
 
 
@@ -50,17 +50,17 @@ def collect_demo_data(
     explore: bool = False,
     overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Play with a trained policy and write what happened as one data set; under a launcher, each rank plays a share.
+    """Play with a trained policy and write one data set of its steps; under a launcher, each rank plays a share.
 
-    Its columns are `obs, action, reward, next_obs, done, traj_flag`, rows of one trajectory one after the other: true
-    rewards, actions as the policy gives them (-1..1 with `env.act_scale`; in Minari's, as the environment takes them),
-    true last observations where an episode was truncated. `done` is terminated, `traj_flag` any cut, that of the
-    recording's end too. Steps of episodes that went wrong, because their environment failed, are left out. The
-    policy is the given `model`, or what `state_dict` or `state_dict_path` say, or else the experiment's best.
+    The columns are `obs, action, reward, next_obs, done, traj_flag`; the rows of a trajectory are adjacent. Rewards are
+    the true ones. Actions are in the policy's units (-1..1 with `env.act_scale`), in Minari's format in those of the
+    environment. The `next_obs` of a truncated episode is its true last observation. `done` means terminated,
+    `traj_flag` any cut, that at the end of the recording included. An episode whose environment failed is truncated.
+    The model is `model`, or that of `state_dict` or `state_dict_path`, or else of the experiment's best checkpoint.
 
     Args:
         input_cfg: the config that it was trained with, such as its experiment's `total_config.py`.
-        seed: of environments and exploration; another one gives other episodes.
+        seed: of environments and exploration.
         collect_count: env steps of all ranks together, or episodes with `collect_episodes`.
         expert_data_path: .hdf5, .h5 or .npz file, a new directory for .npy files, or an id such as `cartpole/expert-v0`
             of a new Minari data set.
@@ -77,7 +77,7 @@ def collect_demo_data(
 
     Raises:
         ConfigError: a mistake in the config, or nothing to record from.
-        DatasetError: it cannot be written there; before anything is played, if that can be told.
+        DatasetError: the data set cannot be written; before anything is played, if this is known by then.
         CheckpointError: the checkpoint is missing, damaged, or of another policy.
     """
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, limits={"collect_count": collect_count})
@@ -85,7 +85,7 @@ def collect_demo_data(
     if collect_count < get_world_size():
         raise ConfigError(f"collect_count={collect_count}: expected at least 1 for each of {get_world_size()} ranks.")
     kind = _check_target(expert_data_path)
-    cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, whatever the config says of learning
+    cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, so the config's value does not matter
     policy = setup.create_policy(get_rank(), "record", "policy", fields=("collect", "eval"))
     source, envstep = _load(policy, cfg.exp_name, model, state_dict, state_dict_path)
     mode = _recording_mode(policy, explore, envstep)
@@ -110,7 +110,7 @@ def collect_demo_data(
 
 
 def _check_target(path: str) -> str:
-    """Return which kind of data set `path` is to become; what is wrong with it for rank 0 is an error on all."""
+    """Return the kind of the data set that `path` will be; an error of rank 0 is raised on all ranks."""
     answer: list[Any] = [None]
     if get_rank() == 0:
         try:
@@ -127,7 +127,7 @@ def _check_target(path: str) -> str:
 def _load(
     policy: Policy, exp_name: str, model: nn.Module | None, state: dict[str, Any] | None, path: str | None
 ) -> tuple[str, int]:
-    """Give the policy what it learned; return where that is from, and the env steps of its training."""
+    """Load the policy's trained model; return its origin, and the env steps of its training."""
     name = "state_dict"
     if state is None:
         if not path and model is not None:
@@ -141,7 +141,7 @@ def _load(
 
 
 def _recording_mode(policy: Policy, explore: bool, envstep: int) -> CollectMode:
-    """Return what a collector sees instead of the policy's `collect_mode`: rows of nothing but the transition."""
+    """Return a mode for the collector, instead of the policy's `collect_mode`, whose rows are plain transitions."""
     mode = policy.collect_mode if explore else policy.eval_mode
     kwargs = policy.collect_mode.get_collect_kwargs(envstep) if explore else {}
 
@@ -165,7 +165,7 @@ def _play(
     """Return this rank's columns `[R, ...]`, the figures of all ranks, and the environment's own action space."""
     rank, ranks, num_envs = get_rank(), get_world_size(), setup.cfg.env.collector_env_num
     share = count // ranks + (rank < count % ranks)
-    if whole:  # each environment plays as many
+    if whole:  # all environments play the same number
         num_envs = next(number for number in range(min(num_envs, share), 0, -1) if share % number == 0)
     with ExitStack() as stack:
         env = setup.create_collect_env(stack, num_envs, training=False)
@@ -190,16 +190,16 @@ def _play(
 
 
 def _clip(action: Any, space: gymnasium.Space[Any]) -> Any:
-    """Return actions as the environment took them: exploration may go beyond the bounds of a Box."""
+    """Return actions clipped to the bounds of a Box, as the environment clips them; exploration may exceed these."""
     if isinstance(action, dict):
         return {key: _clip(part, space[key]) for key, part in action.items()}  # type: ignore[index]
     return action.clip(space.low, space.high) if isinstance(space, gymnasium.spaces.Box) else action
 
 
 def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
-    """Return the first `number` rows of a block `[T, N, ...]`, one environment after the other.
+    """Return the first `number` rows of a block `[T, N, ...]`, ordered by environment and then by step.
 
-    If `number` is None, these are the rows of the whole episodes that count.
+    If `number` is None, return the rows of the whole episodes that count, see `first_episodes`.
     """
     following = tree_map(lambda obs, last: torch.cat([obs[1:], last[None]]), block["obs"], block["last_obs"])
     if "final_index" in block:
@@ -220,7 +220,7 @@ def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
 
 
 def _gather(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return all ranks' columns on rank 0, nothing elsewhere."""
+    """Return all ranks' columns on rank 0, an empty list on other ranks."""
     if get_world_size() == 1:
         return [columns]
     parts: list[Any] | None = [None] * get_world_size() if get_rank() == 0 else None

@@ -1,4 +1,4 @@
-"""The imitation pipeline, DI-engine's name and signature of behaviour cloning."""
+"""The pipeline of behaviour cloning, under DI-engine's name and with its signature."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def serial_pipeline_bc(
     *,
     overrides: Sequence[str] = (),
 ) -> tuple[Policy, bool]:
-    """Clone the behaviour that a data set shows; `serial_pipeline_offline` under another name.
+    """Imitate the actions of a data set; the same as `serial_pipeline_offline`, with DI-engine's arguments.
 
     Args:
         input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.

@@ -23,13 +23,13 @@ def serial_pipeline_offline(
     *,
     overrides: Sequence[str] = (),
 ) -> Policy:
-    """Learn from a data set, until `policy.learn.train_epoch`, a limit or the stop value is reached.
+    """Learn from a data set until `policy.learn.train_epoch`, another limit or the stop value is reached.
 
-    Every rank learns from a part of its own, drawn anew in every epoch. Environments are built for evaluation alone.
+    Each rank learns from its own part, which is drawn anew in every epoch. Environments are only built for evaluation.
 
     Args:
-        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both; it says where the
-            data set is, in `policy.collect.data_path`.
+        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both;
+            `policy.collect.data_path` names the data set.
         seed: seed of everything random, used instead of the config's own.
         env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)` to build environments as `env_fn(cfg)`, instead of those
             that `cfg.env` names; collector_cfgs are not used.
@@ -55,7 +55,7 @@ def learn_offline(
     max_train_iter: int,
     overrides: Sequence[str],
 ) -> tuple[Policy, bool]:
-    """Do what `serial_pipeline_offline` does; return the policy, and whether it reached the stop value."""
+    """Run `serial_pipeline_offline`; return the policy, and whether it reached the stop value."""
     if env_setting is not None:
         env_fn, _, evaluator_cfgs = env_setting
         env_setting = (env_fn, evaluator_cfgs, evaluator_cfgs)

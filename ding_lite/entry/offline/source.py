@@ -1,4 +1,4 @@
-"""Samples that come from a data set: its batches stand where other runs have a collector."""
+"""Samples from a data set: an object that yields its batches takes the place of the collector."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.worker.offline.loader import OfflineLoader
 
-AGREE_PERIOD = 0.5  # seconds between two questions to all ranks whether to end
+AGREE_PERIOD = 0.5  # seconds between two agreements of all ranks on whether to end
 
 
 class BatchFeed:
-    """A rank's batches, epoch after epoch. An `Experiment` takes it for a collector.
+    """A rank's batches, epoch after epoch. An `Experiment` uses it in the place of a collector.
 
     Attributes:
-        envstep, episode_count: 0, nothing is played.
-        epoch: passes over the data set that are done.
+        envstep, episode_count: always 0.
+        epoch: completed passes over the data set.
         interrupted: whether any rank was asked to end, as all ranks agreed after the last `batches`.
     """
 
     envstep = episode_count = 0
 
     def __init__(self, loader: OfflineLoader, interrupt: Callable[[], bool]) -> None:
-        """Take this rank's loader; `interrupt` says whether this rank was asked to end."""
+        """Create the feed from this rank's loader; `interrupt` returns whether this rank was asked to end."""
         self._loader, self._interrupt = loader, interrupt
-        self._rest: Iterator[dict[str, Any]] | None = None  # of the epoch that has begun
-        self._until_agreed = 1  # batches, the same on all ranks
+        self._rest: Iterator[dict[str, Any]] | None = None  # of the current epoch
+        self._until_agreed = 1  # batches until the next agreement, the same on all ranks
         self._begin, self._seconds, self._waited_before = 0.0, 0.0, 0.0
         self.interrupted = False
 
@@ -47,9 +47,10 @@ class BatchFeed:
         return self._loader.epoch
 
     def batches(self, due: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        """Yield batches until the epoch ends, something else is `due`, or it is time that the ranks agree on ending.
+        """Yield batches until the epoch ends, something else is `due`, or the ranks have to agree on ending.
 
-        Where it stops has no effect on what is learned, so times may decide it; all ranks stop after the same batch.
+        The place of the stop may depend on time, because it does not change the results. All ranks stop after the same
+        batch.
         """
         if self._rest is None:
             self._rest = self._loader.epoch_batches()
@@ -77,7 +78,7 @@ class BatchFeed:
             self._until_agreed = max(1, min(int(AGREE_PERIOD / max(pace, 1e-9)), 2 * self._until_agreed))
 
     def take_figures(self) -> dict[str, float]:
-        """Return `epoch`, and the share of time since the last call that all ranks waited for data; collective."""
+        """Return `epoch`, and the ranks' mean share of time since the last call that was spent waiting for data."""
         self._tick()
         times = allreduce_data({"seconds": self._seconds, "waited": self._loader.waited - self._waited_before})
         self._seconds, self._waited_before = 0.0, self._loader.waited
@@ -90,7 +91,7 @@ class BatchFeed:
         self._loader.load_state_dict(state)
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return nothing: what each rank reads follows from what is the same on all."""
+        """Return an empty dict: what a rank reads follows from the shared state."""
         return {}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
@@ -123,10 +124,10 @@ def create_feed(
 
 
 def read_alike(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
-    """Return the data set. Every rank reads it; what is wrong for one of them is an error on all.
+    """Read the data set on every rank; an error of one rank is raised on all.
 
     Raises:
-        ConfigError: it lacks something, does not fit the environment, is too small, or is not the same on all ranks.
+        ConfigError: the data set lacks a column, does not fit the environment, is too small, or differs between ranks.
     """
     dataset, error = None, None
     try:

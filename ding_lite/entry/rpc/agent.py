@@ -28,13 +28,13 @@ FIGURES = ("env_step", "episode", "return", "length")  # of a collect, summed ov
 
 
 class SplitEncoder:
-    """Does the forward pass of the agent's encoder where the observations are.
+    """Runs the forward pass of the agent's encoder on the observers, which hold the observations.
 
-    It takes the place of the encoder's `forward`, so that models, losses and acting need not know of it. Without a
-    `with` block the encoder encodes observations, as ever. B samples of a batch, F features.
+    It replaces the encoder's `forward`, so models, losses and acting do not change. Outside the contexts below the
+    encoder encodes observations as usual. Shapes: B samples of a batch, F features.
 
     Args:
-        encoder: of the agent's model; its parameters are those that count.
+        encoder: of the agent's model; the observers use copies of its parameters.
         link: to the observers.
     """
 
@@ -46,7 +46,7 @@ class SplitEncoder:
         encoder.forward = lambda obs: self._forward(obs)
 
     def close(self) -> None:
-        """Give the encoder its own `forward` back."""
+        """Restore the encoder's original `forward`."""
         del self._encoder.forward
 
     @contextmanager
@@ -58,13 +58,16 @@ class SplitEncoder:
             self._forward = before
 
     def given(self) -> Any:
-        """Return a `with` block in which what the encoder gets are features already."""
+        """Return a context in which the encoder's input are features, which it returns unchanged."""
         return self._does(lambda features: features)
 
     def remote(self, sizes: list[int]) -> Any:
-        """Return a `with` block in which what the encoder gets are places `[B]` of samples.
+        """Return a context in which the encoder's input are places `[B]` of samples, which the observers encode.
 
-        Place 0 is the first observer's first sample, and so on; `sizes` says how many each holds.
+        Places count through the samples of the first observer, then of the second, and so on.
+
+        Args:
+            sizes: number of samples that each observer holds.
         """
         self._ends = torch.tensor(sizes).cumsum(0)
         self._starts = self._ends - torch.tensor(sizes)
@@ -77,7 +80,7 @@ class SplitEncoder:
         return features.to(self._device)
 
     def fetch(self, place_B: Tensor) -> tuple[Tensor, list[int]]:
-        """Return features `[B, F]` of the samples at these places, and the observers that were asked, all at once."""
+        """Return features `[B, F]` of the samples at these places, and the observers that computed them."""
         place_B = place_B.cpu().contiguous()
         owner_B = torch.bucketize(place_B, self._ends, right=True)
         order_B = owner_B.argsort(stable=True)
@@ -90,7 +93,7 @@ class SplitEncoder:
         return features[order_B.argsort()], [rank for rank, _ in asked]
 
     def gradients(self, context: int, asked: list[int], features: Tensor, gradient: Tensor) -> list[Tensor]:
-        """Return the gradients of the encoder's parameters, sums over observers, for that of the features `[B, F]`."""
+        """Return the encoder's gradients, summed over observers, given the gradient of the features `[B, F]`."""
         with torch.enable_grad():
             root = (features * gradient).sum()  # whose derivative by the features is their gradient
         with carried():
@@ -101,10 +104,10 @@ class SplitEncoder:
 
 
 class _Encode(torch.autograd.Function):
-    """The observers' forward pass, and their backward pass by distributed autograd, as one step of the agent's graph.
+    """The observers' forward and backward passes as one node of the agent's autograd graph.
 
-    To the agent's autograd it is a function of the encoder's parameters, so that loss, optimizer and checks are those
-    of a model in one process.
+    To the agent's autograd, the features are a function of the encoder's parameters, so loss, optimizer and checks are
+    the same as for a model in one process.
     """
 
     @staticmethod
@@ -131,18 +134,18 @@ class _Encode(torch.autograd.Function):
 
 
 class RemoteCollector:
-    """Lets all observers collect, and chooses their actions meanwhile. M samples of all observers.
+    """Lets all observers collect, and chooses their actions meanwhile. Shapes: M samples of all observers.
 
     Args:
         link: to the observers.
         policy: the agent's `collect_mode`.
         encoder: the agent's.
-        seeds: of the draws of actions, one an observer, so that what one draws does not depend on the others' pace.
-        guard: says whether the agent was asked to end, and hears of signals that observers got.
+        seeds: for drawing actions, one per observer, so that the draws do not depend on the other observers' speed.
+        guard: says whether the agent was asked to end; signals of the observers are passed on to it.
 
     Attributes:
-        envstep, episode_count, interrupted: as those of `SampleCollector`, of all observers.
-        sizes: samples that each observer holds.
+        envstep, episode_count, interrupted: as in `SampleCollector`, for all observers together.
+        sizes: number of samples that each observer holds.
     """
 
     def __init__(
@@ -193,12 +196,12 @@ class RemoteCollector:
         self.envstep, self.episode_count = state["envstep"], state["episode_count"]
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return the observers' environments as they stand, and the states of what draws actions."""
+        """Return the state of the observers' environments, and of the random generators of actions."""
         answers = [self._link.ask(rank, "save") for rank in self._link.observers]
         return {"observers": [result(answer) for answer in answers], "draws": self._draws}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> list[str]:
-        """Take what `local_state_dict` gave; return the environments, `observer:environment`, that could not go on."""
+        """Restore `local_state_dict`; return the environments, `observer:environment`, that could not be restored."""
         if len(state["observers"]) != len(self.sizes):
             return [f"of all {len(state['observers'])} observers, as there are {len(self.sizes)} now"]
         self._draws = state["draws"]
@@ -208,7 +211,7 @@ class RemoteCollector:
 
 
 def create_remote(link: RPCLink, setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
-    """Return a source in which the observers play; `stack` gives the encoder its own forward pass back."""
+    """Return a source in which the observers play; closing `stack` restores the encoder's forward pass."""
     cfg, count = setup.cfg, len(link.observers)
     encoder = SplitEncoder(find_encoder(policy), link)
     stack.callback(encoder.close)

@@ -1,7 +1,8 @@
 """Requests between one agent and its observers, over torch.distributed.rpc.
 
-A request names a method of what the other process serves. Most are answered by its main thread (`ask`), where an error
-ends the process as any other would; those that distributed autograd must see, by a thread of rpc's (`ask_now`).
+A request calls a method of the other process's service. Most are answered by its main thread (`ask`), where an error
+ends the process like any other error. Requests that are part of distributed autograd are answered by a thread of rpc
+(`ask_now`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from torch.futures import Future
 from ding_lite.utils.dist.heartbeat import read_seconds, waiting
 
 AGENT = 0  # its rank; all others are observers
-TRANSPORTS = ["uv"]  # sockets; the one through shared memory polls without rest, and takes cores from environments
+TRANSPORTS = ["uv"]  # sockets; the transport through shared memory polls all the time and takes cores from environments
 
 
 class Request(NamedTuple):
-    """What waits for the main thread: a call of a method, and where its answer goes."""
+    """A call of a method that waits for the main thread, and the future of its answer."""
 
     method: str
     args: tuple[Any, ...]
@@ -34,13 +35,13 @@ class Request(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Is answered where there is no answer; the process that sends it ends."""
+    """The answer of a process whose method has failed; that process ends."""
 
     cause: str
 
 
 class _Here:
-    """This process, as rpc's threads find it: they can only be sent to functions of a module."""
+    """The state of this process for rpc's threads, which can only call functions of a module."""
 
     service: Any = None
     inbox: queue.SimpleQueue[Request | Future[Any] | Exception] = queue.SimpleQueue()
@@ -57,18 +58,18 @@ def _answer_now(method: str, args: tuple[Any, ...]) -> Any:
     try:
         return getattr(_Here.service, method)(*args)
     except Exception as error:
-        _Here.inbox.put(error)  # the main thread raises it, and its end tells the others why
+        _Here.inbox.put(error)  # the main thread raises it, and the watchdog tells the others why it ends
         return Failure(f"{_name(dist.get_rank())} has failed: {type(error).__name__}")
 
 
 class RPCLink(AbstractContextManager[Any]):
-    """This process's end of the connections to all others, open within the block.
+    """This process's end of the connections to all others; a context that opens and closes them.
 
-    Every rank of the group enters it, and leaves it together with the others, unless an error other than `SystemExit`
-    ends the process: nobody waits for one that fails.
+    Every rank of the group enters it, and they leave it together. If an error other than `SystemExit` ends a process,
+    the others do not wait for it.
 
     Args:
-        service: whose methods the others may call.
+        service: the object whose methods the other processes may call.
 
     Attributes:
         observers: ranks of the observers.
@@ -81,7 +82,7 @@ class RPCLink(AbstractContextManager[Any]):
         _Here.service, _Here.inbox = service, queue.SimpleQueue()
 
     def __enter__(self) -> RPCLink:
-        # A store of our own, on a port that is surely free: the launcher's may hold addresses of an earlier attempt.
+        # A separate store on a free port, because the launcher's store may hold addresses of an earlier attempt.
         addr, told, limit = os.environ.get("MASTER_ADDR", "localhost"), [0], timedelta(seconds=self._timeout)
         if self._rank == AGENT:
             self._store = dist.TCPStore(addr, 0, is_master=True, timeout=limit, wait_for_workers=False)
@@ -99,24 +100,24 @@ class RPCLink(AbstractContextManager[Any]):
         if error is None or isinstance(error, SystemExit):
             with waiting():
                 rpc.shutdown()
-                dist.all_reduce(torch.zeros(1))  # the agent's store has to be there until all have left
+                dist.all_reduce(torch.zeros(1))  # the agent's store must exist until all ranks have left
             _Here.service = None
 
     def ask(self, rank: int, method: str, *args: Any) -> Future[Any]:
-        """Return the future answer of that rank's main thread, which may take as long as it makes progress."""
+        """Return the future answer of that rank's main thread. It may take any time while that rank makes progress."""
         return rpc.rpc_async(_name(rank), _answer, (method, args), timeout=0)
 
     def ask_now(self, rank: int, method: str, *args: Any) -> Future[Any]:
-        """Return the future answer of one of that rank's other threads."""
+        """Return the future answer of one of that rank's rpc threads."""
         return rpc.rpc_async(_name(rank), _answer_now, (method, args))
 
     def requests(self) -> Iterator[Request]:
-        """Yield the requests to this process's main thread as they come, for ever."""
+        """Yield the requests to this process's main thread as they arrive, without end."""
         while True:
             yield self._next()  # type: ignore[misc]  # no future is put there
 
     def requests_until(self, answers: Iterable[Future[Any]]) -> Iterator[Request]:
-        """Yield the requests that come until all these answers are there."""
+        """Yield the requests that arrive until all these answers have arrived."""
         left = list(answers)
         for answer in left:
             answer.add_done_callback(_Here.inbox.put)
@@ -138,7 +139,7 @@ def result(answer: Future[Any]) -> Any:
     """Wait for an answer and return it.
 
     Raises:
-        torch.distributed.DistNetworkError: there will be none, as the other process is lost or its part has failed.
+        torch.distributed.DistNetworkError: the other process is lost or its method has failed.
     """
     with carried():
         value = answer.wait()
@@ -149,7 +150,7 @@ def result(answer: Future[Any]) -> Any:
 
 @contextmanager
 def carried() -> Iterator[None]:
-    """Mark a block as a wait for others, and what rpc raises in it as a failure to reach them."""
+    """Return a context that marks a wait for others, and turns errors of rpc into `DistNetworkError`."""
     try:
         with waiting():
             yield
@@ -159,7 +160,7 @@ def carried() -> Iterator[None]:
 
 @contextmanager
 def _store_is_there() -> Iterator[None]:
-    """Let rpc join a store that runs, instead of opening one on a port that must be chosen before."""
+    """Make rpc join a running store, instead of opening one on a port that must be chosen in advance."""
     name = "TORCHELASTIC_USE_AGENT_STORE"
     before = os.environ.get(name)
     os.environ[name] = "True"

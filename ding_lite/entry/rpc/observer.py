@@ -1,4 +1,4 @@
-"""An observer: plays environments of its own, and keeps what it sees; only features of it leave the process."""
+"""An observer: plays its own environments and keeps the observations; only features of them leave the process."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ding_lite.utils.tree import tree_map
 class Observer:
     """Environments, a replica of the observation network, and the observations of the last collect.
 
-    Its methods are what the agent asks for. M samples of this observer, B of them in a batch, F features.
+    The agent calls its methods. Shapes: M samples of this observer, B of them in a batch, F features, N environments.
 
     Args:
         setup: of the run.
-        rank: of this process; environments' seeds depend on it.
+        rank: of this process; the environments' seeds depend on it.
         stack: closes the environments.
 
     Raises:
-        ConfigError: the policy's model is not made of an encoder and a head.
+        ConfigError: the policy's model does not consist of an encoder and a head.
     """
 
     def __init__(self, setup: RunSetup, rank: int, stack: ExitStack) -> None:
@@ -45,7 +45,7 @@ class Observer:
         self._collector = create_collector(setup, mode, rank, self._guard, stack)
 
     def serve(self, link: RPCLink) -> int | str | None:
-        """Do what the agent asks for, until it says that the run has ended; return the status that it names."""
+        """Answer the agent's requests until the run has ended; return the exit status that the agent sends."""
         self._link = link
         for request in link.requests():
             if request.method == "end":
@@ -55,7 +55,7 @@ class Observer:
         raise AssertionError
 
     def collect(self, parameters: Tensor, envstep: int) -> tuple[dict[str, Any], dict[str, float]]:
-        """Play with the encoder's `parameters`, as of the global env step; return samples without observations."""
+        """Play with the encoder's `parameters` at the global env step; return samples without observations."""
         self._load(parameters)
         self._collector.envstep = envstep
         samples, figures = self._collector.collect()
@@ -63,11 +63,11 @@ class Observer:
         return samples, figures | {"signum": self._guard.signum or 0}
 
     def save(self) -> dict[str, Any]:
-        """Return the environments as they stand."""
+        """Return the state of the environments."""
         return self._collector.local_state_dict()
 
     def restore(self, state: dict[str, Any]) -> list[int]:
-        """Put back what `save` returned; return the environments that begin new episodes instead."""
+        """Restore what `save` returned; return the environments that start new episodes instead."""
         return self._collector.load_local_state_dict(state)
 
     def encode(self, parameters: Tensor, index_B: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class Observer:
         return self._features(tree_map(lambda leaf: leaf[index_B], self._held))
 
     def gradient(self, context: int) -> Tensor:
-        """Return the encoder's gradient, as one flat tensor, that backward has left in a context of autograd."""
+        """Return the encoder's gradient, flat, which backward has left in a context of distributed autograd."""
         found = dist_autograd.get_gradients(context)
         return flatten([found.get(parameter, torch.zeros_like(parameter)) for parameter in self._parameters])
 
@@ -123,11 +123,11 @@ def find_encoder(policy: Policy) -> nn.Module:
 
 
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """Return all elements of tensors, in their logical order whatever their strides, as one on the CPU."""
+    """Return the elements of all tensors as one tensor on the CPU, in logical order, whatever their strides."""
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).cpu()
 
 
 def unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Cut what `flatten` returned into tensors of the shapes of `like`."""
+    """Return the tensors, of the shapes of `like`, that `flatten` joined."""
     parts = flat.split([tensor.numel() for tensor in like])
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]

@@ -29,17 +29,17 @@ def serial_pipeline_rpc(
 ) -> Policy | None:
     """Train an on-policy policy with one agent, rank 0, and observers, all other ranks, over torch.distributed.rpc.
 
-    Each observer plays `env.collector_env_num` environments of its own and encodes what it sees; the agent has the
-    head, chooses the actions and learns. Observations never leave their observer. `policy.collect.n_episode` is of each
-    observer, `policy.learn.batch_size` of all together.
+    Each observer plays its own `env.collector_env_num` environments and encodes the observations; the agent has the
+    head, chooses the actions and learns. Observations never leave their observer. `policy.collect.n_episode` counts for
+    each observer, `policy.learn.batch_size` for all together.
 
-    Arguments and errors are those of `serial_pipeline`; every rank calls it, inside `DDPContext`.
+    Arguments and errors are those of `serial_pipeline`. Every rank calls this function, inside `DDPContext`.
 
     Returns:
         The policy on the agent, None on the observers.
 
     Raises:
-        ConfigError: there is one process only, or the model is not made of an encoder and a head.
+        ConfigError: there is only one process, or the model does not consist of an encoder and a head.
     """
     rank, limits = get_rank(), {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     if get_world_size() < 2:
@@ -64,7 +64,7 @@ def serial_pipeline_rpc(
 
 
 def _lead(setup: RunSetup) -> Policy:
-    """Be the agent. However the run ends, except by an error, tell the observers."""
+    """Run as the agent. At the end of the run, unless an error ends it, tell the observers."""
     status: Any = 0
     with RPCLink(None) as link:
         try:
@@ -80,7 +80,7 @@ def _lead(setup: RunSetup) -> Policy:
 
 
 def _observe(setup: RunSetup, rank: int) -> None:
-    """Be an observer, until the agent says that the run has ended."""
+    """Run as an observer, until the agent says that the run has ended."""
     with ExitStack() as stack:
         observer = Observer(setup, rank, stack)
         with RPCLink(observer) as link:

@@ -3,7 +3,7 @@
 Shapes: B samples, N environments, D dimensions of an action, C critics. Actions are within -1..1, which `env.act_scale`
 maps to the bounds of the environment; recorded ones beyond are clipped, as the environment did.
 
-Every network has an optimizer of its own, and its figures are logged under its name: `critic_loss`,
+Every network has its own optimizer, and its figures are logged under its name: `critic_loss`,
 `critic_grad_norm` (of the averaged gradient, before clipping), `critic_learning_rate`, `actor_loss` and so on.
 """
 

@@ -1,7 +1,7 @@
 """Behaviour cloning (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88): supervised learning of an expert's actions.
 
-Logged: `total_loss`; of discrete actions `accuracy`, the share where the most likely action is the expert's; of
-continuous ones `action_error`, the mean absolute difference in a dimension; `grad_norm` before clipping.
+Logged: `total_loss`; for discrete actions `accuracy`, the share of samples whose most likely action is the expert's;
+for continuous actions `action_error`, the mean absolute difference per dimension; `grad_norm` before clipping.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 REGRESSION_LOSSES = {"l1_loss": functional.l1_loss, "mse_loss": functional.mse_loss}
-LABEL_SMOOTHING = 0.1  # share of the probability that is spread over all actions
+LABEL_SMOOTHING = 0.1  # share of the probability that is spread evenly over all actions
 
 
 @POLICY_REGISTRY.register("bc")
@@ -71,13 +71,13 @@ class BCPolicy(OfflinePolicy, Policy):
             loss = functional.cross_entropy(output["logit"], action, label_smoothing=smoothing)
             return loss, {"accuracy": (output["logit"].detach().argmax(-1) == action).to(loss.dtype)}
         mu, action = output["action"], self._to_device(action)
-        if mu.shape != action.shape:  # else [B, 1] and [B] would make a loss of B x B pairs
+        if mu.shape != action.shape:  # else [B, 1] and [B] would broadcast to B x B pairs
             raise ValueError(f"action must be of shape {tuple(mu.shape)}, as the model's, got {tuple(action.shape)}")
         loss = REGRESSION_LOSSES[self._cfg.loss_type](mu, action)
         return loss, {"action_error": (mu.detach() - action).abs()}
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        return self._forward_eval(obs)  # what it records is what it would do
+        return self._forward_eval(obs)  # recorded actions are those of evaluation
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779) on SAC (Haarnoja et al. 2018, arXiv:1812.05905).
 
-The critics are pressed down where actions other than the data's are valued highly:
+The critics' values are lowered for actions that are not in the data:
 
     y = r + gamma (1 - done) (min_c Q'_c(s', a') [- alpha log pi(a' | s')]),  a' ~ pi(. | s')
     gap_c = mean log sum_k exp(Q_c(s, a_k) - log p(a_k | s)) - Q_c(s, a)
@@ -8,9 +8,10 @@ The critics are pressed down where actions other than the data's are valued high
     L_actor = mean alpha log pi(a | s) - min_c Q_c(s, a),  a ~ pi(. | s)
     L_alpha = -log alpha mean(log pi(a | s) + target entropy),  target entropy -D
 
-a_k are `num_actions` each of uniform, of pi(. | s) and of pi(. | s'), with the density that each was drawn from. With
-Lagrange, min_q_weight gap_c is multiplied by alpha', which grows while that is above `lagrange_thresh` and falls below:
-L_lagrange = -alpha' mean_c(min_q_weight gap_c - lagrange_thresh).
+The actions a_k are `num_actions` uniform ones, as many from pi(. | s), and as many from pi(. | s'), each with the
+density that it was drawn from. With Lagrange, min_q_weight gap_c is multiplied by alpha', which grows while the product
+is above `lagrange_thresh` and falls while it is below: L_lagrange = -alpha' mean_c(min_q_weight gap_c -
+lagrange_thresh).
 
 Logged: see `policy.qac`; `q_value`, the mean of Q(s, a); `td_error`, of |y - Q(s, a)|; `conservative_gap`, of gap_c,
 in which log(3 num_actions) is due to the number of samples; `log_prob`, of log pi(a | s), minus the policy's entropy;
@@ -37,7 +38,7 @@ LARGEST_LAGRANGE = 1e6
 
 
 class Coefficient(nn.Module):
-    """A positive number that is learned, by its logarithm."""
+    """A positive number that is learned through its logarithm."""
 
     def __init__(self, value: float) -> None:
         super().__init__()

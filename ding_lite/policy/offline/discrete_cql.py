@@ -1,8 +1,8 @@
 """Conservative Q-learning for discrete actions (Kumar et al. 2020, arXiv:2006.04779), on quantiles of the return.
 
-Values of actions that the data lack are guesses, and the maximum picks the highest. So CQL lowers the soft maximum of Q
-over actions and raises Q of the data's, `min_q_weight` times the gap, beside the quantile regression of QR-DQN (Dabney
-et al. 2018, arXiv:1710.10044) with double Q-learning.
+Values of actions that are not in the data are unreliable, and a maximum over actions selects the overestimated ones.
+CQL therefore adds `min_q_weight` times the gap between the soft maximum of Q over actions and the Q of the data's
+action to the quantile regression loss of QR-DQN (Dabney et al. 2018, arXiv:1710.10044) with double Q-learning.
 
 Logged: `total_loss` = `td_loss` + min_q_weight * `min_q_loss`; `q_value`, the mean of Q over batch and actions;
 `grad_norm` before clipping.
@@ -101,7 +101,7 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         self._target.load_state_dict(state)
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        return self._forward_eval(obs)  # what it records is what it would do
+        return self._forward_eval(obs)  # recorded actions are those of evaluation
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:

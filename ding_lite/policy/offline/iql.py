@@ -1,13 +1,13 @@
-"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169), which never asks for the value of an unseen action.
+"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169). It never evaluates actions that the data lack.
 
-V learns what the better of the data's actions are worth, Q from V, and the actor imitates the better actions more:
+V learns the value of the better actions in the data, Q learns from V, and the actor imitates better actions more:
 
     L_value = mean |tau - 1(u < 0)| u^2,  u = min_c Q'_c(s, a) - V(s)
     L_critic = sum_c mean (r + gamma (1 - done) V(s') - Q_c(s, a))^2
     L_actor = -mean min(exp(beta u), 100) log pi(a | s)
 
-Q' follows the critics slowly. All three losses see the networks as they were before the iteration. As in the authors'
-code, pi is a normal that is not squashed, with a sigma of its own for each dimension, not below exp(-5).
+Q' follows the critics slowly. All three losses use the networks from before the iteration. As in the authors' code, pi
+is a normal that is not squashed, with one sigma per dimension, which is at least exp(-5).
 
 Logged: see `policy.qac`; `q_value` and `v_value`, means of Q(s, a) and V(s); `adv`, of u; `adv_weight`, of the weights
 of L_actor; `log_prob`, of log pi(a | s).
@@ -28,7 +28,7 @@ from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error, q
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
-LEAST_SIGMA = math.exp(-5.0)  # a data set of one action in each state has no greatest likelihood
+LEAST_SIGMA = math.exp(-5.0)  # without a bound, the likelihood of a data set with one action per state is unbounded
 
 
 @POLICY_REGISTRY.register("iql")
@@ -100,4 +100,4 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         return action_ND.clamp(-1.0, 1.0)
 
     def _mode(self, logit: dict[str, Tensor]) -> Tensor:
-        return logit["mu"]  # which the model bounds
+        return logit["mu"]  # the model keeps it within -1..1

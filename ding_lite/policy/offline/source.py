@@ -1,4 +1,4 @@
-"""What a policy declares if its samples come from a data set instead of an environment."""
+"""The mixin of policies whose samples come from a data set instead of an environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from easydict import EasyDict
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 
-# Keys that mean something only where samples come from a replay buffer, for `config_without` of offline policies.
+# Keys that have a meaning only with a replay buffer; offline policies list them in `config_without`.
 REPLAY_KEYS = (
     *("priority", "priority_IS_weight", "random_collect_size"),
     *("learn.update_per_collect", "collect.n_sample", "other.replay_buffer"),
@@ -18,10 +18,10 @@ REPLAY_KEYS = (
 
 
 class OfflinePolicy:
-    """Declaration that a policy learns from the data set `policy.collect.data_path`, and plays only to be evaluated.
+    """Mixin of policies that learn from the data set `policy.collect.data_path` and play only in evaluations.
 
-    It stands before the algorithm's base class: `class TD3BCPolicy(OfflinePolicy, QACPolicy)`. The algorithm is the
-    same wherever its samples come from. A batch is a dict of `[B, ...]` tensors on the policy's device: `obs, action,
+    Put it before the algorithm's base class: `class TD3BCPolicy(OfflinePolicy, QACPolicy)`. The algorithm does not
+    depend on where its samples come from. A batch is a dict of `[B, ...]` tensors on the policy's device: `obs, action,
     reward, next_obs, done` and `value_gamma`, the discount of the bootstrap. `reward` is summed over `policy.nstep`
     steps, if the policy has that key.
     """
@@ -45,7 +45,7 @@ class OfflinePolicy:
 
     @classmethod
     def check_columns(cls, policy: EasyDict, columns: Container[str]) -> None:
-        """Raise `ConfigError` if the policy's config asks for what a data set with these columns cannot give."""
+        """Raise `ConfigError` if the policy's config needs more than a data set with these columns contains."""
         if "next_obs" in cls.required_columns and policy.learn.ignore_done and "next_obs" not in columns:
             raise ConfigError(
                 "policy.learn.ignore_done=True bootstraps from what follows terminal steps, but the data set "

@@ -6,8 +6,8 @@ The critics learn from a smoothed target action, the actor from Q and from the d
     L_critic = sum_c mean (y - Q_c(s, a))^2
     L_actor = -lambda mean Q_1(s, pi(s)) + mean (pi(s) - a)^2,  lambda = alpha / mean |Q_1(s, pi(s))|
 
-The actor and both targets move once in `actor_update_freq` iterations. Unlike the paper, observations are taken as the
-data set has them: what is to be normalised is normalised there and in the environment.
+The actor and both targets move once in `actor_update_freq` iterations. Unlike in the paper, observations are not
+normalised; if necessary, do so both in the data set and in the environment.
 
 Logged: see `policy.qac`; `q_value`, the mean of Q(s, a); `td_error`, of |y - Q(s, a)|; `bc_loss`, the second term of
 L_actor; `q_scale`, mean |Q_1(s, pi(s))| of all ranks.

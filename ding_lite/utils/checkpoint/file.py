@@ -1,4 +1,4 @@
-"""Checkpoint files that a crash cannot spoil and that cannot run code when they are read."""
+"""Checkpoint files. A crash cannot leave a half-written one, and reading one cannot run code."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class CheckpointError(UserError, RuntimeError):
 def atomic_file(path: str) -> Iterator[BinaryIO]:
     """Open a file that takes the name `path` when the block ends without an exception.
 
-    Until then it is named `path + ".tmp"`. That file is removed on failure; one that a killed process leaves is
-    overwritten next time. Whoever opens `path` finds the previous file or the complete new one, after a power cut too.
+    Until then it is named `path + ".tmp"`. That file is removed on failure; one that a killed process left is
+    overwritten next time. A reader of `path` always finds the previous file or the complete new one, even after a power
+    cut.
     """
     path = os.path.abspath(path)
     temporary = f"{path}.tmp"
@@ -49,12 +50,12 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
 
 
 def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | None = None) -> str:
-    """Write `state` to `path`, all or nothing; the file that was there survives any failure.
+    """Write `state` to `path`, completely or not at all; on failure an existing file stays unchanged.
 
     Args:
-        path: Missing directories are made. The disk needs room for the old and the new file together.
+        path: Missing directories are created. The disk must have room for the old and the new file together.
         state: Tensors, numbers, strings, and dicts, lists and tuples of them; numpy arrays have to become tensors.
-        record: What is to be known about the state, of the same types; `read_checkpoint` returns it.
+        record: Information about the state, of the same types; `read_checkpoint` returns it.
 
     Returns:
         The checksum that `read_checkpoint` compares.
@@ -81,10 +82,11 @@ def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | N
 
 
 def _write(payload: dict[str, Any], file: BinaryIO) -> None:
-    """Write with torch, by path: several times as fast as to a file object, and without a copy.
+    """Write with torch by path, which is several times as fast as to a file object and makes no copy.
 
     Raises:
-        OSError, RuntimeError: torch could not write; the former where the cause can be told.
+        OSError: torch could not write, and the cause is known.
+        RuntimeError: torch could not write, for an unknown reason.
     """
     try:
         torch.save(payload, file.name)
@@ -107,15 +109,15 @@ def read_checkpoint(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the state and the record that `save_checkpoint` wrote.
 
-    Every byte is compared with the checksums in the file, and only plain types are built, so neither a damaged nor a
-    malicious file gets further than this function.
+    Every byte is compared with the checksums in the file, and only plain types are built. A damaged or malicious file
+    is therefore refused here.
 
     Args:
         path: The file; it may be renamed or removed meanwhile.
         checksum: What `save_checkpoint` returned: another file is refused, even if it is intact.
         map_location: As `torch.load` takes it.
-        mmap: Tensors are views of the file, read when they are used: memory is not needed twice. Writing into them
-            changes memory only.
+        mmap: Tensors are views of the file and are read when used, so they need no second copy in memory. Writing
+            into them does not change the file.
 
     Raises:
         CheckpointError: The file is missing, truncated, damaged, of another program or version, or could run code.
@@ -138,7 +140,7 @@ def read_checkpoint(
 
 
 def _name_of(file: BinaryIO) -> str:
-    """Return a name of an open file: one that stays its own when `path` is renamed or removed, where there is one."""
+    """Return a name of an open file; on Linux one that stays valid when `path` is renamed or removed."""
     own = f"/proc/self/fd/{file.fileno()}"
     return own if os.path.exists(own) else file.name
 
@@ -146,7 +148,7 @@ def _name_of(file: BinaryIO) -> str:
 def _checksum(file: BinaryIO, archive: zipfile.ZipFile) -> str:
     """Return a checksum of the archive's directory, which has the size and CRC of each part, and of the file's size.
 
-    Cheap however large the file is. With `testzip` it covers every byte of data.
+    Its cost does not depend on the size of the file. Together with `testzip` it covers every byte.
     """
     file.seek(archive.start_dir)
     return hashlib.sha256(f"{os.fstat(file.fileno()).st_size} ".encode() + file.read()).hexdigest()

@@ -1,4 +1,4 @@
-"""The directory that a run writes into: a new one for every run, the same one on all ranks and after a restart."""
+"""The directory of a run: a new one for every run, the same one on all ranks and after a restart."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _paths: list[str] = []  # directories opened so far
 
 
 def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
-    """Return the directory of this run, and whether the run goes on there; both are the same on every rank.
+    """Return the directory of this run, and whether the run continues in it; the same on every rank.
 
-    A new run makes `exp_name`, or if that exists `exp_name_YYMMDD_HHMMSS`, or `exp_name_YYMMDD_HHMMSS_k` with k = 1, 2
-    ... If torch's elastic launcher has started this job before, it is the directory made then, which `job.json` in it
-    tells. With `resume` it is `exp_name` itself. Rank 0 alone decides, because a clock or a file system may look
-    different elsewhere. Collective: every rank must call it.
+    A new run creates `exp_name`, or if that exists `exp_name_YYMMDD_HHMMSS`, or `exp_name_YYMMDD_HHMMSS_k` with k = 1,
+    2 ... If torch's elastic launcher has started this job before, it is the directory of that time, which its
+    `job.json` identifies. With `resume` it is `exp_name` itself. Rank 0 alone decides, because a clock or a file system
+    may look different elsewhere. Collective: every rank must call it.
 
-    Until `release_exp_dir`, or the end of rank 0, no other run can go on there.
+    Until `release_exp_dir`, or the end of rank 0, no other run can continue in it.
 
     Raises:
-        ConfigError: the directory cannot be made, or the one to resume is not there, or its run is still going.
-        SystemExit: the attempt before this one was interrupted, and a restart must not undo that; with its status.
+        ConfigError: the directory cannot be created, the one to resume does not exist, or its run is still active.
+        SystemExit: the previous attempt was interrupted by a signal, so the job must not continue; with its status.
     """
     record = {"agents": _agents(), "run": next(_opened)}
     answer: list[Any] = [None]
@@ -60,7 +60,7 @@ def last_exp_dir() -> str:
 
 
 def release_exp_dir(path: str) -> None:
-    """Let other runs go on in a directory that `open_exp_dir` returned."""
+    """Let other runs continue in a directory that `open_exp_dir` returned."""
     if path in _locks:
         os.close(_locks.pop(path))
 
@@ -69,15 +69,15 @@ def read_result(exp_dir: str) -> dict[str, Any]:
     """Return result.json of the run that last opened a directory; empty while it runs, or if it was killed."""
     job, result = os.path.join(exp_dir, "job.json"), os.path.join(exp_dir, "result.json")
     if os.path.exists(job) and os.path.exists(result) and os.path.getmtime(result) < os.path.getmtime(job):
-        return {}  # it tells how the run ended that this one goes on from
+        return {}  # it describes the end of the run that this one continues
     return _read_json(result)
 
 
 def _agents() -> list[str]:
-    """Return names of the elastic launchers, one a machine, that started the ranks; none without such a launcher.
+    """Return the names of the elastic launchers that started the ranks, one per machine; empty without such launchers.
 
-    The name is the folder that a launcher makes for its ranks' error files. Unlike the run's id, which the user may
-    choose, it is never used again, and unlike the count of restarts it is right where another machine came back.
+    The name is the folder that a launcher creates for its ranks' error files. It is unique, unlike the run's id, which
+    the user may choose, and unlike the count of restarts, which is wrong after another machine has come back.
     """
     attempt_dir, found, _ = os.environ.get("TORCHELASTIC_ERROR_FILE", "").rpartition("/attempt_")
     launched = found and "TORCHELASTIC_RUN_ID" in os.environ
@@ -121,7 +121,7 @@ def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
 
 
 def _read_json(path: str) -> dict[str, Any]:
-    """Return what a file holds; empty if it is not there, or was cut short."""
+    """Return the content of a JSON file; empty if it is missing or incomplete."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)

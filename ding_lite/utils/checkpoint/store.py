@@ -1,4 +1,4 @@
-"""A directory of checkpoints, each committed as a whole by all ranks or not at all.
+"""A directory of checkpoints. All ranks commit each checkpoint together, completely or not at all.
 
 iteration_N.pth.tar           global state, of rank 0; its record names the world size and the checksum of each part
 iteration_N.rank_R.pth.tar    a part: local state of rank R
@@ -35,8 +35,8 @@ Value = TypeVar("Value")
 class Loaded(NamedTuple):
     """What was read from a checkpoint.
 
-    `local_state` is this rank's; its tensors are views of the file, so that memory is not needed twice. `skipped` says
-    in one line each why newer checkpoints were not taken, the same on every rank.
+    `local_state` is this rank's; its tensors are views of the file, so they need no second copy in memory. `skipped`
+    has one line for each newer checkpoint that was not used, with the reason; the same on every rank.
     """
 
     name: str
@@ -46,17 +46,17 @@ class Loaded(NamedTuple):
 
 
 class OtherWorldSizeError(CheckpointError):
-    """A checkpoint of another count of ranks."""
+    """A checkpoint of a different number of ranks."""
 
 
 class CheckpointStore:
-    """Keeps the newest checkpoints of a run, whatever ends it.
+    """Keeps the newest checkpoints of a run, however the run ends.
 
-    The constructor and every method are collective. What ranks find is agreed upon: they return alike and raise alike.
-    Ranks need not see each other's files. Opening a store removes what a killed run left half done.
+    The constructor and every method are collective: all ranks return the same or raise the same error. Ranks need not
+    see each other's files. Opening a store removes unfinished files of a killed run.
 
     Args:
-        directory: Made when something is saved.
+        directory: Created when something is saved.
         keep: How many of the newest checkpoints stay; 0: all.
 
     Raises:
@@ -112,7 +112,7 @@ class CheckpointStore:
         return None
 
     def has_checkpoints(self) -> bool:
-        """Whether there is anything to go on from, valid or not."""
+        """Return whether there are checkpoints, valid or not."""
         return _on_rank_0(lambda: bool(self._entries or self._notes))
 
     def load_newest(self) -> Loaded:
@@ -198,7 +198,7 @@ class CheckpointStore:
         return content["checkpoints"]
 
     def _open(self) -> set[str] | None:
-        """On rank 0, find out what there is; return the names of the checkpoints, None if there is no directory."""
+        """Read the directory on rank 0; return the names of the checkpoints, None if there is no directory."""
         try:
             files = os.listdir(self._directory)
         except FileNotFoundError:
@@ -221,7 +221,7 @@ class CheckpointStore:
         return {entry["name"] for entry in self._entries}
 
     def _name_last(self) -> None:
-        """Let `ckpt_last` be the newest checkpoint. What prevents it, such as a kill, lasts until the next opening."""
+        """Make `ckpt_last` a name of the newest checkpoint. If that fails, the next opening of the store mends it."""
         newest, last = self._path(self._entries[-1]["name"]) if self._entries else "", self._path("ckpt_last")
         with suppress(OSError):  # the directory may be one that is only read
             if newest and not (os.path.exists(last) and os.path.samefile(newest, last)):
@@ -229,7 +229,7 @@ class CheckpointStore:
                 os.replace(f"{last}.tmp", last)
 
     def _remove_orphans(self, names: set[str]) -> None:
-        """Remove the files of this rank that belong to none of these checkpoints, and unfinished ones."""
+        """Remove this rank's files that belong to none of these checkpoints, and unfinished files."""
         files = os.listdir(self._directory) if os.path.isdir(self._directory) else []
         for match in filter(None, map(FILE.fullmatch, files)):
             rank = int(match["rank"] or 0)
@@ -239,9 +239,9 @@ class CheckpointStore:
 
 
 def load_file(path: str) -> Loaded:
-    """Read a global file, whatever its name is now, and the parts beside it, collectively.
+    """Read a global file, whatever its present name, and the ranks' parts in the same directory, collectively.
 
-    Where there are no parts, on any rank, `local_state` is None.
+    If no rank finds a part, `local_state` is None.
 
     Raises:
         CheckpointError: It cannot be read, or a part is missing or damaged, or it is of another world size.
@@ -250,7 +250,7 @@ def load_file(path: str) -> Loaded:
 
 
 def _load(path: str, name: str | None = None, checksum: str | None = None) -> Loaded:
-    """Read a checkpoint, collectively: with a name only this one, with all its parts; without any, parts or not."""
+    """Read a checkpoint, collectively. With a name it must be that one, with all parts; else parts may be missing."""
     state: list[dict[str, Any]] = []
 
     def read_global() -> dict[str, Any]:
@@ -304,7 +304,7 @@ def _unlink(path: str) -> None:
 
 
 def _link(path: str, name: str) -> None:
-    """Give a file another name, or make a copy where there are no hard links."""
+    """Give a file a second name: a hard link, or a copy if the file system has no hard links."""
     _unlink(name)
     try:
         os.link(path, name)
@@ -341,7 +341,7 @@ def _on_every_rank(function: Callable[[], Value]) -> list[Value]:
 
 
 def _attempt(function: Callable[[], Any]) -> list[Any]:
-    """Return `[value, None]` or `[None, what it raised]`: the others wait, whatever it is."""
+    """Return `[value, None]` or `[None, the exception]`: the other ranks wait for an answer in any case."""
     try:
         return [function(), None]
     except Exception as error:

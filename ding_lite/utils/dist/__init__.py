@@ -1,1 +1,1 @@
-"""The process group: joining it, collectives, shared memory, and noticing ranks that are lost."""
+"""The process group: joining it, collectives, shared memory, and detecting lost ranks."""

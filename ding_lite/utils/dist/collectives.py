@@ -1,6 +1,6 @@
 """The collectives that training needs.
 
-With one process every function here is a cheap identity.
+With one process every function here returns its input at little cost.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ding_lite.utils.dist.heartbeat import waiting
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
     """Reduce a number, a tensor or a dict of them over all ranks, in one collective.
 
-    Everything travels as float64: whole numbers are exact up to 2^53. Sums of whole numbers are whole (booleans are
-    counted), means are floating. Every rank must pass the same keys and shapes. One process: `data` itself.
+    All values are sent as float64: integers are exact up to 2^53. Sums of integers are integers (booleans count as 0 or
+    1), means are floats. Every rank must pass the same keys and shapes. With one process, `data` itself is returned.
     """
     if op not in ("sum", "mean"):
         raise ValueError(f"allreduce_data: expected op 'sum' or 'mean', got {op!r}.")
@@ -31,7 +31,7 @@ def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
     items = dict(sorted(data.items())) if isinstance(data, dict) else {"": data}  # one order on all ranks
     tensors = [torch.as_tensor(np.asarray(v) if isinstance(v, numbers.Real) else v) for v in items.values()]
     device = max((tensor.device for tensor in tensors), key=lambda device: device.type == "cuda")
-    if dist.get_backend() == "nccl":  # a group of the user's own: it carries nothing else
+    if dist.get_backend() == "nccl":  # a group that the user created may have nccl only
         device = torch.device("cuda")
     packed = torch.cat([tensor.detach().reshape(-1).to(device, torch.float64) for tensor in tensors])
     with waiting():
@@ -47,14 +47,14 @@ def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
 
 
 def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
-    """Replace the elements of `objects`, in place, by those of rank `src`. They are pickled: for trusted ranks only."""
+    """Replace the elements of `objects`, in place, by those of rank `src`. They are pickled: trusted ranks only."""
     if get_world_size() > 1:
         with waiting():
             dist.broadcast_object_list(objects, src=src)
 
 
 def all_gather_object(value: Any) -> list[Any]:
-    """Returns the values of all ranks, in the order of ranks. Only for trusted ranks: they are pickled."""
+    """Return the values of all ranks, in the order of ranks. They are pickled: trusted ranks only."""
     values = [value] * get_world_size()
     if get_world_size() > 1:
         with waiting():

@@ -1,4 +1,4 @@
-"""Joining the process group that a launcher describes, and leaving it, also when something went wrong.
+"""Joining the process group that a launcher describes, and leaving it, also after an error.
 
 Without a launcher, or with one process, there is no group.
 """
@@ -37,10 +37,10 @@ EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is end
 
 
 def _open_store(launch: Launch, timeout: timedelta) -> dist.Store | None:
-    """Return where the ranks of this attempt find each other under torch's launcher; None: what the environment says.
+    """Return the store of this attempt's ranks under torch's launcher; None: use the environment variables.
 
-    The launcher keeps one store for all its restarts. Without a prefix of their own, ranks that it starts again would
-    now and then read addresses there of those that are gone.
+    The launcher keeps one store for all restarts. Without a prefix for each attempt, restarted ranks would sometimes
+    read addresses of ranks that no longer exist.
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
@@ -49,10 +49,11 @@ def _open_store(launch: Launch, timeout: timedelta) -> dist.Store | None:
 
 
 def _agree_on_attempt(store: dist.Store, launch: Launch, timeout: timedelta) -> str:
-    """Return a name that all ranks of this attempt know, and none of an earlier one.
+    """Return a name that all ranks of this attempt share, and that no earlier attempt used.
 
-    A launcher's count of restarts is no such name: of two machines, one may have been started anew. So each rank asks
-    by a name of its own, and rank 0 answers whoever asks, those that are gone too, until all of this attempt have it.
+    The launcher's count of restarts is not unique: one of two machines may have been started anew. Therefore each rank
+    asks under a unique name, and rank 0 answers all questions, also old ones, until every rank of this attempt has the
+    name.
     """
     own = f"ding_lite/{uuid.uuid4().hex}"
     if launch.rank > 0:
@@ -129,7 +130,7 @@ class DDPContext:
         return self
 
     def _watch(self, launch: Launch | None) -> None:
-        """Start the watchdog; inside another context, that one's goes on watching."""
+        """Start the watchdog; inside another context, the outer one's watchdog is used."""
         if not DDPContext._watched:
             self._watchdog = HangWatch(self.timeout)
             if launch:
@@ -181,7 +182,7 @@ class DDPContext:
             raise SystemExit(status) from None
 
     def _leave_no_group(self, error: BaseException | None, cause: str) -> None:
-        """Leave the block of one process, or one inside another's group."""
+        """Leave the block if it joined no group: one process, or a group that existed before."""
         if cause and self._watchdog:
             mistake = str(error) if isinstance(error, UserError) else ""
             record_cause(cause, None, "".join(traceback.format_exception(error)), mistake)
@@ -197,14 +198,14 @@ class DDPContext:
 
 
 def _describe(error: BaseException | None) -> str:
-    """An exception in one line; empty for an end with status 0."""
+    """Return an exception as one line; empty for an exit with status 0."""
     if error is None or (isinstance(error, SystemExit) and not error.code):
         return ""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _is_of_a_collective(error: BaseException | None) -> bool:
-    """Return whether what carries the collectives raised it, or caused it."""
+    """Return whether a collective raised the error, or an error that caused it."""
     if error is None:
         return False
     if isinstance(error, dist.DistError) or (
@@ -215,7 +216,7 @@ def _is_of_a_collective(error: BaseException | None) -> bool:
 
 
 def _end_process(status: int) -> None:
-    """End after everybody else's exit functions, but without freeing C++ objects, which may wait or abort."""
+    """End the process after all exit functions, but without freeing C++ objects, which may wait or abort."""
     atexit.unregister(_end_process)
     atexit._run_exitfuncs()
     sys.stdout.flush()

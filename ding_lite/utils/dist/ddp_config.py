@@ -1,4 +1,4 @@
-"""One config for one process, divided among several."""
+"""Dividing the sizes of a single-process config by the number of processes."""
 
 from __future__ import annotations
 

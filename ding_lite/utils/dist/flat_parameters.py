@@ -16,8 +16,9 @@ ALIGN_BYTES = 64  # every parameter starts on this boundary inside its flat tens
 class FlatParameters:
     """All trainable parameters of modules, and their gradients, as views of one tensor each.
 
-    Optimizers over `parts`, gradient clipping and the average over ranks then handle whole tensors. Each parameter keeps
-    its strides, so a channels_last model stays one. Gaps (less than `ALIGN_BYTES`) between them stay zero.
+    Optimizers over `parts`, gradient clipping and the average over ranks then handle whole tensors. Each parameter
+    keeps its strides, so a channels_last model stays one. The gaps between parameters, less than `ALIGN_BYTES`, stay
+    zero.
 
     A step is: `zero_grad()`, backward, `average_grad()`, clip, optimizer step.
 
@@ -30,9 +31,9 @@ class FlatParameters:
         parameters: the trainable parameters of the modules, in the order in which the flat tensors hold them.
         parameter: the flat parameter `[P]`, whose `.grad` is the flat gradient.
         gradient: the flat gradient `[P]`.
-        parts: the parameters of each module as one parameter, a view of `parameter`; that itself for a single module.
-        flag: one more number of the gradient, scalar, that no parameter has: zero after `zero_grad`. What is written
-            into it before backward is averaged with the rest, and enters its norm.
+        parts: for each module one flat parameter, a view of `parameter`; for a single module, `parameter` itself.
+        flag: a scalar at the end of the gradient that belongs to no parameter, zero after `zero_grad`. A value that
+            is written into it before backward is averaged with the gradient and is part of its norm.
         is_shared: whether gradients are in memory that all ranks map.
 
     Raises:
@@ -120,7 +121,7 @@ class FlatParameters:
         self._wait_for_all()  # all parts are averaged
 
     def _wait_for_all(self) -> None:
-        """Return when every rank has come here. gloo sums one number in a fraction of its barrier's time."""
+        """Wait until every rank calls this. gloo reduces one number much faster than it completes a barrier."""
         with waiting():
             dist.all_reduce(self._token)
 

@@ -14,12 +14,12 @@ import time
 import traceback
 from contextlib import suppress
 
-INTERVAL = 1.0  # seconds between two looks
-LAST_WORD = 5.0  # seconds that a rank waits for the others to leave too, where its end would disturb them
+INTERVAL = 1.0  # seconds between two checks
+LAST_WORD = 5.0  # seconds that a rank waits for the others to leave, if its end would disturb them
 
 
 class _Waiting:
-    """`with` block around what waits for other ranks; may be nested."""
+    """A context around waits for other ranks; may be nested."""
 
     __slots__ = ("depth",)
 
@@ -34,7 +34,7 @@ class _Waiting:
 
 
 class _Progress:
-    """What the main thread has done so far; the watchdog's thread looks at it."""
+    """The progress of the main thread, which the watchdog's thread reads."""
 
     __slots__ = ("count", "stage")
 
@@ -46,13 +46,13 @@ progress, _waits = _Progress(), _Waiting()
 
 
 def heartbeat(stage: str) -> None:
-    """Say that the main thread gets on, and with what; an empty stage ends the watch for hangs. Costs 0.1 us."""
+    """Report progress of the main thread in a stage; an empty stage ends the detection of hangs. Takes 0.1 us."""
     progress.count += 1
     progress.stage = stage
 
 
 def waiting() -> _Waiting:
-    """Return what marks a `with` block as a wait for other ranks: a stop there is not this rank's fault."""
+    """Return a context that marks a wait for other ranks: a hang in it does not count as this rank's."""
     return _waits
 
 
@@ -71,13 +71,13 @@ def read_seconds(name: str, default: str, given: float | None = None) -> float:
 def record_cause(
     cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
 ) -> None:
-    """Write why a rank ends to the error file, where torch's launcher reads it for its last lines, and ours all of it.
+    """Write why a rank ends to the error file. torch's launcher prints a part of it, `ding_lite` reads all of it.
 
     Args:
         cause: one line.
         path: the error file; None: this rank's own.
         trace: the traceback; torch's launcher would print it instead of the cause.
-        mistake: what the user can put right, if that is the cause: the message of a `UserError`.
+        mistake: the message of a `UserError`, if that is the cause.
         lost_peer: the rank ends because it lost another one.
     """
     path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
@@ -105,7 +105,7 @@ class HangWatch:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin; every rank of the group must call it."""
+        """Start the thread; every rank of the group must call this."""
         heartbeat("")
         self._thread.start()
 
@@ -115,7 +115,7 @@ class HangWatch:
         last = time.monotonic()
         while not self._stop.wait(INTERVAL):
             now = time.monotonic()
-            # A process that was suspended must not think that all others were.
+            # A process that was suspended must not conclude that the others were.
             self._clock += min(now - last, 2 * INTERVAL)
             last = now
             if self._count != progress.count or _waits.depth or not progress.stage or self._leaving.is_set():

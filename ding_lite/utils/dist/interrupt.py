@@ -17,7 +17,7 @@ INTERRUPTED = "Interrupted."
 
 @contextmanager
 def ends_at_interrupt() -> Iterator[None]:
-    """Return a `with` block that Ctrl-C ends with one line and the exit status 130, as shells expect."""
+    """Return a context in which Ctrl-C ends the process with one line and status 130, as shells expect."""
     try:
         yield
     except KeyboardInterrupt:
@@ -28,9 +28,9 @@ def ends_at_interrupt() -> Iterator[None]:
 class InterruptGuard:
     """While active, the first of `SIGNALS` sets `requested`; a SIGINT after that kills the process at once.
 
-    The kill is the system's own, not an exception, so it also ends a process that waits in a collective. Ranks get a
-    signal at different moments or not at all: reduce `requested` over all ranks before acting on it. Outside the main
-    thread, where python cannot handle signals, it does nothing.
+    The second signal has its default action, not an exception, so it also ends a process that waits in a collective.
+    Ranks get a signal at different moments or not at all: reduce `requested` over all ranks before acting on it.
+    Outside the main thread, where Python cannot handle signals, it does nothing.
 
     Attributes:
         requested: A signal has arrived: finish the iteration, save, stop.

@@ -19,7 +19,7 @@ class Launch(NamedTuple):
 
 
 def _slurm_environment() -> dict[str, str]:
-    """SLURM's variables under the names that torch's launchers use; what cannot be told is empty."""
+    """Return SLURM's variables under the names that torch's launchers use; unknown values are empty."""
     env = os.environ
     size = env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS", "1")
     nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", "")

@@ -1,4 +1,4 @@
-"""Who this process is among those that train together; one process needs no group."""
+"""The number of this process among those that train together; one process needs no group."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _alone = 0  # how many blocks of `alone` this process is in
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Within the block this process counts as the only one, so that nothing in it is a collective.
+    """Return a context in which this process counts as the only one, so that no call in it is a collective.
 
-    For what each rank does at its own pace, and for a forked child, which inherits a group that it must not use.
+    Use it for work that each rank does at its own pace, and in a forked child, which must not use the inherited group.
     """
     global _alone
     _alone += 1
@@ -27,27 +27,27 @@ def alone() -> Iterator[None]:
 
 
 def get_rank() -> int:
-    """Return this process's number among all, 0 without a group."""
+    """Return this process's global rank, 0 without a group."""
     return dist.get_rank() if dist.is_initialized() and not _alone else 0
 
 
 def get_world_size() -> int:
-    """Return the count of processes, 1 without a group."""
+    """Return the number of processes, 1 without a group."""
     return dist.get_world_size() if dist.is_initialized() and not _alone else 1
 
 
 def get_backend() -> str:
-    """Name of what carries the collectives, 'one process' without a group."""
+    """Return the backend of the collectives, such as 'gloo'; 'one process' without a group."""
     return dist.get_backend() if dist.is_initialized() else "one process"
 
 
 def get_local_rank() -> int:
-    """Return this process's number among those of its machine, 0 without a group."""
+    """Return this process's rank on its machine, 0 without a group."""
     launch = read_launch() if dist.is_initialized() else None
     return launch.local_rank if launch else 0
 
 
 def get_local_world_size() -> int:
-    """Return the count of processes on this machine, 1 without a group."""
+    """Return the number of processes on this machine, 1 without a group."""
     launch = read_launch() if dist.is_initialized() else None
     return launch.local_world_size if launch else 1

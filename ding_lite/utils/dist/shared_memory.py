@@ -1,4 +1,4 @@
-"""Memory that all processes of one machine see, so that what they exchange need not go through sockets."""
+"""Memory that all processes of one machine share, so that they can exchange data without sockets."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TOKEN_BYTES = 8
 def create_shared_rows(size: int, dtype: torch.dtype) -> Tensor | None:
     """Return zeros `[ranks, size]` that every rank maps; a collective call.
 
-    Whether the ranks see the same memory is not taken from the launcher's variables, but tried: each rank writes a
-    random token, and every other one has to read it. No name of the memory is left in the file system, so that it is
-    gone with its last process, however that ends.
+    The launcher's variables do not prove that ranks share memory, so this is tested: each rank writes a random token,
+    which all others must read. The memory has no name in the file system, so it disappears with the last process that
+    uses it, however that process ends.
 
     Args:
         size: elements of a row, of at least `TOKEN_BYTES` together.
         dtype: of the elements.
 
     Returns:
-        None on every rank if one of them does not share memory with all others, or there is no room for this.
+        The rows; None on every rank if some rank does not share memory with all others, or if there is no room.
     """
     world_size, rank = get_world_size(), get_rank()
     if world_size == 1:

@@ -1,14 +1,15 @@
-"""Notices a rank that has died, hangs, or was cut off, and ends every process of the job with the cause named.
+"""Detects a rank that has died, hangs or was cut off, and ends all processes of the job with a line that says why.
 
-Each rank has a thread that tells the others about once a second, through the store at MASTER_ADDR:MASTER_PORT, how the
-main thread gets on, and looks at what they tell. Who is lost:
+A thread in each rank reports the progress of the main thread about once a second, through the store at
+MASTER_ADDR:MASTER_PORT, and reads the other ranks' reports. These count as lost:
 
-* a rank whose main thread makes no progress outside a wait for others for `timeout`: it says where it hangs, and ends;
-* a rank of this machine whose process is gone, at once; one whose process stands still (SIGSTOP, or a C call that keeps
-  the GIL) for `timeout`: it is killed, so that the launcher names it;
-* a machine of which nothing was heard for `dead_timeout`, or the store if it cannot be reached for so long.
+* a rank whose main thread makes no progress for `timeout`, waits for other ranks excluded. It prints where it hangs,
+  and ends.
+* a rank of this machine whose process has ended, at once; or whose process is stopped (SIGSTOP, or a C call that keeps
+  the GIL) for `timeout`. It is killed, so that the launcher names it.
+* a machine without a report for `dead_timeout`, or the store if it cannot be reached for that time.
 
-A rank that loses another says so in one line and waits `AFTERMATH`, so that the launcher sees the lost one first.
+A rank that loses another prints one line and waits `AFTERMATH`, so that the launcher sees the lost rank first.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ import torch.distributed as dist
 
 from ding_lite.utils.dist.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
 
-AFTERMATH = 2.0  # seconds between a loss and the end of those who lost; torch's launcher compares whole seconds
-PATIENCE = 6.0  # seconds that a rank whose collective failed looks for the cause
-SILENCE = 4.0  # seconds without a word that then are enough to blame a machine
-NOTICE = 1.5 * INTERVAL  # seconds in which every rank looks at least once
-LOOKS = 0.2  # seconds in which a rank that waits for all to leave looks several times
+AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
+PATIENCE = 6.0  # seconds in which a rank whose collective failed searches for the cause
+SILENCE = 4.0  # seconds without a report after which, in that search, a machine counts as lost
+NOTICE = 1.5 * INTERVAL  # seconds in which every rank checks at least once
+LOOKS = 0.2  # seconds in which a rank that waits for all others to leave checks several times
 NO_CAUSE, STATUS_0 = "-", "status 0"
 
 
 def _process(pid: int) -> tuple[str, str]:
-    """State letter and start time of a process; empty if it is gone or the system does not tell."""
+    """Return the state letter and start time of a process; empty if it has ended or they are unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -50,7 +51,7 @@ def _process(pid: int) -> tuple[str, str]:
 
 
 def _machine() -> str:
-    """Where process ids mean the same and messages go the same way; unique if the system does not tell."""
+    """Return an id of this machine, or of this container; ranks with the same id see each other's processes."""
     try:
         spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")]
         return " ".join([Path("/proc/sys/kernel/random/boot_id").read_text().strip(), *spaces])
@@ -59,7 +60,7 @@ def _machine() -> str:
 
 
 class Peer(NamedTuple):
-    """A rank, as it introduced itself; number -1 is the launcher that started rank 0."""
+    """A rank, as it described itself; rank -1 is the launcher that started rank 0."""
 
     rank: int
     pid: int
@@ -74,13 +75,13 @@ class Peer(NamedTuple):
 
     @property
     def state(self) -> str:
-        """State letter of the process, on its own machine; empty if it is gone."""
+        """The state letter of the process, on its own machine; empty if it has ended."""
         state, born = _process(self.pid)
         return state if born == self.born else ""
 
 
 class Beat(NamedTuple):
-    """What a rank tells about itself."""
+    """One report of a rank."""
 
     number: int
     stage: str
@@ -90,7 +91,7 @@ class Beat(NamedTuple):
 
 
 def _bounded(call: Callable[[], None], seconds: float) -> None:
-    """Run what may block for ever, such as some calls of a store whose process is stopped, for so long at most."""
+    """Run a call that may block for ever, such as one to a store whose process is stopped, for at most `seconds`."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(seconds)
@@ -118,7 +119,7 @@ class Watchdog(HangWatch):
         self._cause, self._found = "", threading.Event()
 
     def start(self) -> None:
-        """Begin; every rank of the group must call it."""
+        """Start the thread; every rank of the group must call this."""
         self._meet()
         super().start()
 
@@ -129,7 +130,7 @@ class Watchdog(HangWatch):
         return self._store
 
     def _meet(self) -> None:
-        """Hear who the other ranks are; afterwards every key that will be read exists."""
+        """Exchange the ranks' descriptions; afterwards every key that will be read exists."""
         where, file = (socket.gethostname(), _machine()), os.environ.get("TORCHELASTIC_ERROR_FILE", "")
         peer = Peer(self._rank, os.getpid(), _process(os.getpid())[1], *where, file)
         keeper = peer
@@ -172,7 +173,7 @@ class Watchdog(HangWatch):
         os.write(2, "".join(f"[rank {self._rank}] {line}\n" for line in text.splitlines()).encode())
 
     def _look(self) -> str:
-        """Tell, and return what is wrong with the others, if anything is."""
+        """Publish a report, and return what is wrong with other ranks, if anything."""
         gone = {peer.rank for peer in self._peers if self._near(peer) and not peer.state}  # before their last words
         away = self._near(self._keeper) and self._keeper.state in ("", "T", "t")
         if away or (self._keeper.rank == 0 and self._beats[0].left):
@@ -209,7 +210,7 @@ class Watchdog(HangWatch):
             self._error = str(error).partition("\n")[0]
 
     def _publish(self, cause: str) -> None:
-        """Make the cause known to all, if it is the first."""
+        """Tell all ranks the cause, unless an earlier one is known."""
         with suppress(RuntimeError):
             self._connect().compare_set(f"{self._key}/cause", NO_CAUSE, cause)
 
@@ -256,7 +257,7 @@ class Watchdog(HangWatch):
         return cause
 
     def _end_lost(self, cause: str) -> None:
-        """End the process, unless its main thread is leaving already and does so itself."""
+        """End the process, unless its main thread is already leaving."""
         self._cause = cause
         self._say(f"ends because {cause}")
         self._found.set()
@@ -285,13 +286,13 @@ class Watchdog(HangWatch):
         return cause
 
     def first_mistake(self, mistake: str) -> str:
-        """Return the mistake that ends rank 0, so that one that all ranks make is printed once.
+        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
 
         Args:
-            mistake: what ends this rank.
+            mistake: the message that ends this rank.
 
         Returns:
-            Rank 0's; empty if it has told none within `LAST_WORD`.
+            Rank 0's message; empty if it has reported none within `LAST_WORD`.
         """
         if self._store is None:
             return ""
@@ -311,10 +312,15 @@ class Watchdog(HangWatch):
         return "".join(told)
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
-        """End the thread, and tell the others how this rank leaves, and why if that is a failure.
+        """End the thread, and report how this rank leaves, and why if it failed.
 
-        A rank whose end would disturb others, because the store or the launcher's patience ends with it, waits
-        `LAST_WORD` for them to leave as well; `alike` says that they probably fail in the same way.
+        A rank whose end would disturb the others, because the store ends with it or the launcher then ends them, waits
+        up to `LAST_WORD` for them to leave.
+
+        Args:
+            status: exit status of the process.
+            cause: one line, if it failed.
+            alike: the other ranks probably fail in the same way.
         """
         super().stop(status, cause, alike)
         if self._store is not None and not self._cause and not self._thread.is_alive():

@@ -1,1 +1,1 @@
-"""Data sets: files, rows, and loading them ahead."""
+"""Data sets: files, transitions, and loading batches ahead."""

@@ -1,6 +1,6 @@
-"""A data set to learn from offline: columns of env steps, from a file, as batches of n-step transitions.
+"""Data sets for offline learning: columns of env steps from a file, as batches of n-step transitions.
 
-R rows of the file, M of which a transition can start at, B of these in a batch.
+Shapes: R rows of the file, M rows at which a transition can start, B transitions of a batch.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ FLAGS = ("done", "traj_flag", PADDING)
 class OfflineDataset(torch.utils.data.Dataset[Any]):
     """Transitions by number, gathered from columns in one vectorised copy per column.
 
-    A transition is a dict of `obs`, `action`, and where the columns hold them: `reward`, discounted and summed over up
-    to `nstep` steps that a cut trajectory makes fewer; `done`, whether it ended there in a terminal state; `next_obs`,
-    which follows the last summed step (meaningless where done); `value_gamma`, the discount of its value; any other
-    column as it is. A row without a known next observation cannot start a transition, and sums end before it.
+    A transition is a dict of `obs`, `action`, and if the columns exist: `reward`, the discounted sum over up to `nstep`
+    steps, fewer if the trajectory is cut; `done`, whether it then ended in a terminal state; `next_obs`, the
+    observation after the last summed step (meaningless if done); `value_gamma`, the discount of its value; all other
+    columns unchanged. A row without a known next observation cannot start a transition, and sums end before it.
 
-    A `DataLoader` over it takes `collate_fn=lambda batch: batch`: `__getitems__` collates already.
+    Give a `DataLoader` over it `collate_fn=lambda batch: batch`, because `__getitems__` already collates.
 
     Args:
-        columns: nested arrays or tensors `[R, ...]`. `done` (terminated) cuts the bootstrap; it or `traj_flag` (cut
-            here, terminated or not) cut trajectories. Without `next_obs`, that is the next row's `obs`, and a row of
-            `traj_flag` without `done` has no successor. Neither has the last row.
-        nstep: most rewards summed.
+        columns: nested arrays or tensors `[R, ...]`. `done` (terminated) cuts the bootstrap; `done` or `traj_flag`
+            (cut here, terminated or not) ends a trajectory. Without `next_obs`, the next row's `obs` is used, and a row
+            with `traj_flag` but without `done` has no successor; nor does the last row.
+        nstep: largest number of rewards that are summed.
         gamma: discount per env step.
         source: the data set's name in messages.
-        ignore_done: transitions are bootstrapped at terminal states too, so that these need a known next observation:
-            without `next_obs`, a terminal row cannot start a transition.
+        ignore_done: bootstrap at terminal states too. Terminal rows then need a known next observation; without
+            `next_obs` they cannot start a transition.
 
     Attributes:
         columns: the columns, as tensors.
@@ -80,12 +80,12 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             raise DatasetError(f"Data set '{source}' holds {self._rows()} rows, but no transition starts in them.")
 
     def _connect(self, nstep: int, gamma: float, ignore_done: bool) -> None:
-        """Find where transitions start and end, and sum rewards."""
+        """Find the rows where transitions start and end, and sum the rewards."""
         done_R = self.columns["done"]
         ends_R = self._ends(nstep)
         cut_R = ends_R
         if "next_obs" not in self.columns:
-            unknown_R = ends_R if ignore_done else ends_R & ~done_R  # what follows would be needed, and is not known
+            unknown_R = ends_R if ignore_done else ends_R & ~done_R  # their next observation is needed and unknown
             self._start = (~unknown_R).nonzero().squeeze(1) if unknown_R.any() else None
             cut_R = ends_R | torch.cat([unknown_R[1:], ends_R[-1:]])
         if "reward" not in self.columns:
@@ -101,14 +101,14 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             self._next_row = last_R
 
     def _ends(self, nstep: int) -> Tensor:
-        """Return the rows `[R]` after which the file's next row is of another trajectory, or there is none."""
+        """Return a mask `[R]` of the rows that are the last of their trajectory in the file."""
         columns = self.columns
         ends_R = columns["done"].clone()
         for flag in ("traj_flag", PADDING):
             if flag in columns:
                 ends_R |= columns[flag]
         ends_R[-1] = True
-        if nstep > 1 and "next_obs" in columns and "traj_flag" not in columns:  # then observations say where it goes on
+        if nstep > 1 and "next_obs" in columns and "traj_flag" not in columns:  # observations show the cuts
             pairs = zip(tree_leaves(columns["obs"]), tree_leaves(columns["next_obs"]), strict=True)
             for obs, next_obs in pairs:
                 ends_R[:-1] |= (obs[1:] != next_obs[:-1]).reshape(len(obs) - 1, -1).any(1)
@@ -129,7 +129,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         return self.gather(torch.as_tensor(indices))
 
     def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return transitions `[B, ...]`, written into the tensors of `out` if that is given."""
+        """Return the transitions at `index_B`, `[B, ...]`; if `out` is given, they are written into its tensors."""
         row_B = index_B if self._start is None else self._start[index_B]
         batch = {key: _take(column, row_B, out and out[key]) for key, column in self._now.items()}
         if self._next is not None:
@@ -165,7 +165,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             self._check_actions(key, column, space)
 
     def _check_actions(self, key: str, column: Tensor, space: gymnasium.Space[Any]) -> None:
-        """Raise `DatasetError` if an action is not in the space; bounds of a Box may be passed by rounding."""
+        """Raise `DatasetError` if an action is not in the space; a rounding error beyond a Box's bounds is allowed."""
         if isinstance(space, Discrete | MultiDiscrete):
             if column.is_floating_point():
                 raise self._fault(key, f"whole numbers for {space}", str(column.dtype))
@@ -185,7 +185,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             )
 
     def _check_columns(self) -> None:
-        """Raise `DatasetError` for lengths that differ, flags and rewards that are no vectors, and nan."""
+        """Raise `DatasetError` for different lengths, flags and rewards that are not vectors, and NaN."""
         rows = self._rows()
         if rows == 0:
             raise DatasetError(f"Data set '{self.source}' is empty: its columns have no rows.")
@@ -200,7 +200,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             raise self._fault("next_obs", f"what 'obs' has, {expected}", got)
 
     def _to_tensors(self, key: str, value: Any) -> Any:
-        """Return nested arrays as tensors: floats float32, flags bool, actions int64, others of the type they have."""
+        """Return nested arrays as tensors: floats as float32, flags as bool, actions as int64, others unchanged."""
         if isinstance(value, dict):
             return {name: self._to_tensors(f"{key}/{name}", part) for name, part in value.items()}
         mapped = isinstance(value, np.memmap)
@@ -219,7 +219,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             array = array.astype(np.bool_, copy=False)
         elif key == "reward":
             array = array.astype(np.float32, copy=False)
-        looked_at = array.dtype.kind == "f" and not (mapped and "obs" in key)  # not through files that may be huge
+        looked_at = array.dtype.kind == "f" and not (mapped and "obs" in key)  # these may be huge files
         if looked_at and not (finite := np.isfinite(array)).all():
             row = int(np.argwhere(~finite)[0, 0])
             raise self._fault(key, "finite numbers", f"nan or infinity, first in row {row}")
@@ -229,13 +229,13 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         return DatasetError(f"Data set '{self.source}', key '{key}': expected {expected}, got {got}.{advice}")
 
 
-WIDE = ("u2", "u4", "u8")  # types that torch hardly knows
+WIDE = ("u2", "u4", "u8")  # types that torch hardly supports
 
 
 def _sum_rewards(reward_R: Tensor, cut_R: Tensor, nstep: int, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return for each row the last row that is summed, the sum of gamma^k r_k up to it, and gamma^(rewards), `[R]`.
+    """Return for each row the last summed row, the sum of gamma^k r_k, and gamma^(number of rewards), each `[R]`.
 
-    At most `nstep` rewards are summed, none beyond a row where `cut_R` is true; the last row is one.
+    At most `nstep` rewards are summed, and none after a row where `cut_R` is True, as it is in the last row.
     """
     nstep = min(nstep, len(reward_R))
     beyond = reward_R.new_zeros(nstep - 1)  # rows after the last one, so that there are n of each
@@ -258,15 +258,15 @@ def read_dataset(
 
     Args:
         path: the file, the directory, or the id of a Minari data set.
-        data_type: 'hdf5', 'npz', 'npy' or 'minari'; empty: as the path says.
-        required: columns that are needed, by our names (`NAMES` has those that files use); no other is read.
-        nstep: most rewards summed.
+        data_type: 'hdf5', 'npz', 'npy' or 'minari'; empty: derived from the path.
+        required: the columns to read, by our names; `NAMES` lists the names that files may use.
+        nstep: largest number of rewards that are summed.
         gamma: discount per env step.
-        act_scale: bring a Minari data set's bounded actions, which are in the environment's units, to -1..1.
+        act_scale: map bounded actions of a Minari data set from the environment's units to -1..1.
         ignore_done: see `OfflineDataset`.
 
     Raises:
-        DatasetError: see `OfflineDataset`; a file that is missing or damaged, or lacks a column.
+        DatasetError: see `OfflineDataset`; also if the file is missing or damaged, or lacks a column.
     """
     with open_columns(path, data_type, act_scale) as file:
         columns = {name: _read(file, name, path) for name in required if name != "next_obs" or _find(file, name)}
@@ -296,7 +296,7 @@ def _has(file: Columns) -> str:
 
 
 def _find(file: Columns, name: str) -> str:
-    """Return what the file calls a column, empty if it has none."""
+    """Return the file's name of a column; empty if the file does not have it."""
     for candidate in NAMES.get(name, (name,)):
         if any(known == candidate or known.startswith(f"{candidate}/") for known in file.names):
             return candidate

@@ -1,7 +1,7 @@
-"""Files that hold data sets: how each layout is opened and written, whatever its columns are called.
+"""Files of data sets: opening and writing each layout.
 
-A file is seen as flat names, `obs` or nested `obs/camera`, and arrays `[R, ...]` of R rows, one for an env step. Rows
-of one trajectory follow one another.
+A file is a mapping from names, `obs` or nested `obs/camera`, to arrays `[R, ...]` of R rows, one for each env step.
+The rows of a trajectory are adjacent and in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PADDING = "padding"  # column that is True in rows that hold an observation, but
 
 
 class DatasetError(ConfigError):
-    """A data set that cannot be used; the message names the file, the key, what was expected and what it has."""
+    """A data set cannot be used; the message names the file, the key, what was expected and what was found."""
 
 
 class Columns(NamedTuple):
@@ -44,10 +44,10 @@ class Columns(NamedTuple):
 
 
 def find_kind(path: str, data_type: str = "") -> str:
-    """Return which of `KINDS` a data set is, as `data_type` or the path says.
+    """Return the kind of a data set, one of `KINDS`, from `data_type` or else from the path.
 
     Raises:
-        DatasetError: it is none of them; a pickle file in particular.
+        DatasetError: it is none of them, for instance a pickle file.
     """
     ending = os.path.splitext(path)[1].lower()
     if data_type == "naive" or (not data_type and ending in PICKLES):
@@ -91,10 +91,15 @@ def load_extra(module: str) -> Any:
 
 @contextmanager
 def open_columns(path: str, data_type: str = "", act_scale: bool = False) -> Iterator[Columns]:
-    """Open a data set for reading; `act_scale`: bring a Minari data set's bounded actions to -1..1.
+    """Return a context that opens a data set for reading.
+
+    Args:
+        path: the data set.
+        data_type: one of `KINDS`; empty: derived from the path.
+        act_scale: map bounded actions of a Minari data set to -1..1.
 
     Raises:
-        DatasetError: it is missing, damaged, or no such file; raised for what happens inside the block, too.
+        DatasetError: it is missing, damaged or of another kind, also if this is noticed inside the block.
     """
     kind = find_kind(path, data_type)
     if kind != "minari" and not os.path.exists(path):
@@ -131,16 +136,16 @@ def _open_npz(path: str) -> Iterator[Columns]:
 
 @contextmanager
 def _open_npy(path: str) -> Iterator[Columns]:
-    """Map the files into memory: all processes of a machine then share what the system has cached of them."""
+    """Map the files into memory, so that all processes of a machine share the system's cache of them."""
     root = Path(path)
     names = [str(file.relative_to(root).with_suffix("")) for file in sorted(root.rglob("*.npy"))]
-    # copy-on-write, because torch takes no array that cannot be written to
+    # copy-on-write, because torch accepts only arrays that are writable
     yield Columns(names, lambda name: np.load(root / f"{name}.npy", mmap_mode="c", allow_pickle=False))
 
 
 @contextmanager
 def _open_minari(path: str, act_scale: bool) -> Iterator[Columns]:
-    """Read all episodes; each has a last row, marked as padding, which holds its last observation only."""
+    """Read all episodes. Each ends with a row, marked as padding, that holds only its last observation."""
     minari = load_extra("minari")
     try:
         given = os.path.join(path, "data")
@@ -171,7 +176,7 @@ def _pad(rows: Any) -> np.ndarray:
 
 
 def _to_unit(space: Any) -> Callable[[Any], Any]:
-    """Return what turns actions of a Box that is bounded on both sides into -1..1, and leaves others as they are."""
+    """Return a function that maps actions of a bounded Box to -1..1, and returns other actions unchanged."""
     if type(space).__name__ != "Box" or not np.issubdtype(space.dtype, np.floating):
         return lambda action: action
     bounded = space.bounded_below & space.bounded_above
@@ -180,7 +185,7 @@ def _to_unit(space: Any) -> Callable[[Any], Any]:
 
 
 def flatten(columns: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield flat names and leaves of nested dicts."""
+    """Yield the names, such as `obs/camera`, and the leaves of nested dicts."""
     for key, value in columns.items():
         if isinstance(value, dict):
             yield from flatten(value, f"{prefix}{key}/")
@@ -189,10 +194,10 @@ def flatten(columns: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def check_target(path: str) -> str:
-    """Return which of `KINDS` a data set written to `path` is to be.
+    """Return the kind of the data set that would be written to `path`, one of `KINDS`.
 
     Raises:
-        DatasetError: none of them, its package is missing, or it is one of those that are not overwritten and exists.
+        DatasetError: the path has no known ending, a package is missing, or a directory or Minari data set exists.
     """
     ending = os.path.splitext(path)[1].lower()
     if ending in ENDINGS:
@@ -216,11 +221,11 @@ def check_target(path: str) -> str:
 def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
     """Write nested columns `[R, ...]` to HDF5, .npz, or a new directory of .npy files, as the path's ending says.
 
-    Whoever opens `path` finds all of it or nothing. `attributes`, numbers and strings, say where it comes from: HDF5
-    attributes, an array `attributes` of JSON in .npz, attributes.json in a directory.
+    A reader of `path` finds the complete data set or nothing. `attributes`, numbers and strings, describe its origin.
+    They become HDF5 attributes, an array `attributes` of JSON in .npz, or attributes.json in a directory.
 
     Raises:
-        DatasetError: nothing can be written there, or the directory exists already.
+        DatasetError: the path cannot be written, or the directory exists already.
     """
     kind = ENDINGS.get(os.path.splitext(path)[1].lower(), "npy")
     try:
@@ -262,7 +267,7 @@ def write_minari(path: str, columns: dict[str, Any], spaces: dict[str, Any], att
         path: its id.
         columns: `[R, ...]` as `collect_demo_data` records them, cut where `traj_flag` is True.
         spaces: `observation_space` and `action_space` of the environment, and its gymnasium spec `env`, or None.
-        attributes: `policy` and others, which go into the description.
+        attributes: `policy` and others; they become part of the description.
 
     Raises:
         DatasetError: the id is taken.
@@ -298,5 +303,5 @@ def write_minari(path: str, columns: dict[str, Any], spaces: dict[str, Any], att
 
 
 def count_rows(columns: dict[str, Any]) -> int:
-    """Return R."""
+    """Return R, the number of rows."""
     return len(next(tree_leaves(columns)))

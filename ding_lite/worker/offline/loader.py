@@ -1,12 +1,12 @@
 """Batches of a data set for each rank, loaded ahead by worker processes.
 
-A worker gathers a chunk of batches into memory that it shares with the training process, and tells only which part of
-it: a message costs as much as a small learning step, and many batches come with one. What the chunks are depends on
-seed, epoch and position alone, so that each worker shuffles for itself, and a resumed run sees the same batches.
+A worker gathers a chunk of batches into memory that it shares with the training process, and sends only the number of
+the slot. A message takes as long as a small learning step, so one message delivers many batches. Chunks depend only on
+seed, epoch and position, so each worker can shuffle by itself, and a resumed run sees the same batches.
 
-Workers are forked: they inherit the data set, whatever its size, and the shared memory, which then needs no name in a
-file system. That is safe beside the threads of torch, gloo and the watchdog, because a worker uses none of what they
-may have locked: it copies rows with one thread, and touches no collective, no CUDA, no file.
+Workers are forked. They inherit the data set without a copy, and the shared memory, which therefore needs no name in a
+file system. Forking is safe despite the threads of torch, gloo and the watchdog, because a worker uses nothing that
+they may have locked: it copies rows with one thread and uses no collective, no CUDA and no file.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.dataset import OfflineDataset
 from ding_lite.worker.offline.files import DatasetError
 
-CHUNK_BYTES = 2**21  # gathered at once: enough to spread the price of a message, little enough to stay in a cache
+CHUNK_BYTES = 2**21  # gathered at once: large compared with a message's cost, small enough for a cache
 CHUNK_BATCHES = 64  # at most
-AHEAD = 4  # chunks that each worker may be ahead: on a busy machine it gets its turn late
+AHEAD = 4  # chunks that each worker may be ahead, because a busy machine may run it late
 PR_SET_PDEATHSIG = 1  # prctl's option: the signal to get when the parent process ends
 
 
@@ -51,7 +51,7 @@ class LoaderError(UserError, RuntimeError):
 
 
 class RankSampler(DistributedSampler[Any]):
-    """The indices of torch's DistributedSampler, as a tensor: python's list of a million takes a tenth of a second."""
+    """The indices of torch's DistributedSampler, as a tensor. A Python list of a million takes a tenth of a second."""
 
     def order(self, epoch: int) -> Tensor:
         """Return this rank's indices of an epoch, shuffled."""
@@ -69,9 +69,9 @@ class Task(NamedTuple):
 
 
 def tasks(epoch: int, start: int, samples: int, size: int, slots: int) -> Iterator[Task]:
-    """Yield the chunks of up to `size` samples from there on, without end, `samples` of them in an epoch.
+    """Yield endless tasks of up to `size` samples, from place `start` of an epoch on; an epoch has `samples` places.
 
-    A slot comes again when the chunk that it held has been copied.
+    A slot is used again only after the chunk in it has been copied.
     """
     for number in itertools.count():
         stop = min(start + size, samples)
@@ -80,14 +80,14 @@ def tasks(epoch: int, start: int, samples: int, size: int, slots: int) -> Iterat
 
 
 class Chunks(Dataset[Any]):
-    """What a worker does. Slots are nested tensors `[batches * B, ...]`."""
+    """The data set of a worker: an item is a gathered chunk. Slots are nested tensors `[batches * B, ...]`."""
 
     def __init__(self, dataset: OfflineDataset, sampler: RankSampler, slots: list[dict[str, Any]]) -> None:
         self._dataset, self._sampler, self._slots = dataset, sampler, slots
         self._epoch, self._order = -1, torch.empty(0)
 
     def __getitem__(self, task: Task) -> Task:
-        """Gather a chunk; the slot has it afterwards."""
+        """Gather a chunk into its slot."""
         if task.epoch != self._epoch:
             self._epoch, self._order = task.epoch, self._sampler.order(task.epoch)
         number = task.stop - task.start
@@ -100,24 +100,24 @@ class Chunks(Dataset[Any]):
 class OfflineLoader:
     """This rank's batches of a data set, epoch after epoch, without end.
 
-    In every epoch the ranks see disjoint parts of the set, shuffled anew, nothing twice. All ranks have as many batches
-    of the same sizes: the last one of an epoch is smaller where the size does not divide, and fewer transitions than
-    there are ranks are left out, others in each epoch.
+    In every epoch the set is shuffled anew and the ranks see disjoint parts of it, nothing twice. All ranks have the
+    same number of batches of the same sizes. The last batch of an epoch may be smaller. If the size does not divide,
+    fewer transitions than there are ranks are left out, different ones in each epoch.
 
     Args:
         dataset: the same on every rank.
         batch_size: of one rank.
         seed: of the shuffling, the same on every rank.
-        num_workers: processes that load ahead; 0: none, this process gathers.
+        num_workers: processes that load ahead; 0: this process gathers the batches.
         device: where batches go.
 
     Attributes:
         batches_per_epoch: of one rank.
-        epoch, position: epochs that are over, and batches taken in the current one.
+        epoch, position: completed epochs, and batches taken in the current one.
         waited: seconds that training waited for data.
 
     Raises:
-        DatasetError: the set has not a single whole batch for every rank.
+        DatasetError: the set is too small for one whole batch on every rank.
     """
 
     def __init__(
@@ -140,12 +140,12 @@ class OfflineLoader:
         self._samples = self._sampler.num_samples
         self.batches_per_epoch = -(-self._samples // batch_size)
         self.epoch, self.position, self.waited = 0, 0, 0.0
-        self._batches: deque[dict[str, Any]] = deque()  # that have arrived, and are not taken
+        self._batches: deque[dict[str, Any]] = deque()  # received, not yet taken
         self._stream: Iterator[Task] | None = None
         self._make_slots()
 
     def _make_slots(self) -> None:
-        """Allocate memory that forked workers share, for as many chunks as can be under way, and one being copied."""
+        """Allocate memory that forked workers share, for all chunks that can be in flight and one being copied."""
         sample = self._dataset.gather(torch.zeros(self._batch_size, dtype=torch.int64))
         batch_bytes = sum(leaf.nbytes for leaf in tree_leaves(sample))
         self._chunk = min(max(CHUNK_BYTES // batch_bytes, 1), CHUNK_BATCHES, self.batches_per_epoch)
@@ -213,12 +213,12 @@ class OfflineLoader:
         if threading.current_thread() is not threading.main_thread():
             return iter(loader)
         handler = signal.getsignal(signal.SIGCHLD)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until a worker's guard says what becomes of them
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the worker's guard has installed its handlers
         try:
             return iter(loader)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            signal.signal(signal.SIGCHLD, handler)  # torch's raises wherever training happens to be when a worker dies
+            signal.signal(signal.SIGCHLD, handler)  # torch's would raise anywhere in training when a worker dies
 
     def close(self) -> None:
         """End the worker processes; a later batch starts them again."""
@@ -229,14 +229,14 @@ class OfflineLoader:
             self._closing.fill_(0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the batches to come depend on."""
+        """Return the state on which all later batches depend."""
         return {"epoch": self.epoch, "position": self.position, **self._layout()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was called: the same batches follow.
+        """Continue where `state_dict` was called: the same batches follow.
 
         Raises:
-            CheckpointError: it is of another data set, batch size or number of processes, whose batches are others.
+            CheckpointError: the state is of another data set, batch size or number of processes.
         """
         for key, expected in self._layout().items():
             if state[key] != expected:
@@ -253,11 +253,11 @@ class OfflineLoader:
 
 
 class Guard:
-    """Ties a worker process to the training process, and to nothing else.
+    """Lets a worker process end only with the training process.
 
-    Ctrl-C in a terminal, and what a cluster sends before a time limit, reach workers too; the training process decides
-    what to make of them, and needs its workers until then. SIGTERM ends a worker only when the loader has been closed,
-    or python is about to end; a worker is killed as soon as the training process is gone.
+    Ctrl-C in a terminal, and the signals that a cluster sends before a time limit, reach workers too. The training
+    process handles them, and needs its workers until it stops. SIGTERM therefore ends a worker only if the loader has
+    been closed or Python is about to exit. A worker is killed as soon as the training process has ended.
     """
 
     def __init__(self, closing: Tensor) -> None:
@@ -265,7 +265,7 @@ class Guard:
 
     def __call__(self, worker_id: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != self._parent:  # it was gone before
+        if os.getppid() != self._parent:  # it has ended already
             os.kill(os.getpid(), signal.SIGKILL)
         for number in SIGNALS:
             signal.signal(number, self._terminate if number == signal.SIGTERM else signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Replay's part of a checkpoint: what a resumed run needs in order to sample as if it had never stopped."""
+"""The state of a replay buffer in a checkpoint, from which a resumed run samples as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str,
 
 
 def _layout(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
-    """Return what a state must have in common with the buffer, beside the columns."""
+    """Return the properties that a state must share with the buffer, in addition to the columns."""
     parts = {"sampler": type(sampler).__name__, "view": type(view).__name__}
     sizes = {"num_rows": ring.num_rows, "num_envs": ring.num_envs, "frame_stack": ring.stack}
     return parts | sizes | {"keeps_last": ring.keeps_last, "sample_rows": view.span}

@@ -1,4 +1,4 @@
-"""From rollout blocks, one after another, to single transitions and whole episodes, each handed out once.
+"""From rollout blocks, one after another, to single transitions and whole episodes, each returned once.
 
 Shapes: T steps, N environments, M transitions, L steps of an episode.
 """
@@ -17,9 +17,9 @@ from ding_lite.worker.replay.ring import NOT_STORED, Ring, to_single
 
 
 class TransitionStream:
-    """Hands out every step once, in the order of time, as the transition that a `TransitionView` makes of it.
+    """Returns every step once, in the order of time, as the transition that `TransitionView` makes of it.
 
-    The newest n rows wait for the block that holds what followed them.
+    The newest n rows wait for the next block, which holds the steps that follow them.
 
     Args:
         n_step: rows of the longest block.
@@ -27,7 +27,7 @@ class TransitionStream:
         nstep: see `TransitionView`.
         gamma: see `TransitionView`.
         frame_stack: see `Ring`.
-        batch_size: B; None: all transitions that a block completes are handed out together.
+        batch_size: B; None: all transitions that a block completes are returned together.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ def _split(tree: Any, size: int) -> list[Any]:
 
 
 class EpisodeStream:
-    """Hands out every episode that has ended, in the order of their ends."""
+    """Returns every ended episode, in the order of the ends."""
 
     def __init__(self, num_envs: int) -> None:
         self._parts: list[list[dict[str, Any]]] = [[] for _ in range(num_envs)]  # of the running episodes
