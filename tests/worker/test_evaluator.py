@@ -33,7 +33,8 @@ def evaluator_in(env: VectorEnv, n_episode: int, stop_value: float | None = None
 
 
 def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
-    return evaluator_in(game_env(*games, training=False), n_episode, stop_value, **options)
+    own = {key: options.pop(key) for key in ("interrupt", "on_progress") if key in options}
+    return evaluator_in(game_env(*games, training=False, **options), n_episode, stop_value, **own)
 
 
 def test_each_environment_plays_its_share_however_long_its_episodes_are() -> None:
