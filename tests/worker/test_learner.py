@@ -35,7 +35,7 @@ def test_losses_are_reported_at_the_asked_frequency() -> None:
     learner = Learner(policy.learn_mode, 3, lambda values: reports.append((learner.train_iter, values)))
     learner.train(make_batch(8, seed) for seed in range(7))
     assert [iteration for iteration, _ in reports] == [3, 6]
-    assert set(reports[0][1]) == {"total_loss", "grad_norm", "q_value", "learning_rate"}
+    assert set(reports[0][1]) == {"total_loss", "grad_norm", "q_value", "learning_rate", "epsilon"}
     assert set(reports[0][1]) == set(policy.learn_mode.monitor_vars())
     assert all(isinstance(value, float) for _, values in reports for value in values.values())
 

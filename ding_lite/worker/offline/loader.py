@@ -225,6 +225,8 @@ class OfflineLoader:
         self._batches.clear()
         if self._stream is not None:
             self._closing.fill_(1)
+            # An error's traceback may hold the iterator, and torch has no public way to end its workers.
+            getattr(self._stream, "_shutdown_workers", lambda: None)()
             self._stream = None
             self._closing.fill_(0)
 

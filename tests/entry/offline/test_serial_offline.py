@@ -263,9 +263,9 @@ def test_each_kind_of_policy_finds_its_pipeline() -> None:
     [
         (
             cartpole_dqn_config,
-            r"'dqn' is trained by serial_pipeline\(...\), not by serial_pipeline_offline\(...\)",
+            r"'dqn' learns from a replay buffer: use serial_pipeline\(...\)",
         ),
-        (cartpole_ppo_config, r"'ppo' is trained by serial_pipeline_onpolicy\(...\), not by"),
+        (cartpole_ppo_config, r"'ppo' learns on-policy, without a replay buffer: use serial_pipeline_onpolicy\(...\)"),
     ],
 )
 def test_a_policy_that_plays_is_told_where_it_belongs(module: Any, told: str) -> None:
@@ -274,7 +274,7 @@ def test_a_policy_that_plays_is_told_where_it_belongs(module: Any, told: str) ->
 
 
 def test_an_offline_policy_is_told_where_it_belongs() -> None:
-    told = r"'bc' is trained by serial_pipeline_offline\(...\), not by serial_pipeline"
+    told = r"'bc' learns from a data set, without playing: use serial_pipeline_offline\(...\)"
     for pipeline in (entry.serial_pipeline, entry.serial_pipeline_onpolicy):
         with pytest.raises(ConfigError, match=told):
             pipeline(offline_pair())
