@@ -73,7 +73,8 @@ class PolicyModes:
         return self._policy._loss(self._with_noise(batch))
 
     def _with_noise(self, batch: Batch) -> Batch:
-        noise = self._policy._draw_noise(batch)
+        """Return the batch with everything random that the losses need; noise that it brings along is used."""
+        noise = batch.get("noise") or self._policy._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
 
     def _get_batches(self, samples: Batch) -> Iterator[Batch]:

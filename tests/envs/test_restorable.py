@@ -16,6 +16,7 @@ from ding_lite.envs import restorable
 from ding_lite.envs.restorable import ActionJournal, RestorableVectorEnv
 from ding_lite.envs.seeded_env import SeededEnv, episode_seed
 from ding_lite.envs.vector_env import ENV_DEFAULTS, create_vector_env
+from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from dizoo.atari.envs import atari_env
@@ -121,11 +122,11 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 def make(seed: int = 0, num_envs: int = 2, manager: str = "base", **env: Any) -> RestorableVectorEnv:
     cfg = copy.deepcopy(ENV_DEFAULTS) | env
     if cfg["type"] == "atari":
-        cfg = copy.deepcopy(ENV_DEFAULTS) | copy.deepcopy(AtariEnv.config) | env
+        cfg = copy.deepcopy(ENV_DEFAULTS) | default_values(AtariEnv.config) | env
     elif cfg["type"] == "lunarlander":
         import dizoo.box2d.lunarlander.envs.lunarlander_env as module
 
-        cfg |= module.LunarLanderEnv.config | env
+        cfg |= default_values(module.LunarLanderEnv.config) | env
     cfg["manager"] = ENV_DEFAULTS["manager"] | {"type": manager, "num_threads": 2}
     restorable_env = create_vector_env(EasyDict(cfg), num_envs, seed, training=True)
     assert isinstance(restorable_env, RestorableVectorEnv)
