@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import resource
 import signal
 import subprocess
