@@ -30,6 +30,7 @@ def test_thread() -> None:
 
 def test_process() -> None:
     subprocess.Popen(["sleep", "60"])
+    time.sleep(0.5)  # until it has its name
 
 def test_group(tmp_path) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store")), rank=0, world_size=1)

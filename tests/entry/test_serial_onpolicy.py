@@ -288,6 +288,12 @@ class Idle(gymnasium.Env):
     def __init__(self, cfg: dict[str, Any]) -> None:
         self.observation_space, self.action_space = Box(-1, 1, (4,), np.float32), cfg["action"]
 
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        return np.zeros(4, np.float32), 0.0, False, False, {}
+
 
 ARGS = Box(-1, 1, (2,), np.float32)
 

@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
+from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 
 MANAGERS = ("base", "subprocess")
@@ -25,7 +26,7 @@ MANAGERS = ("base", "subprocess")
 def env_config(env_type: str = "gymnasium", **overrides: Any) -> EasyDict:
     """`cfg.env` as compiling gives it: the defaults, those of the environment, and `overrides`."""
     cfg = copy.deepcopy(ENV_DEFAULTS) | {"type": env_type}
-    own = {} if env_type == "gymnasium" else copy.deepcopy(getattr(ENV_REGISTRY.find(env_type), "config", {}))
+    own = {} if env_type == "gymnasium" else default_values(declared_keys(ENV_REGISTRY.find(env_type)))
     for layer in (own, overrides):
         manager = cfg["manager"] | layer.get("manager", {})
         cfg |= layer | {"manager": manager}
