@@ -288,10 +288,12 @@ class Idle(gymnasium.Env):
     def __init__(self, cfg: dict[str, Any]) -> None:
         self.observation_space, self.action_space = Box(-1, 1, (4,), np.float32), cfg["action"]
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         return np.zeros(4, np.float32), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         return np.zeros(4, np.float32), 0.0, False, False, {}
 
 
