@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
@@ -36,6 +37,11 @@ def make_cfg(name: str, **env: Any) -> EasyDict:
     return compile_config((dict(env=more | env), create)).env
 
 
+def make_env(name: str, **env: Any) -> gymnasium.Env:
+    cfg = make_cfg(name, **env)  # compiling imports the module that registers the name
+    return ENV_REGISTRY.find(name)(cfg)
+
+
 @pytest.mark.parametrize("name", ENVS)
 def test_spaces_are_what_the_table_says(name: str) -> None:
     needs(EXTRAS.get(name))
@@ -51,7 +57,7 @@ def test_spaces_are_what_the_table_says(name: str) -> None:
 @pytest.mark.parametrize("name", ENVS)
 def test_observations_are_of_its_space_and_a_seed_repeats_them(name: str) -> None:
     needs(EXTRAS.get(name))
-    env = ENV_REGISTRY.find(name)(make_cfg(name))
+    env = make_env(name)
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(20)]
     runs: list[np.ndarray] = []
@@ -101,7 +107,7 @@ def test_lunar_lander_may_be_continuous(kwargs: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("full_obs", "cells"), [(False, 7 * 7), (True, 8 * 8)])
 def test_minigrids_one_hot_vector_says_the_same_as_its_image(full_obs: bool, cells: int) -> None:
     needs("minigrid")
-    env = ENV_REGISTRY.find("minigrid")(make_cfg("minigrid", onehot_obs=True, full_obs=full_obs))
+    env = make_env("minigrid", onehot_obs=True, full_obs=full_obs)
     vector, _ = env.reset(seed=3)
     vector, *_ = env.step(0)  # to the left: from facing right, 0, to facing up, 3
     assert vector.shape == (cells * (11 + 6 + 4) + 4,)
@@ -110,7 +116,7 @@ def test_minigrids_one_hot_vector_says_the_same_as_its_image(full_obs: bool, cel
     cell = vector[:-4].reshape(cells, 11 + 6 + 4)
     assert (cell.sum(axis=1) == 3).all()
     parts = [part.argmax(axis=1) for part in np.split(cell, [11, 17], axis=1)]
-    room = env.unwrapped
+    room: Any = env.unwrapped
     image = room.grid.encode() if full_obs else room.gen_obs()["image"]
     expected = image.reshape(cells, 3).copy()
     if full_obs:
