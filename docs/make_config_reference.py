@@ -17,7 +17,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ding_lite.config import schema
+from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
+from ding_lite.envs.vector_env import ENV_KEYS
+from ding_lite.policy import Policy
+from ding_lite.reward_model import RewardModel
 from ding_lite.utils.key import SECTION, Key, declared_keys, describe
+from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
 
 PAGE = Path(__file__).with_name("config.md")
 INTRO = """# Configuration reference
@@ -129,12 +135,6 @@ def make_page() -> str:
     """Return the text of docs/config.md."""
     for module in MODULES:
         importlib.import_module(module)
-    from ding_lite.config import schema
-    from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
-    from ding_lite.envs.vector_env import ENV_KEYS
-    from ding_lite.policy import Policy
-    from ding_lite.reward_model import RewardModel
-    from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
 
     def own(registry: dict[str, type]) -> list[tuple[str, type]]:
         """Leave out what is registered by others, such as tests in the same process."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from ding_lite import __version__
 from ding_lite.entry.pipelines import MODES
+from ding_lite.utils.dist.interrupt import ends_at_interrupt
 
 USAGE = """
   ding_lite -c FILE [-s SEED] [--nproc N [--divide]] [--max-restarts K] [key=value ...]
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if mistake:
         parser.error(mistake)
     sys.path.insert(0, os.getcwd())  # a console script lacks it, and import_names may name modules there
-    from ding_lite.entry.commands import run  # late: it loads torch, see above
+    with ends_at_interrupt():
+        from ding_lite.entry.commands import run  # noqa: PLC0415  (it loads torch, see above)
 
     run(args)
 

@@ -93,6 +93,7 @@ class OptimizerStep:
         self._schedules = {name: part.learning_rate for name, part in parts.items() if callable(part.learning_rate)}
         self.check = StepCheck(cfg.learn.on_nonfinite, self.network)
         self.steps = 0
+        self._known_rates: dict[str, float] = {}
         self._rates: dict[str, Tensor] = {}
 
     @property
@@ -153,8 +154,8 @@ class OptimizerStep:
         """Return the present `learning_rate`, or that of each part as `<part>_learning_rate`."""
         for name, optimizer in self.optimizers.items():
             key, rate = f"{name}_learning_rate".removeprefix("_"), optimizer.param_groups[0]["lr"]
-            if key not in self._rates or self._rates[key] != rate:
-                self._rates[key] = torch.tensor(rate, dtype=torch.float64)
+            if self._known_rates.get(name) != rate:
+                self._known_rates[name], self._rates[key] = rate, torch.tensor(rate, dtype=torch.float64)
         return self._rates
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -474,3 +475,20 @@ def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tm
     told = result(tmp_path / "run")
     assert (told["world_size"], told["envstep"], told["stop_reason"]) == (2, 480, "max_env_step")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_ctrl_c_while_torch_is_imported_is_one_line() -> None:
+    code = """
+        import sys
+        class Interrupting:
+            def find_spec(self, name, *args):
+                if name == "torch":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Interrupting())
+        from ding_lite.entry.cli import main
+        main(["-c", "config.py"])
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (run.returncode, run.stderr) == (130, "Interrupted.\n")

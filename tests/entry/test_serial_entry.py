@@ -22,7 +22,7 @@ from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
-from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, random_state
+from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, load_checkpoint, random_state
 from tests.distributed.launcher import clean_environment
 from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
@@ -423,8 +423,6 @@ def test_a_run_leaves_nothing_open(tmp_path: Path) -> None:
 
 
 def test_the_loss_of_a_subclass_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ding_lite.utils import POLICY_REGISTRY
-
     calls: list[int] = []
 
     class Counting(DQNPolicy):

@@ -21,6 +21,7 @@ from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from dizoo.atari.envs import atari_env
 from dizoo.atari.envs.atari_env import AtariEnv
+from dizoo.box2d.lunarlander.envs.lunarlander_env import LunarLanderEnv
 from tests.dizoo.extras import EXTRAS, needs
 
 
@@ -124,9 +125,7 @@ def make(seed: int = 0, num_envs: int = 2, manager: str = "base", **env: Any) ->
     if cfg["type"] == "atari":
         cfg = copy.deepcopy(ENV_DEFAULTS) | default_values(AtariEnv.config) | env
     elif cfg["type"] == "lunarlander":
-        import dizoo.box2d.lunarlander.envs.lunarlander_env as module
-
-        cfg |= default_values(module.LunarLanderEnv.config) | env
+        cfg |= default_values(LunarLanderEnv.config) | env
     cfg["manager"] = ENV_DEFAULTS["manager"] | {"type": manager, "num_threads": 2}
     restorable_env = create_vector_env(EasyDict(cfg), num_envs, seed, training=True)
     assert isinstance(restorable_env, RestorableVectorEnv)

@@ -19,6 +19,7 @@ from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
+from dizoo.classic_control.cartpole.envs.cartpole_env import CartPoleEnv
 
 MANAGERS = ("base", "subprocess")
 
@@ -413,9 +414,7 @@ def test_partial_resets_are_refused() -> None:
 
 
 def test_cartpole_runs_under_the_name_that_di_engine_gives_it(manager: str) -> None:
-    import dizoo.classic_control.cartpole.envs.cartpole_env as module
-
-    assert ENV_REGISTRY.find("cartpole") is module.CartPoleEnv
+    assert ENV_REGISTRY.find("cartpole") is CartPoleEnv
     env = make("cartpole", manager=manager)
     assert env.reset()[0].shape == (2, 4)
     totals = [env.step(np.array([0, 1]))[4]["episode_return"].max() for _ in range(30)]

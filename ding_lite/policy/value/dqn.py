@@ -60,7 +60,6 @@ class DQNPolicy(Policy):
         ),
     )
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
-    _epsilon = 0.0  # of the last collect
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -81,6 +80,7 @@ class DQNPolicy(Policy):
 
     def _init_learn(self) -> None:
         self._init_optimizer()
+        self._epsilon = torch.zeros(())  # of the last collect
         learn = self._cfg.learn
         self._target = TargetNetwork(self._model, self._optimizer.flat, learn.target_update_freq, learn.target_theta)
         self._target_model = self._target.network
@@ -122,7 +122,7 @@ class DQNPolicy(Policy):
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
         self._target.update()
-        return output | {"epsilon": torch.tensor(self._epsilon)}
+        return output | {"epsilon": self._epsilon}
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | self._target.state_dict()
@@ -138,8 +138,9 @@ class DQNPolicy(Policy):
             check_noisy(self._model)
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        self._epsilon = 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)
-        return {"eps": self._epsilon}
+        epsilon = 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)
+        self._epsilon = torch.tensor(epsilon)
+        return {"eps": epsilon}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
