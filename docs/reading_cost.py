@@ -64,6 +64,7 @@ BESIDE = {
     "ding_lite/torch_utils/data_parallel.py": "torch's DDP, another way to average",
     "ding_lite/torch_utils/networks.py": "all ranks begin with the same networks",
     "ding_lite/torch_utils/nonfinite.py": "losses and gradients that are not finite",
+    "ding_lite/torch_utils/optimizer.py": "choosing and creating torch's optimizers",
     "ding_lite/torch_utils/running_mean.py": "means of figures for the log",
     "ding_lite/utils/allocator.py": "memory of the C library",
     "ding_lite/utils/checkpoint/file.py": "checkpoint files",

@@ -39,7 +39,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Name the group of a test: one worker takes all of a group. A file is in one group, which shares its fixtures."""
     place = PLACES.get(item.path)
     item.add_marker(
-        pytest.mark.xdist_group(item.path.relative_to(HERE).as_posix() if place is None else f"lane {place % LANES}")
+        pytest.mark.xdist_group(item.nodeid.partition("::")[0] if place is None else f"lane {place % LANES}")
     )
 
 

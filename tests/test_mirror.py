@@ -32,9 +32,12 @@ COVERED = {
     "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "seams/test_curiosity.py": ["entry/reward.py"],
-    "torch_utils/test_optimizer_step.py": ["torch_utils/data_parallel.py", "torch_utils/overlapped_loss.py"],
+    "torch_utils/test_optimizer_step.py": [
+        *("torch_utils/data_parallel.py", "torch_utils/optimizer.py", "torch_utils/overlapped_loss.py")
+    ],
     "utils/dist/test_context.py": [
-        *("utils/dist/ddp_config.py", "utils/dist/flat_parameters.py", "utils/dist/launch_environment.py"),
+        *("utils/dist/ddp_config.py", "utils/dist/flat_parameters.py", "utils/dist/gradient_mean.py"),
+        "utils/dist/launch_environment.py",
         *("utils/dist/ranks.py", "utils/dist/shares.py"),
     ],
     "worker/test_collector.py": ["worker/env_state.py"],

@@ -13,14 +13,12 @@ from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.reward import Rewarded, add_reward_model
 from ding_lite.entry.setup import RunSetup
-from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
 from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from ding_lite.utils.registry import BUFFER_REGISTRY
-from ding_lite.worker import EpisodeCollector, Evaluator, Learner, ReplayBuffer, SampleCollector
+from ding_lite.worker import Learner, ReplayBuffer
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter", "train_epoch": "epoch"}  # and what they count
 
@@ -53,31 +51,12 @@ class Source:
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
     """Return a source whose environments this rank plays; `stack` closes them."""
     rewarded = add_reward_model(setup, policy) if "reward_model" in setup.cfg else None
-    collector = create_collector(setup, (rewarded or policy).collect_mode, get_rank(), guard, stack)
+    mode = (rewarded or policy).collect_mode
+    collector = setup.create_collector(mode, get_rank(), lambda: guard.requested, stack)
     lines, total = describe_collecting(setup.cfg, "a rank", get_world_size()), setup.limits["max_env_step"]
     if rewarded is None:
         return Source(collector, lines, total)
     return Source(collector, lines, total, figures=rewarded.figures, rewarded=rewarded)
-
-
-def create_collector(
-    setup: RunSetup, collect_mode: Any, rank: int, guard: InterruptGuard, stack: ExitStack
-) -> SampleCollector:
-    """Return a collector of steps, or of whole episodes if the config counts those.
-
-    Args:
-        setup: of the run.
-        collect_mode: the policy's.
-        rank: the seeds of the environments are derived from it.
-        guard: says whether this process was asked to end.
-        stack: closes the environments.
-    """
-    cfg, collect, env = setup.cfg, setup.cfg.policy.collect, setup.create_collect_env(stack)
-    options = (derive_seeds(cfg.seed, rank, "collect", n=env.num_envs), lambda: guard.requested)
-    if "n_episode" in collect:
-        return EpisodeCollector(env, collect_mode, collect.n_episode, *options)
-    n_sample = (collect.n_sample or env.num_envs) * cfg.policy.get("unroll_len", 1)
-    return SampleCollector(env, collect_mode, n_sample, *options)
 
 
 class Experiment(AbstractContextManager[Any]):
@@ -108,48 +87,27 @@ class Experiment(AbstractContextManager[Any]):
             self._reporter = keeper.reporter
             self._source = source = create_source(setup, self.policy, keeper.guard, stack)
             self.collector = source.collector
-            self.evaluator = self._create_evaluator(stack)
+            options = (lambda: keeper.guard.requested, keeper.reporter.evaluating, stack)
+            self.evaluator = setup.create_evaluator(self.policy.eval_mode, *options)
             hook = setup.cfg.policy.learn.learner.hook
-            options = (hook.log_show_after_iter, self._on_log, hook.check_ranks_after_iter)
-            self.learner = Learner((source.rewarded or self.policy).learn_mode, *options)
-            keeper.resume(
-                self.learner, self.collector, self.evaluator, self.counts, source.rewarded and source.rewarded.model
+            self.learner = Learner(
+                (source.rewarded or self.policy).learn_mode,
+                hook.log_show_after_iter,
+                self._on_log,
+                hook.check_ranks_after_iter,
             )
+            model = source.rewarded and source.rewarded.model
+            keeper.resume(self.learner, self.collector, self.evaluator, self.counts, model)
             self._reporter.begin(self.policy, source.lines, setup.spec, self.counts()[axis], source.total)
             self._stack = stack.pop_all()
 
-    def _create_evaluator(self, stack: ExitStack) -> Evaluator:
-        """Return the evaluator, which plays on rank 0 and sends the result to the other ranks."""
-        cfg, guard = self._setup.cfg, self._keeper.guard
-        return Evaluator(
-            self._setup.create_eval_env(stack) if get_rank() == 0 else None,
-            self.policy.eval_mode,
-            cfg.env.n_evaluator_episode,
-            cfg.policy.eval.evaluator.eval_freq,
-            cfg.env.stop_value,
-            lambda count: derive_seeds(cfg.seed, "evaluate", count, n=cfg.env.evaluator_env_num),
-            lambda: guard.requested,
-            self._reporter.evaluating,
-        )
-
     def create_replay_buffer(self) -> ReplayBuffer:
         """Return this rank's replay buffer: a resumed run's, or one with `policy.random_collect_size` steps in it."""
-        cfg, policy = self._setup.cfg, self._setup.cfg.policy
-        options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
-        options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
-        replay = BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
-            num_envs=cfg.env.collector_env_num,
-            nstep=policy.get("nstep", 1),
-            gamma=policy.discount_factor,
-            frame_stack=self._setup.spec.frame_stack,
-            batch_device=self.policy.device,
-            seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
-            **options,
-        )
+        replay = self._setup.create_replay_buffer(self.policy.device)
         is_new, collected = self.learner.train_iter == 0, 0
         if self._keeper.resume_replay(replay):  # of all random steps if a signal cut them short
             collected = self.collector.envstep // get_world_size()
-        while collected < policy.get("random_collect_size", 0) and not self.collector.interrupted:
+        while collected < self._setup.cfg.policy.get("random_collect_size", 0) and not self.collector.interrupted:
             samples, figures = self.collector.collect(random=is_new)
             replay.push(samples)
             collected += int(figures["env_step"]) // get_world_size()

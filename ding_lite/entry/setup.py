@@ -5,7 +5,7 @@ The config moves in one direction: file, compile, compare across ranks, check ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +19,10 @@ from ding_lite.config.agreement import check_same_config
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.utils.dist.ranks import get_local_world_size
-from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.dist.ranks import get_local_world_size, get_rank
+from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.seed import set_seed
+from ding_lite.worker import EpisodeCollector, Evaluator, ReplayBuffer, SampleCollector
 
 FIELDS = ("learn", "collect", "eval")  # the modes of a policy
 
@@ -73,6 +74,62 @@ class RunSetup:
     def create_eval_env(self, stack: ExitStack) -> Any:
         """Return the `env.evaluator_env_num` environments that evaluate; `stack` closes them."""
         return self._create_env(stack, self.cfg.env.evaluator_env_num, False, self.builders[1])
+
+    def create_collector(
+        self, collect_mode: Any, rank: int, interrupt: Callable[[], bool], stack: ExitStack
+    ) -> SampleCollector:
+        """Return a collector of steps, or of whole episodes if the config counts those.
+
+        Args:
+            collect_mode: the policy's.
+            rank: the seeds of the environments are derived from it.
+            interrupt: returns whether this process was asked to end.
+            stack: closes the environments.
+        """
+        collect, env = self.cfg.policy.collect, self.create_collect_env(stack)
+        seeds = derive_seeds(self.cfg.seed, rank, "collect", n=env.num_envs)
+        if "n_episode" in collect:
+            return EpisodeCollector(env, collect_mode, collect.n_episode, seeds, interrupt)
+        n_sample = (collect.n_sample or env.num_envs) * self.cfg.policy.get("unroll_len", 1)
+        return SampleCollector(env, collect_mode, n_sample, seeds, interrupt)
+
+    def create_evaluator(
+        self, eval_mode: Any, interrupt: Callable[[], bool], on_progress: Callable[[int, int], None], stack: ExitStack
+    ) -> Evaluator:
+        """Return the evaluator. It plays on rank 0 and sends the result to the other ranks.
+
+        Args:
+            eval_mode: the policy's.
+            interrupt: returns whether this process was asked to end.
+            on_progress: see `Evaluator`.
+            stack: closes the environments.
+        """
+        cfg = self.cfg
+        return Evaluator(
+            self.create_eval_env(stack) if get_rank() == 0 else None,
+            eval_mode,
+            cfg.env.n_evaluator_episode,
+            cfg.policy.eval.evaluator.eval_freq,
+            cfg.env.stop_value,
+            lambda count: derive_seeds(cfg.seed, "evaluate", count, n=cfg.env.evaluator_env_num),
+            interrupt,
+            on_progress,
+        )
+
+    def create_replay_buffer(self, device: torch.device) -> ReplayBuffer:
+        """Return this rank's replay buffer, empty; its batches are on `device`."""
+        cfg, policy = self.cfg, self.cfg.policy
+        options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
+        options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
+        return BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
+            num_envs=cfg.env.collector_env_num,
+            nstep=policy.get("nstep", 1),
+            gamma=policy.discount_factor,
+            frame_stack=self.spec.frame_stack,
+            batch_device=device,
+            seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
+            **options,
+        )
 
     def _create_env(self, stack: ExitStack, num_envs: int, training: bool, builders: Any) -> Any:
         cfg = self.cfg

@@ -25,7 +25,8 @@ from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.networks import broadcast_networks, modules_of
-from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep, Trained
+from ding_lite.torch_utils.optimizer import Trained
+from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError

@@ -25,7 +25,8 @@ from ding_lite.torch_utils.networks import (
     modules_of,
     set_training,
 )
-from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep, Trained
+from ding_lite.torch_utils.optimizer import Trained
+from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.running_mean import RunningMeans
 from ding_lite.utils.key import Key
 from ding_lite.utils.tree import tree_map

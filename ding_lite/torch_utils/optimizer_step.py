@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from easydict import EasyDict
@@ -13,33 +11,11 @@ from torch import Tensor, nn
 from ding_lite.torch_utils.data_parallel import choose_overlap, uses_ddp
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.nonfinite import StepCheck
+from ding_lite.torch_utils.optimizer import Rate, Trained, create_optimizer, load_moments
 from ding_lite.torch_utils.overlapped_loss import OverlappedLoss
 from ding_lite.utils.dist.flat_parameters import FlatParameters
 
-Rate = float | Callable[[int], float]
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "rmsprop": torch.optim.RMSprop,
-    "sgd": torch.optim.SGD,
-}
 ALONE = "model"  # the name of an optimizer that has no others beside it
-
-
-class Trained(NamedTuple):
-    """Some of the parameters that a loss trains, and how.
-
-    Attributes:
-        network: has these parameters.
-        learning_rate: a number, or a function of the steps so far; None: `learn.learning_rate`.
-        optimizer: a name of `OPTIMIZERS`, or a class of torch's kind.
-        options: further keyword arguments of that class, such as `eps`; `weight_decay` is otherwise that of `learn`.
-    """
-
-    network: nn.Module
-    learning_rate: Rate | None = None
-    optimizer: str | type[torch.optim.Optimizer] = "adam"
-    options: dict[str, Any] = {}
 
 
 class OptimizerStep:
@@ -171,7 +147,7 @@ class OptimizerStep:
             ValueError: if a moment is not of its parameter's shape, which torch does not look at.
         """
         for name, optimizer in self.optimizers.items():
-            _load_moments(optimizer, state["optimizer"][name] if name else state["optimizer"])
+            load_moments(optimizer, state["optimizer"][name] if name else state["optimizer"])
         self.check.skipped, self.steps = state["skipped_updates"], state.get("optimizer_steps", 0)
 
 
@@ -228,31 +204,3 @@ class Optimizers(dict[str, OptimizerStep]):
         """
         for name, optimizer in self.items():
             optimizer.load_state_dict(state if name == ALONE else state["optimizer"][name])
-
-
-def create_optimizer(parameter: nn.Parameter, part: Trained, learn: EasyDict) -> torch.optim.Optimizer:
-    """Return the optimizer of a flat parameter, a fused one where torch has it.
-
-    Raises:
-        ValueError: for an unknown name.
-    """
-    cls = OPTIMIZERS.get(part.optimizer) if isinstance(part.optimizer, str) else part.optimizer
-    if cls is None:
-        raise ValueError(f"expected an optimizer of {', '.join(OPTIMIZERS)}, or a class, got '{part.optimizer}'.")
-    rate = learn.learning_rate if part.learning_rate is None else part.learning_rate
-    known = inspect.signature(cls).parameters
-    options: dict[str, Any] = {"weight_decay": learn.weight_decay, "fused": True}
-    options = {key: value for key, value in options.items() if key in known} | part.options
-    return cls([parameter], lr=rate(0) if callable(rate) else rate, **options)  # type: ignore[call-arg]
-
-
-def _load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    optimizer.load_state_dict({**state, "param_groups": optimizer.state_dict()["param_groups"]})
-    for parameter, moments in optimizer.state.items():
-        for name, value in moments.items():
-            if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
-                raise ValueError(
-                    f"the optimizer's {name} is of shape {tuple(value.shape)}, expected {tuple(parameter.shape)}: "
-                    "it is another model's or an older ding_lite's; start from the model alone, with "
-                    "policy.learn.resume_training=False"
-                )

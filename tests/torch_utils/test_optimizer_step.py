@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm
-from ding_lite.torch_utils.optimizer_step import OptimizerStep, Trained
+from ding_lite.torch_utils.optimizer import Trained
+from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import OBS, make_batch, make_policy, same
 

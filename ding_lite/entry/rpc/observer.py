@@ -11,7 +11,6 @@ import torch
 import torch.distributed.autograd as dist_autograd
 from torch import Tensor, nn
 
-from ding_lite.entry.experiment import create_collector
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
@@ -42,7 +41,7 @@ class Observer:
         self._held: Any = None
         self._guard = stack.enter_context(InterruptGuard(rank))
         mode = replace(self._policy.collect_mode, forward=self._act)
-        self._collector = create_collector(setup, mode, rank, self._guard, stack)
+        self._collector = setup.create_collector(mode, rank, lambda: self._guard.requested, stack)
 
     def serve(self, link: RPCLink) -> int | str | None:
         """Answer the agent's requests until the run has ended; return the exit status that the agent sends."""

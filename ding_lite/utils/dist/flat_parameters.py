@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from ding_lite.utils.dist.shared_memory import create_shared_rows
-from ding_lite.utils.dist.heartbeat import waiting
+from ding_lite.utils.dist.gradient_mean import GradientMean
+from ding_lite.utils.dist.ranks import get_world_size
 
 ALIGN_BYTES = 64  # every parameter starts on this boundary inside its flat tensor, for vectorised kernels
 
@@ -24,8 +22,7 @@ class FlatParameters:
 
     Args:
         modules: on their final device, with their final dtype; moving them later is an error.
-        share_memory: keep gradients in memory that all ranks map, if all are on one machine. Each rank then averages
-            its part of them in place, and nothing is sent. Otherwise one all-reduce averages the flat gradient.
+        share_memory: keep the gradient in memory that all ranks map, if they can, see `GradientMean`.
 
     Attributes:
         parameters: the trainable parameters of the modules, in the order in which the flat tensors hold them.
@@ -34,7 +31,7 @@ class FlatParameters:
         parts: for each module one flat parameter, a view of `parameter`; for a single module, `parameter` itself.
         flag: a scalar at the end of the gradient that belongs to no parameter, zero after `zero_grad`. A value that
             is written into it before backward is averaged with the gradient and is part of its norm.
-        is_shared: whether gradients are in memory that all ranks map.
+        is_shared: whether the gradient is in memory that all ranks map.
 
     Raises:
         ValueError: if nothing is trainable, dtypes or devices differ, or two modules share a parameter.
@@ -50,12 +47,10 @@ class FlatParameters:
             starts.append(starts[-1] + -(-param.numel() // unit) * unit)
         flag, size = starts[-1], starts[-1] + unit
         self.parameter = nn.Parameter(self.parameters[0].data.new_zeros(size))
-        share_memory = share_memory and self.parameter.device.type == "cpu"
-        self._rows = create_shared_rows(size, self.parameter.dtype) if share_memory else None
-        self.is_shared = self._rows is not None
-        own = torch.zeros_like(self.parameter.data) if self._rows is None else self._rows[get_rank()]
-        self.parameter.grad = self.gradient = own
-        self.flag = own[flag]
+        self._mean = GradientMean(self.parameter, share_memory) if get_world_size() > 1 else None
+        self.is_shared = self._mean is not None and self._mean.is_shared
+        self.gradient = torch.zeros_like(self.parameter.data) if self._mean is None else self._mean.gradient
+        self.parameter.grad, self.flag = self.gradient, self.gradient[flag]
         self._views: list[tuple[Tensor, Tensor]] = []
         for param, start in zip(self.parameters, starts, strict=False):
             strides = torch.empty_like(param, device="meta").stride()  # its own if dense
@@ -67,8 +62,6 @@ class FlatParameters:
             self._views.append((data, grad))
         self.parts = [self.parameter] if len(groups) == 1 else self._create_parts(groups, starts)
         self._grads = [part.grad for part in self.parts]
-        self._world_size = get_world_size()
-        self._token = torch.zeros(1)  # see `_wait_for_all`
 
     def _create_parts(self, groups: list[list[nn.Parameter]], starts: list[int]) -> list[nn.Parameter]:
         parts, first = [], 0
@@ -104,26 +97,8 @@ class FlatParameters:
             RuntimeError: if a gradient was replaced, so that the optimizer would not see it.
         """
         self._check()
-        if self._world_size == 1:
-            return
-        if self._rows is None:
-            with waiting():
-                dist.all_reduce(self.gradient)
-            self.gradient.div_(self._world_size)
-            return
-        self._wait_for_all()  # all gradients are there
-        first, *others = self._rows.tensor_split(self._world_size, dim=1)[get_rank()]
-        for other in others:
-            first.add_(other)
-        first.div_(self._world_size)
-        for other in others:
-            other.copy_(first)
-        self._wait_for_all()  # all parts are averaged
-
-    def _wait_for_all(self) -> None:
-        """Wait until every rank calls this. gloo reduces one number much faster than it completes a barrier."""
-        with waiting():
-            dist.all_reduce(self._token)
+        if self._mean is not None:
+            self._mean.compute()
 
 
 def _check_parameters(params: list[nn.Parameter]) -> None:
