@@ -18,7 +18,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.policy.common_keys import EVAL_KEYS, LEARN_KEYS, RUN_KEYS
+from ding_lite.policy.common_keys import COMMON_KEYS
 from ding_lite.policy.defaults import check_common_keys, merge_defaults
 from ding_lite.policy.modes import PolicyModes
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
@@ -28,7 +28,6 @@ from ding_lite.torch_utils.networks import broadcast_networks, modules_of
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
-from ding_lite.utils.key import Key
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
@@ -37,9 +36,11 @@ class Policy:
     """Base of all policies. To extend one, subclass it, override a method, and register the class under a name.
 
     A subclass's `config` holds only the keys that it adds or changes; `default_config` merges it with those of its
-    bases. Workers use a policy only through its modes. These call the methods below and do what all policies have in
-    common: networks learn in training mode, act in evaluation mode, and are the same on all ranks, wherever the policy
-    keeps them.
+    bases; the keys that all policies have are in `common_keys.py`.
+
+    Workers use a policy only through its modes. These call the methods below and do what all policies have in common:
+    networks learn in training mode, act in evaluation mode, and are the same on all ranks, wherever the policy keeps
+    them.
 
     Attributes:
         learn_mode: what a learner calls.
@@ -47,32 +48,7 @@ class Policy:
         eval_mode: what an evaluator calls.
     """
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type=Key("", "name in the policy registry"),
-        **RUN_KEYS,
-        discount_factor=Key(0.99, "gamma, per env step", low=0, high=1),
-        model=dict(),  # the model's arguments, see its signature; shapes are taken from the environment
-        learn=dict(
-            batch_size=Key(64, "samples per rank and iteration", low=1),
-            learning_rate=Key(0.001, "step size of Adam", low=0, high=10**6),
-            weight_decay=Key(0.0, "L2 penalty of Adam", low=0, high=10**6),
-            grad_clip_type=Key(
-                None,
-                "'clip_norm' or 'clip_value', applied to the averaged gradient",
-                choices=(None, "clip_norm", "clip_value"),
-            ),
-            grad_clip_value=Key(0.5, "the bound", low=0),
-            ignore_done=Key(False, "bootstrap at terminal states too, as where a time limit cuts"),
-            **LEARN_KEYS,
-        ),
-        collect=dict(
-            n_sample=Key(
-                None, "env steps per rank and collect, a multiple of collector_env_num; None: that", type=int, low=1
-            ),
-        ),
-        eval=EVAL_KEYS,
-        other=dict(),
-    )
+    config: ClassVar[dict[str, Any]] = COMMON_KEYS
     pipeline: ClassVar[str] = "serial_pipeline"  # the function in ding_lite.entry that trains it
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of the bases' configs that it has no use for
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose

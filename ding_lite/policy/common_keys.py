@@ -1,7 +1,4 @@
-"""Config keys that every policy has, but that belong to the run: where it computes, how ranks average, what it records.
-
-The keys that say how a policy works are in `Policy.config`.
-"""
+"""The config keys that every policy has: how it learns, where it computes, how ranks average, what is recorded."""
 
 from __future__ import annotations
 
@@ -64,4 +61,30 @@ EVAL_KEYS: dict[str, Any] = dict(
     evaluator=dict(
         eval_freq=Key(1000, "learner iterations between two evaluations", low=1),
     ),
+)
+COMMON_KEYS: dict[str, Any] = dict(
+    type=Key("", "name in the policy registry"),
+    **RUN_KEYS,
+    discount_factor=Key(0.99, "gamma, per env step", low=0, high=1),
+    model=dict(),  # the model's arguments, see its signature; shapes are taken from the environment
+    learn=dict(
+        batch_size=Key(64, "samples per rank and iteration", low=1),
+        learning_rate=Key(0.001, "step size of Adam", low=0, high=10**6),
+        weight_decay=Key(0.0, "L2 penalty of Adam", low=0, high=10**6),
+        grad_clip_type=Key(
+            None,
+            "'clip_norm' or 'clip_value', applied to the averaged gradient",
+            choices=(None, "clip_norm", "clip_value"),
+        ),
+        grad_clip_value=Key(0.5, "the bound", low=0),
+        ignore_done=Key(False, "bootstrap at terminal states too, as where a time limit cuts"),
+        **LEARN_KEYS,
+    ),
+    collect=dict(
+        n_sample=Key(
+            None, "env steps per rank and collect, a multiple of collector_env_num; None: that", type=int, low=1
+        ),
+    ),
+    eval=EVAL_KEYS,
+    other=dict(),
 )
