@@ -36,7 +36,12 @@ COVERED = {
         *("torch_utils/data_parallel.py", "torch_utils/optimizer.py", "torch_utils/overlapped_loss.py")
     ],
     "utils/dist/test_context.py": [
-        *("utils/dist/ddp_config.py", "utils/dist/flat_parameters.py", "utils/dist/gradient_mean.py"),
+        *(
+            "utils/dist/ddp_config.py",
+            "utils/dist/flat_parameters.py",
+            "utils/dist/gradient_mean.py",
+            "utils/dist/machine_group.py",
+        ),
         "utils/dist/launch_environment.py",
         *("utils/dist/ranks.py", "utils/dist/shares.py"),
     ],

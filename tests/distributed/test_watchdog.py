@@ -25,6 +25,7 @@ from ding_lite.utils.dist import watchdog
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.heartbeat import heartbeat, waiting
 from ding_lite.utils.dist.interrupt import InterruptGuard
+from ding_lite.utils.dist.machine_group import machine_group
 from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.utils.registry import UserError
 from tests.distributed.launcher import finish, free_port, launch, say, start
@@ -59,16 +60,20 @@ def fail(kind: str) -> None:
 
 
 def run_rank(kind: str, rank: str, where: str) -> None:
-    """Iterate in lockstep; rank `rank` fails, the others wait for it, or collect meanwhile."""
+    """Iterate in lockstep; rank `rank` fails. The others wait for its message or in shared memory, or collect."""
     if where == "elsewhere":  # as if each rank were on a machine of its own
         watchdog._machine = lambda: uuid.uuid4().hex
     with DDPContext(), InterruptGuard(get_rank()):
         for _ in range(3):
             heartbeat("learn")
+            machine_group().barrier()
             with waiting():
                 dist.all_reduce(torch.ones(1))
         if get_rank() == int(rank):
             fail(kind)
+        while where == "memory":
+            heartbeat("learn")
+            machine_group().barrier()
         while where == "collect":
             heartbeat("collect")
             time.sleep(0.01)
@@ -145,13 +150,16 @@ def cases(known: Iterable[Any], always: tuple[Any, ...]) -> list[Any]:
 
 @pytest.mark.parametrize(
     "fault",
-    cases(itertools.product(KINDS, (0, 1)), (("killed", 0), ("killed", 1), ("raises", 1), ("stopped", 0))),
-    ids=lambda fault: f"{fault[0]}-{fault[1]}",
+    cases(
+        itertools.product(KINDS, (0, 1), ("wait", "memory")),
+        (("killed", 0, "memory"), ("killed", 1, "wait"), ("raises", 1, "memory"), ("stopped", 0, "memory")),
+    ),
+    ids=lambda fault: f"{fault[0]}-{fault[1]}-{fault[2]}",
 )
-def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(fault: tuple[str, int]) -> None:
-    kind, rank = fault
+def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(fault: tuple[str, int, str]) -> None:
+    kind, rank, where = fault
     cause, limit = KINDS[kind]
-    done = by_hand([kind, str(rank), "wait"])
+    done = by_hand([kind, str(rank), where])
     assert seconds_since_fault(*(one.stdout for one in done)) < limit + SLACK
     other = done[1 - rank]
     assert other.returncode == 1

@@ -13,8 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.dist.heartbeat import waiting
+from ding_lite.utils.dist.machine_group import SLOT, machine_group
+from ding_lite.utils.dist.ranks import get_world_size
 
 
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
@@ -30,12 +31,7 @@ def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
         return data
     items = dict(sorted(data.items())) if isinstance(data, dict) else {"": data}  # one order on all ranks
     tensors = [torch.as_tensor(np.asarray(v) if isinstance(v, numbers.Real) else v) for v in items.values()]
-    device = max((tensor.device for tensor in tensors), key=lambda device: device.type == "cuda")
-    if dist.get_backend() == "nccl":  # a group that the user created may have nccl only
-        device = torch.device("cuda")
-    packed = torch.cat([tensor.detach().reshape(-1).to(device, torch.float64) for tensor in tensors])
-    with waiting():
-        dist.all_reduce(packed)
+    packed = _sum(torch.cat([tensor.detach().reshape(-1).to(_place(tensors), torch.float64) for tensor in tensors]))
     if op == "mean":
         packed /= world_size
     new = {}
@@ -46,19 +42,46 @@ def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
     return {key: new[key] for key in data} if isinstance(data, dict) else new[""]
 
 
+def _place(tensors: list[Tensor]) -> torch.device:
+    """Return the device from which tensors are reduced: a GPU if one is there, or if the group has nothing but nccl."""
+    if dist.get_backend() == "nccl":
+        return torch.device("cuda")
+    return max((tensor.device for tensor in tensors), key=lambda device: device.type == "cuda")
+
+
+def _sum(packed: Tensor) -> Tensor:
+    """Return the sum of a float64 tensor `[K]` over all ranks, in shared memory where it is small and on the CPU."""
+    if packed.device.type == "cpu" and packed.nbytes <= SLOT and machine_group().is_shared_somewhere:
+        return torch.from_numpy(machine_group().sum(packed.numpy()))
+    with waiting():
+        dist.all_reduce(packed)
+    return packed
+
+
 def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
     """Replace the elements of `objects`, in place, by those of rank `src`. They are pickled: trusted ranks only."""
-    if get_world_size() > 1:
-        with waiting():
-            dist.broadcast_object_list(objects, src=src)
+    if get_world_size() == 1:
+        return
+    if machine_group().machines == 1:
+        found = machine_group().gather(objects, [src])
+        if found is not None:
+            objects[:] = found[0]
+            return
+    with waiting():
+        dist.broadcast_object_list(objects, src=src)
 
 
 def all_gather_object(value: Any) -> list[Any]:
     """Return the values of all ranks, in the order of ranks. They are pickled: trusted ranks only."""
     values = [value] * get_world_size()
-    if get_world_size() > 1:
-        with waiting():
-            dist.all_gather_object(values, value)
+    if get_world_size() == 1:
+        return values
+    if machine_group().machines == 1:
+        found = machine_group().gather(value, range(get_world_size()))
+        if found is not None:
+            return found
+    with waiting():
+        dist.all_gather_object(values, value)
     return values
 
 

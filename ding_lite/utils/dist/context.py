@@ -28,6 +28,7 @@ import torch.distributed.nn.functional
 
 from ding_lite.utils.dist.interrupt import INTERRUPTED
 from ding_lite.utils.dist.launch_environment import Launch, read_launch
+from ding_lite.utils.dist.machine_group import leave_machine_group, watch_machine_group
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.dist.heartbeat import LAST_WORD, HangWatch, read_seconds, record_cause
@@ -137,6 +138,7 @@ class DDPContext:
                 where = (launch.rank, launch.world_size, launch.addr, launch.port)
                 self._watchdog = Watchdog(self.timeout, self._dead_timeout, *where)
             self._watchdog.start()
+            watch_machine_group(self.timeout, self._watchdog.lost_others)
             DDPContext._watched = True
 
     def _unwatch(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
@@ -150,6 +152,7 @@ class DDPContext:
             self._leave_no_group(error, cause)
             return
         self._owner = False
+        leave_machine_group()
         if not cause:
             self._unwatch()
             dist.destroy_process_group()

@@ -1,4 +1,7 @@
-"""The mean of a gradient over all ranks: in memory that they share, or by one all-reduce."""
+"""The mean of a gradient over all ranks, each of which needs the whole of it.
+
+Shapes: L ranks of this machine, P parameters.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +9,63 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.dist.heartbeat import waiting
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from ding_lite.utils.dist.shared_memory import create_shared_rows
+from ding_lite.utils.dist.machine_group import machine_group
 
 
 class GradientMean:
     """Owns the memory of a flat gradient, and averages it over several ranks.
 
-    In shared memory each rank averages its part of the gradients of all ranks in place, and nothing is sent.
+    The gradients of a machine's ranks are rows of memory that they share. Each rank adds up a part of the rows, and
+    nothing is sent. Between machines, the first rank of each sends the sum of its machine, so that what travels does
+    not grow with the ranks of a machine. Without shared memory one all-reduce does it all.
 
     Args:
         parameter: the flat parameter `[P]`.
-        share_memory: whether to use shared memory, if the ranks share any and the parameter is on the CPU.
+        share_memory: whether to use shared memory, if the parameter is on the CPU and there is such memory.
 
     Attributes:
         gradient: this rank's gradient `[P]`, zero at first.
-        is_shared: whether it is in memory that all ranks map.
+        is_shared: whether it is in memory that all ranks of this machine map.
     """
 
     def __init__(self, parameter: Tensor, share_memory: bool) -> None:
-        shares = share_memory and parameter.device.type == "cpu"
-        self._rows = create_shared_rows(len(parameter), parameter.dtype) if shares else None
-        self.is_shared = self._rows is not None
-        self.gradient = torch.zeros_like(parameter.data) if self._rows is None else self._rows[get_rank()]
-        self._token = torch.zeros(1)  # see `_wait_for_all`
+        self._group, self._world_size = machine_group(), dist.get_world_size()
+        self._row_LP: Tensor | None = None
+        if share_memory and parameter.device.type == "cpu" and self._group.is_shared_somewhere:
+            self._row_LP = self._allocate(len(parameter), parameter.dtype)
+        self.is_shared = self._row_LP is not None
+        own = torch.zeros_like(parameter.data) if self._row_LP is None else self._row_LP[self._group.index]
+        self.gradient = own
+
+    def _allocate(self, size: int, dtype: torch.dtype) -> Tensor | None:
+        """Return zeros `[L, P]` that the ranks of this machine share; None on every rank if a machine has no room."""
+        num_rows = len(self._group.ranks)
+        memory = self._group.allocate(num_rows * size * dtype.itemsize)
+        if allreduce_data(int(memory is None)):
+            return None
+        return torch.frombuffer(memory, dtype=dtype).view(num_rows, size)
 
     def compute(self) -> None:
         """Replace the gradient of every rank by the mean; a collective call."""
-        world_size = get_world_size()
-        if self._rows is None:
+        if self._row_LP is None:
             with waiting():
                 dist.all_reduce(self.gradient)
-            self.gradient.div_(world_size)
+            self.gradient.div_(self._world_size)
             return
-        self._wait_for_all()  # all gradients are there
-        first, *others = self._rows.tensor_split(world_size, dim=1)[get_rank()]
+        group = self._group
+        first, *others = self._row_LP.tensor_split(len(self._row_LP), dim=1)[group.index]
+        group.barrier()  # all gradients are there
         for other in others:
             first.add_(other)
-        first.div_(world_size)
+        if group.leaders is not None:
+            group.barrier()  # the first row is the sum of this machine
+            if group.index == 0:
+                with waiting():
+                    dist.all_reduce(self._row_LP[0], group=group.leaders)
+            group.barrier()  # the first row is the sum of all machines
+        first.div_(self._world_size)
         for other in others:
             other.copy_(first)
-        self._wait_for_all()  # all parts are averaged
-
-    def _wait_for_all(self) -> None:
-        """Wait until every rank calls this. gloo reduces one number much faster than it completes a barrier."""
-        with waiting():
-            dist.all_reduce(self._token)
+        group.barrier()  # all parts are averaged

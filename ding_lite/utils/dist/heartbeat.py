@@ -146,6 +146,10 @@ class HangWatch:
 
     # What the main thread calls when it leaves.
 
+    def lost_others(self) -> bool:
+        """Return whether another rank is known to be lost."""
+        return False
+
     def explain(self, error: str) -> str:
         """Return why a collective failed; empty if the other ranks are fine."""
         return ""

@@ -1,4 +1,4 @@
-"""Memory that all processes of one machine share, so that they can exchange data without sockets."""
+"""Files in memory that processes of one machine map, so that they can exchange data without sockets."""
 
 from __future__ import annotations
 
@@ -7,53 +7,26 @@ import os
 import secrets
 import tempfile
 from contextlib import suppress
-
-import torch
-import torch.distributed as dist
-from torch import Tensor
-
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from pathlib import Path
 
 DIRECTORY = "/dev/shm"
-TOKEN_BYTES = 8
+TOKEN = 8  # bytes of a random token, by which ranks find out whether they share memory
 
 
-def create_shared_rows(size: int, dtype: torch.dtype) -> Tensor | None:
-    """Return zeros `[ranks, size]` that every rank maps; a collective call.
+def memory_name() -> str:
+    """Return a name of the memory that `DIRECTORY` is in; processes with other names cannot share it.
 
-    The launcher's variables do not prove that ranks share memory, so this is tested: each rank writes a random token,
-    which all others must read. The memory has no name in the file system, so it disappears with the last process that
-    uses it, however that process ends.
-
-    Args:
-        size: elements of a row, of at least `TOKEN_BYTES` together.
-        dtype: of the elements.
-
-    Returns:
-        The rows; None on every rank if some rank does not share memory with all others, or if there is no room.
+    It is empty if there is no such memory. Equal names are no proof: two machines may have equal ids.
     """
-    world_size, rank = get_world_size(), get_rank()
-    if world_size == 1:
-        return None
-    length = world_size * size * dtype.itemsize
-    path = [_create_file(length) if rank == 0 else None]
-    dist.broadcast_object_list(path)
-    rows = None if path[0] is None else _map_rows(path[0], length, world_size, dtype)
-    tokens: list[bytes] = [b""] * world_size
-    dist.all_gather_object(tokens, b"" if rows is None else _write_token(rows[rank]))  # now all have written
-    same_R = [False] * world_size
-    dist.all_gather_object(same_R, rows is not None and [_read_token(row) for row in rows] == tokens)
-    if rank == 0 and path[0] is not None:
-        os.unlink(path[0])
-    if rows is None or not all(same_R):
-        return None
-    rows[rank].zero_()
-    dist.barrier()  # all tokens are gone
-    return rows
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.stat(DIRECTORY).st_dev}"
+    except OSError:
+        return ""
 
 
-def _create_file(length: int) -> str | None:
-    """Return the path of a new file of this length in memory, None if there is no room."""
+def create_file(length: int) -> str | None:
+    """Return the path of a new file of this length in memory, which is zero; None if there is no room."""
     with suppress(OSError):
         file, name = tempfile.mkstemp(prefix="ding_lite_", dir=DIRECTORY)
         try:
@@ -66,22 +39,16 @@ def _create_file(length: int) -> str | None:
     return None
 
 
-def _map_rows(path: str, length: int, world_size: int, dtype: torch.dtype) -> Tensor | None:
-    """Map an existing file as `[ranks, size]`; None where it does not exist, as on another machine."""
+def map_file(path: str, length: int) -> mmap.mmap | None:
+    """Map an existing file of this length; None where it does not exist, as on another machine."""
     with suppress(OSError, ValueError):
         file = os.open(path, os.O_RDWR)
         try:
-            return torch.frombuffer(mmap.mmap(file, length), dtype=dtype).view(world_size, -1)
+            return mmap.mmap(file, length)
         finally:
             os.close(file)
     return None
 
 
-def _write_token(row: Tensor) -> bytes:
-    token = secrets.token_bytes(TOKEN_BYTES)
-    row.view(torch.uint8)[:TOKEN_BYTES] = torch.frombuffer(bytearray(token), dtype=torch.uint8)
-    return token
-
-
-def _read_token(row: Tensor) -> bytes:
-    return bytes(row.view(torch.uint8)[:TOKEN_BYTES].tolist())
+def create_token() -> bytes:
+    return secrets.token_bytes(TOKEN)

@@ -267,6 +267,9 @@ class Watchdog(HangWatch):
 
     # What the main thread calls when it leaves.
 
+    def lost_others(self) -> bool:
+        return self._found.is_set()
+
     def explain(self, error: str) -> str:
         """Return why a collective failed; empty if the other ranks are fine. Takes up to `PATIENCE` + `AFTERMATH`."""
         self._leaving.set()

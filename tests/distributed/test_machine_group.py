@@ -1,0 +1,146 @@
+"""Ranks that meet in shared memory: each rank runs this file as a module."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from ding_lite.utils.dist import shared_memory
+from ding_lite.utils.dist.collectives import all_gather_object, allreduce_data, broadcast_object_list
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.machine_group import SLOT, machine_group
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from tests.distributed.launcher import launch
+
+ME = ["-m", "tests.distributed.test_machine_group"]
+LARGE = SLOT // 8 + 1  # float64 numbers that do not fit
+
+
+def count_wrong_barriers(number: int) -> int:
+    """Pass barriers; before each, write its number; return how often another rank's number was not that."""
+    group, size = machine_group(), get_world_size()
+    memory = group.allocate(8 * 8 * size)
+    cell_R = memoryview(memory).cast("q")[::8]
+    wrong = 0
+    for turn in range(0, number, 2):
+        cell_R[get_rank()] = turn
+        group.barrier()
+        wrong += any(cell != turn for cell in cell_R)
+        group.barrier()  # all have looked
+    return wrong
+
+
+def count_wrong_sums(number: int) -> int:
+    """Add up numbers of changing length; return how many sums were not what they are in one process."""
+    group, ranks, wrong = machine_group(), range(get_world_size()), 0
+    for turn in range(number):
+        size = 1 + turn % 50
+        parts = [np.arange(size) * 0.1 + turn * (rank + 1) for rank in ranks]
+        expected = np.sum(parts, axis=0)
+        wrong += not np.array_equal(group.sum(parts[get_rank()]), expected)
+        if turn % 97 == get_rank():
+            time.sleep(random.random() * 0.002)  # the others wait
+    return wrong
+
+
+def count_wrong_objects(number: int) -> int:
+    wrong = 0
+    for turn in range(number):
+        size = 10 ** (turn % 6)  # the largest does not fit into a slot
+        objects: list[Any] = [get_rank(), "x" * size]
+        broadcast_object_list(objects, src=turn % get_world_size())
+        wrong += objects != [turn % get_world_size(), "x" * size]
+        own = (get_rank(), "y" * (size if get_rank() == 0 else 1))
+        wrong += all_gather_object(own) != [(r, "y" * (size if r == 0 else 1)) for r in range(get_world_size())]
+    return wrong
+
+
+def run_rank(folder: str, barriers: str, sums: str) -> None:
+    found: dict[str, Any] = {}
+    with DDPContext(timeout=120):
+        group = machine_group()
+        found["ranks"], found["machines"] = group.ranks, group.machines
+        found["barriers"] = count_wrong_barriers(int(barriers))
+        found["sums"] = count_wrong_sums(int(sums))
+        found["objects"] = count_wrong_objects(60)
+        large = allreduce_data(torch.full((LARGE,), get_rank() + 1.0))
+        found["large"] = large.unique().tolist()
+        before = group.met
+        allreduce_data({"a": 1, "b": 2.0, "c": torch.ones(3)})
+        found["a dict"] = group.met - before
+        found["no room"] = group.allocate(1 << 50) is None
+        shared_memory.DIRECTORY = "/nonexistent"
+        found["no directory"] = group.allocate(100) is None
+        rank = get_rank()
+    found["left"] = dist.is_initialized()
+    Path(folder, f"rank{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Return what each rank found, with more ranks than cores, and while another process takes a core."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
+        try:
+            done = launch([*ME, str(folder), "1000", "500"], nproc=request.param, timeout=120)
+        finally:
+            hog.kill()
+    assert done.returncode == 0, done.stderr
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("rank*.json"))]
+
+
+@pytest.mark.parametrize("what", ["barriers", "sums", "objects"])
+def test_nothing_is_read_before_it_is_written_or_after_it_is_overwritten(
+    what: str, found: list[dict[str, Any]]
+) -> None:
+    assert [each[what] for each in found] == [0] * len(found)
+
+
+def test_ranks_of_one_launcher_are_one_machine(found: list[dict[str, Any]]) -> None:
+    ranks = list(range(len(found)))
+    assert [(each["ranks"], each["machines"]) for each in found] == [(ranks, 1)] * len(ranks)
+
+
+def test_what_does_not_fit_travels(found: list[dict[str, Any]]) -> None:
+    size = len(found)
+    assert [each["large"] for each in found] == [[size * (size + 1) / 2]] * size
+
+
+def test_a_dict_costs_one_meeting(found: list[dict[str, Any]]) -> None:
+    assert [each["a dict"] for each in found] == [1] * len(found)
+
+
+def test_memory_that_cannot_be_had_is_none_on_every_rank(found: list[dict[str, Any]]) -> None:
+    assert all(each["no room"] and each["no directory"] for each in found)
+
+
+@pytest.mark.survival
+@pytest.mark.parametrize("nproc", [2, 4])
+def test_a_million_meetings_under_load(tmp_path: Path, nproc: int) -> None:
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        done = launch([*ME, str(tmp_path), "1000000", "100000"], nproc=nproc, timeout=1500)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert done.returncode == 0, done.stderr
+    for file in tmp_path.glob("rank*.json"):
+        found = json.loads(file.read_text())
+        assert (found["barriers"], found["sums"], found["objects"]) == (0, 0, 0)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    run_rank(*[word for word in sys.argv[1:] if not word.startswith("--local-rank")])
