@@ -16,7 +16,8 @@ from gymnasium import spaces
 
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
-from ding_lite.utils.dist.ranks import get_backend, get_rank, get_world_size
+from ding_lite.utils.dist.machine_group import describe_ranks
+from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.logger import ExperimentLogger
 from ding_lite.utils.progress import Progress
 
@@ -66,7 +67,7 @@ class RunReporter(AbstractContextManager[Any]):
         lines = {
             "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
             "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
-            "ranks": f"{get_world_size()} ({get_backend()})",
+            "ranks": describe_ranks(),
             **source,
             "observation": describe_space(spec.observation_space),
             "parameters": f"{parameters:,}",

@@ -174,7 +174,12 @@ def test_only_rank_0_writes(folder: Path) -> None:
     assert {Path(path).parts[0] for path in first["written"]} <= {"run", results_of(folder).name}
     assert len(list((results_of(folder) / "log" / "serial").iterdir())) == 1
     lines = (results_of(folder) / "log" / "log.txt").read_text()
-    for words in ("2 (gloo)", "64 a rank, 128 global", "8 env steps a rank, 16 global", "8 a rank (base), 16 global"):
+    for words in (
+        "2 (shared memory, gloo)",
+        "64 a rank, 128 global",
+        "8 env steps a rank, 16 global",
+        "8 a rank (base), 16 global",
+    ):
         assert lines.count(words) == 1
     assert (folder / "stderr.txt").read_text().count("64 a rank, 128 global") == 1
 

@@ -36,11 +36,6 @@ def get_world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() and not _alone else 1
 
 
-def get_backend() -> str:
-    """Return the backend of the collectives, such as 'gloo'; 'one process' without a group."""
-    return dist.get_backend() if dist.is_initialized() else "one process"
-
-
 def get_local_rank() -> int:
     """Return this process's rank on its machine, 0 without a group."""
     launch = read_launch() if dist.is_initialized() else None
