@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ding_lite.entry.keeper import load_model
+from ding_lite.entry.reporter import describe_eval_epsilon
 from ding_lite.entry.setup import prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.utils.checkpoint.file import load_checkpoint
@@ -65,6 +66,7 @@ def evaluate_checkpoint(
     print(
         f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
         f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"
+        f"{describe_eval_epsilon(cfg.policy)}"
     )
     return info
 

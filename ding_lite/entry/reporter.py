@@ -139,7 +139,7 @@ class RunReporter(AbstractContextManager[Any]):
         self._logger.scalars(figures, counts["envstep"], counts["train_iter"])
         self._logger.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f} "
-            f"({len(info['returns'])} episodes)"
+            f"({len(info['returns'])} episodes{describe_eval_epsilon(self._cfg.policy)})"
         )
 
     def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, checkpoint: str) -> None:
@@ -172,6 +172,12 @@ class RunReporter(AbstractContextManager[Any]):
     def _moment(self, counts: Mapping[str, int]) -> str:
         env_step = f"env step {counts['envstep']}, " if self._axis == "envstep" else ""
         return f"{env_step}iteration {counts['train_iter']}"
+
+
+def describe_eval_epsilon(policy: EasyDict) -> str:
+    """Return how random the actions of evaluations are, to be put behind a result; empty if they are not."""
+    epsilon = policy.eval.get("eps", 0.0)
+    return f", epsilon {epsilon:g}" if epsilon else ""
 
 
 def describe_space(space: spaces.Space[Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,13 +28,16 @@ def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "ex
     return lambda step: end + (start - end) * math.exp(-max(step, 0) / decay)
 
 
-def epsilon_greedy(logit_NA: Tensor, epsilon: float, mask_NA: Tensor | None = None) -> Tensor:
+def epsilon_greedy(
+    logit_NA: Tensor, epsilon: float, mask_NA: Tensor | None = None, generator: torch.Generator | None = None
+) -> Tensor:
     """Choose the greedy action, or with probability epsilon a uniform one, drawn independently for each row.
 
     Args:
         logit_NA: action values `[N, A]`, or `[N, M, A]` of M agents, each of which is a row.
         epsilon: probability, in [0, 1].
         mask_NA: as `logit_NA`, true for the actions that are allowed, at least one in each row; None: all are.
+        generator: of the random numbers, on the device of `logit_NA`; None: torch's own.
 
     Returns:
         Actions `[N]`, or `[N, M]`, int64.
@@ -43,9 +47,11 @@ def epsilon_greedy(logit_NA: Tensor, epsilon: float, mask_NA: Tensor | None = No
     action_N = logit_NA.argmax(dim=-1)
     if epsilon <= 0.0:
         return action_N
+    options: dict[str, Any] = {"device": action_N.device, "generator": generator}
     if mask_NA is None:
-        random_N = torch.randint(logit_NA.shape[-1], action_N.shape, device=action_N.device)
+        random_N = torch.randint(logit_NA.shape[-1], action_N.shape, **options)
     else:  # the argmax of random numbers of the allowed actions
-        random_N = torch.rand_like(logit_NA).masked_fill(~mask_NA.bool(), -1.0).argmax(dim=-1)
-    explore_N = torch.rand(action_N.shape, device=action_N.device) < epsilon
+        number_NA = torch.rand(logit_NA.shape, dtype=logit_NA.dtype, **options)
+        random_N = number_NA.masked_fill(~mask_NA.bool(), -1.0).argmax(dim=-1)
+    explore_N = torch.rand(action_N.shape, **options) < epsilon
     return torch.where(explore_N, random_N, action_N)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import gymnasium
+import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor
@@ -46,6 +47,7 @@ class DQNPolicy(Policy):
                 None, "or the share of the online network mixed in at every iteration", type=float, above=0, high=1
             ),
         ),
+        eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(
             eps=dict(
                 type=Key("exp", "'exp' or 'linear' fall of epsilon", choices=("exp", "linear")),
@@ -137,6 +139,9 @@ class DQNPolicy(Policy):
         if self._cfg.noisy_net:
             check_noisy(self._model)
 
+    def _init_eval(self) -> None:
+        self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
+
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
         epsilon = 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)
         self._epsilon = torch.tensor(epsilon)
@@ -150,4 +155,8 @@ class DQNPolicy(Policy):
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
         logit_NA = self._run(self._model, obs)["logit"]
-        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}
+        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, self._cfg.eval.eps, generator=self._eval_random)}
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        if env_id is None:  # a new evaluation
+            self._eval_random.manual_seed(0)

@@ -12,6 +12,7 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -291,6 +292,24 @@ def test_the_loss_is_pure() -> None:
     losses = [policy.learn_mode.loss(batch)[0] for _ in range(2)]
     assert torch.equal(*losses)
     assert all(torch.equal(value, state[key]) for key, value in policy.model.state_dict().items())
+
+
+def test_evaluations_may_act_with_a_small_epsilon_that_changes_no_other_random_number() -> None:
+    obs, state = torch.randn(1000, OBS, generator=torch.Generator().manual_seed(0)), torch.get_rng_state()
+    greedy, half = make_policy(), make_policy("eval.eps=0.5")
+    half.model.load_state_dict(greedy.model.state_dict())
+    torch.set_rng_state(state)
+    best_N = greedy.eval_mode.forward(obs)["action"]
+    runs: list[Tensor] = []
+    for _ in range(2):
+        half.eval_mode.reset()  # a new evaluation: the same numbers again
+        runs.append(torch.stack([half.eval_mode.forward(obs)["action"] for _ in range(2)]))
+        half.eval_mode.reset(np.array([0]))  # an episode has ended
+    assert torch.equal(*runs)
+    assert not torch.equal(*runs[0])
+    # half of the actions are random, and a third of those happen to be the best: 2/3 agree, +- 0.015
+    assert float((runs[0][0] == best_N).float().mean()) == pytest.approx(2 / 3, abs=0.05)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 class AbsoluteDQN(DQNPolicy):
