@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from ding_lite.utils.dist import shared_memory
 from ding_lite.utils.dist.collectives import all_gather_object, allreduce_data, broadcast_object_list
 from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.machine_group import SLOT, machine_group
+from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.dist.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from tests.distributed.launcher import launch
 
@@ -48,7 +50,8 @@ def count_wrong_sums(number: int) -> int:
         size = 1 + turn % 50
         parts = [np.arange(size) * 0.1 + turn * (rank + 1) for rank in ranks]
         expected = np.sum(parts, axis=0)
-        wrong += not np.array_equal(group.sum(parts[get_rank()]), expected)
+        total = group.sum(parts[get_rank()])
+        wrong += not (np.array_equal(total, expected) if group.machines == 1 else np.allclose(total, expected, 1e-12))
         if turn % 97 == get_rank():
             time.sleep(random.random() * 0.002)  # the others wait
     return wrong
@@ -64,6 +67,36 @@ def count_wrong_objects(number: int) -> int:
         own = (get_rank(), "y" * (size if get_rank() == 0 else 1))
         wrong += all_gather_object(own) != [(r, "y" * (size if r == 0 else 1)) for r in range(get_world_size())]
     return wrong
+
+
+def find_average() -> list[float]:
+    """Return the mean of gradients; those of rank r are r + 1 for the bias, and ten times that for the weight."""
+    module = nn.Linear(3, 2)
+    flat = FlatParameters(module, share_memory=True)
+    for _ in range(2):  # the memory is used again
+        flat.zero_grad()
+        for number, gradient in enumerate([module.bias.grad, module.weight.grad]):
+            assert gradient is not None
+            gradient.fill_((get_rank() + 1) * 10**number)
+        flat.average_grad()
+    assert flat.is_shared
+    gradients = [module.bias.grad, module.weight.grad]
+    return [value for gradient in gradients if gradient is not None for value in gradient.unique().tolist()]
+
+
+def run_machines(folder: str) -> None:
+    """Behave as if each two ranks were a machine: they share memory with one another, and send to the others."""
+    rank = int(os.environ["RANK"])
+    shared_memory.memory_name = lambda: f"machine {rank // 2}"
+    with DDPContext(timeout=120):
+        group = machine_group()
+        found: dict[str, Any] = {"ranks": group.ranks, "machines": group.machines, "average": find_average()}
+        total = allreduce_data({"a": rank, "b": torch.tensor([0.5, rank])})
+        found["total"] = [total["a"], *total["b"].tolist()]
+        found["objects"] = all_gather_object(f"rank {rank}")
+        found["sums"] = count_wrong_sums(200)
+        found["words"] = describe_ranks()
+    Path(folder, f"rank{rank}.json").write_text(json.dumps(found))
 
 
 def run_rank(folder: str, barriers: str, sums: str) -> None:
@@ -125,6 +158,20 @@ def test_memory_that_cannot_be_had_is_none_on_every_rank(found: list[dict[str, A
     assert all(each["no room"] and each["no directory"] for each in found)
 
 
+def test_ranks_of_several_machines_meet_in_memory_first_and_send_the_rest(tmp_path: Path) -> None:
+    done = launch([*ME, "machines", str(tmp_path)], nproc=5, timeout=120)  # two machines of two ranks, one of one
+    assert done.returncode == 0, done.stderr
+    found = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(5)]
+    assert [each["ranks"] for each in found] == [[0, 1], [0, 1], [2, 3], [2, 3], [4]]
+    for each in found:
+        assert each["machines"] == 3
+        assert each["average"] == [3.0, 30.0]  # the mean of 1 to 5
+        assert each["total"] == [10, 2.5, 10.0]
+        assert each["objects"] == [f"rank {rank}" for rank in range(5)]
+        assert each["sums"] == 0
+        assert each["words"] == "5 (shared memory on 3 machines, gloo between them)"
+
+
 @pytest.mark.survival
 @pytest.mark.parametrize("nproc", [2, 4])
 def test_a_million_meetings_under_load(tmp_path: Path, nproc: int) -> None:
@@ -143,4 +190,8 @@ def test_a_million_meetings_under_load(tmp_path: Path, nproc: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    run_rank(*[word for word in sys.argv[1:] if not word.startswith("--local-rank")])
+    words = [word for word in sys.argv[1:] if not word.startswith("--local-rank")]
+    if words[0] == "machines":
+        run_machines(*words[1:])
+    else:
+        run_rank(*words)
