@@ -93,8 +93,7 @@ def _run_file(path: Path) -> types.ModuleType:
         sys.path.insert(0, folder)
     # A module of its own, not left in sys.modules: environment workers, which cannot import it, then get its classes by
     # value. No import: a cached .pyc could be older than a file edited twice within a second.
-    name = CONFIG_MODULE + path.stem
-    module = sys.modules[name] = types.ModuleType(name)
+    module = sys.modules[CONFIG_MODULE + path.stem] = types.ModuleType(CONFIG_MODULE + path.stem)
     module.__file__ = str(path)
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
@@ -103,7 +102,7 @@ def _run_file(path: Path) -> types.ModuleType:
         line = frames[-1] if frames else getattr(error, "lineno", None) or 1
         raise ConfigError(f"Config file '{path}', line {line}: {sc.show_error(error)}.") from error
     finally:
-        del sys.modules[name]
+        del sys.modules[module.__name__]
     return module
 
 

@@ -65,13 +65,9 @@ def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium
         counted = Discrete(int(space.n)) if isinstance(space, Discrete) else MultiDiscrete(space.nvec)
         return counted, lambda action: action + start
     if isinstance(space, Dict) and set(space) == {"action_type", "action_args"}:
-        type_space, to_type = policy_side(space["action_type"], act_scale)
-        args_space, to_args = policy_side(space["action_args"], act_scale)
-        hybrid = Dict({"action_type": type_space, "action_args": args_space})
-        return hybrid, lambda action: {
-            "action_type": to_type(action["action_type"]),
-            "action_args": to_args(action["action_args"]),
-        }
+        sides = {key: policy_side(space[key], act_scale) for key in ("action_type", "action_args")}
+        hybrid = Dict({key: part for key, (part, _) in sides.items()})
+        return hybrid, lambda action: {key: to_env(action[key]) for key, (_, to_env) in sides.items()}
     return space, lambda action: action
 
 

@@ -80,11 +80,6 @@ class Progress(AbstractContextManager[Any]):
         rate = (step - before) / max(now - then, 1e-9)
         return tqdm.format_meter(step, total, now - then, rate=rate, prefix=_describe(return_mean), **self._options)
 
-    def write(self, line: str) -> None:
-        """Print a line above the bar; nothing on ranks that are not enabled."""
-        if self._enabled:
-            console(line)
-
     def close(self) -> None:
         """Leave the bar's last state on the screen."""
         if self._bar is not None:

@@ -73,8 +73,7 @@ class Registry(dict[str, type]):
             taken = super(Registry, self).get(name)
             if taken is not None and not _same_definition(taken, cls):
                 raise ConfigError(
-                    f"{self.kind} '{name}' is already registered by {taken.__module__}.{taken.__name__}: register "
-                    f"{cls.__module__}.{cls.__name__} under another name."
+                    f"{self.kind} '{name}' is the name of {taken.__module__}.{taken.__name__}: choose another one."
                 )
             self[name] = cls
             return cls
