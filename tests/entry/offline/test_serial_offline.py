@@ -223,7 +223,7 @@ def test_the_command_line_goes_on_with_more_epochs(capfd: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as end:
         main(["resume", "run"])
     assert end.value.code == 2
-    assert "has finished (train_epoch): to train further, change that, such as policy.learn.train_epoch=4." in (
+    assert "has finished (train_epoch): to train further, change the limit, such as policy.learn.train_epoch=4." in (
         capfd.readouterr().err
     )
     main(["resume", "run", "policy.learn.train_epoch=3"])
