@@ -212,7 +212,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             ["-m", "offline", "max_env_step=9"],
             "serial_pipeline_offline plays no environment, so max_env_step cannot limit it",
         ),
-        (["-m", "bc", "--nproc", "2", "max_env_step=9"], "serial_pipeline_bc plays no environment, so max_env_step cannot limit it"),
+        (["-m", "bc", "--nproc", "2", "max_env_step=9"], "serial_pipeline_bc plays no environment, so max_env_step"),
         (["-m", "offline"], "use serial_pipeline(...), or on the command line -m serial, which is also the default."),
         (["-m", "rpc"], "needs an agent and at least one observer"),
         (
