@@ -1,4 +1,4 @@
-"""Registries that map names to classes, and the errors that a user's mistakes cause."""
+"""Registries that map names to classes, and the errors for a user's mistakes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ CONFIG_MODULE = "_ding_lite_config_"  # begins the name of the module in which a
 
 
 class UserError(Exception):
-    """A mistake that the user can correct. The message is one line: what is wrong and what to do.
+    """A mistake that the user can correct. The message is one line that says what is wrong and what to do.
 
-    It may quote any text of the user: characters that cannot be printed are escaped.
+    The message may quote any text of the user, because characters that cannot be printed are escaped.
 
     Attributes:
-        longest: characters of a message; the middle of a longer one is left out.
+        longest: largest number of characters of a message; a longer one is shortened in the middle.
     """
 
     longest = 1000
