@@ -283,7 +283,7 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "data.hdf5"
     write_hdf5(path, {**ROWS, "obs": np.zeros((7, 1000))})
     path.write_bytes(path.read_bytes()[:-5000])
-    assert "cannot be read as hdf5, it is damaged, truncated or something else" in message_of(str(path))
+    assert "cannot be read as hdf5: it is damaged, truncated or of another kind" in message_of(str(path))
     path.write_text("a text\n" * 1000)
     assert "cannot be read as hdf5" in message_of(str(path))
     archive = tmp_path / "data.npz"
