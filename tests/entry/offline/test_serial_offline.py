@@ -235,7 +235,7 @@ def test_a_run_does_not_go_on_with_another_data_set() -> None:
     run_offline(max_train_iter=5)
     os.remove("data.npz")
     record_cartpole("data.npz", rows=ROWS + 1)
-    with pytest.raises(CheckpointError, match="transitions=600, here it is 601"):
+    with pytest.raises(CheckpointError, match="transitions=600, expected 601"):
         run_offline("policy.learn.resume_training=True", max_train_iter=10)
 
 

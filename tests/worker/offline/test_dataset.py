@@ -247,7 +247,7 @@ def test_a_missing_column_is_named_beside_those_there_are(tmp_path: Path) -> Non
 
 def test_a_file_that_does_not_say_where_trajectories_end(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "data.hdf5", {key: ROWS[key] for key in ("obs", "action", "reward", "done")})
-    assert "neither 'next_obs' nor 'traj_flag' or 'timeouts'" in message_of(path)
+    assert "neither 'next_obs' nor 'traj_flag' nor 'timeouts'" in message_of(path)
 
 
 @pytest.mark.parametrize(
