@@ -141,7 +141,7 @@ def test_episodes_are_whole(name: str) -> None:
         (
             *("ppo", "batch"),
             ["policy.learn.kl_adaptive=True", "policy.learn.target_kl=0.1", "policy.learn.kl_beta=1.0"],
-            r"policy\.learn\.kl_adaptive=True acts",
+            r"policy\.learn\.kl_adaptive=True has an effect",
         ),
     ],
 )
