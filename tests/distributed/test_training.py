@@ -241,7 +241,7 @@ def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> 
     words = ["-m", "ding_lite", "-m", "eval", "-c", str(CARTPOLE), "--ckpt", "some.pth.tar"]
     done = launch(words, timeout=120, cwd=tmp_path)
     assert done.returncode != 0
-    assert "takes one process" in done.stderr
+    assert "is evaluated by one process" in done.stderr
     assert "Traceback" not in "".join(line for line in done.stderr.splitlines() if line.startswith("[rank"))
 
 

@@ -207,23 +207,23 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         (["policy.model.duelling=True"], "Did you mean 'policy.model.dueling'?"),
         (["policy.other.replay_buffer.alpha=0.5"], "policy.other.replay_buffer.alpha"),
         (["max_env_steps=100"], "Unknown option 'max_env_steps'. Did you mean 'max_env_step'?"),
-        (["max_env_step=many"], "max_env_step must be a number of steps above 0, got 'many'"),
+        (["max_env_step=many"], "max_env_step: expected a whole number above 0, got 'many'"),
         (
             ["-m", "offline", "max_env_step=9"],
-            "max_env_step is no limit of serial_pipeline_offline, which plays nothing",
+            "serial_pipeline_offline plays no environment, so max_env_step cannot limit it",
         ),
-        (["-m", "bc", "--nproc", "2", "max_env_step=9"], "max_env_step is no limit of serial_pipeline_bc"),
-        (["-m", "offline"], "use serial_pipeline(...), or 'ding_lite -m serial', which leaving out -m means too."),
+        (["-m", "bc", "--nproc", "2", "max_env_step=9"], "serial_pipeline_bc plays no environment, so max_env_step"),
+        (["-m", "offline"], "use serial_pipeline(...), or on the command line -m serial, which is also the default."),
         (["-m", "rpc"], "needs an agent and at least one observer"),
         (
             ["-m", "serial_onpolicy"],
             "Policy 'dqn' learns from a replay buffer: use serial_pipeline(...), or",
         ),
         (["policy=dqm"], "Unknown policy type 'dqm'. Did you mean 'dqn'?"),
-        (["max_env_step=-5"], "max_env_step must be a number of steps above 0, got '-5'"),
-        (["max_train_iter=0"], "max_train_iter must be a number of steps above 0, got '0'"),
-        (["max_env_step=inf"], "max_env_step must be a number of steps above 0, got 'inf'"),
-        (["policy.learn.batch_size"], "is not key=value"),
+        (["max_env_step=-5"], "max_env_step: expected a whole number above 0, got '-5'"),
+        (["max_train_iter=0"], "max_train_iter: expected a whole number above 0, got '0'"),
+        (["max_env_step=inf"], "max_env_step: expected a whole number above 0, got 'inf'"),
+        (["policy.learn.batch_size"], "Expected key=value, such as"),
         (["policy.learn.batch_size=big"], "policy.learn.batch_size: expected"),
         (["policy.cuda=1"], "policy.cuda: expected"),
         (
@@ -343,9 +343,9 @@ def test_a_port_in_use(
         (["resume", "run", "-m", "serial"], "leave out -m, -c, -s"),
         (["-m", "eval", "--ckpt", "x", "--nproc", "2"], "leave out --nproc"),
         (["-c", "x.py", "--nproc", "0"], "expected --nproc >= 1"),
-        (["-c", "x.py", "--episodes", "3"], "--ckpt and --episodes go with -m eval"),
-        (["-c", "x.py", "--ckpt", "run"], "--ckpt and --episodes go with -m eval"),
-        (["resume", "run", "--ckpt", "run"], "--ckpt and --episodes go with -m eval"),
+        (["-c", "x.py", "--episodes", "3"], "--ckpt and --episodes need -m eval"),
+        (["-c", "x.py", "--ckpt", "run"], "--ckpt and --episodes need -m eval"),
+        (["resume", "run", "--ckpt", "run"], "--ckpt and --episodes need -m eval"),
         (["-m", "eval", "--ckpt", "x", "--episodes", "0"], "expected --episodes >= 1, got 0"),
         (["-m", "eval", "--ckpt", "x", "--divide"], "leave out --nproc, --max-restarts and --divide"),
         (["-m", "rpc", "-c", "x.py", "--divide"], "leave out --divide"),
@@ -391,7 +391,7 @@ def test_the_version_is_told_without_waiting_for_torch() -> None:
     ("files", "words", "message"),
     [
         ({}, [], "there is no such directory"),
-        ({"other.txt": ""}, [], "not an experiment directory, it has no total_config.py"),
+        ({"other.txt": ""}, [], "it is no experiment directory, total_config.py is missing"),
         ({"result.json": '{"stop_reason": "max_env_step", "envstep": 80}'}, [], "such as max_env_step=160."),
         ({"result.json": '{"stop_reason": "max_train_iter", "train_iter": 9}'}, [], "such as max_train_iter=18."),
         ({"result.json": '{"stop_reason": "stop_value"}'}, [], "such as env.stop_value=None."),
@@ -468,7 +468,7 @@ def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tm
     refused = command("resume", "run", "--nproc", "2")
     assert refused.returncode == 2
     assert refused.stderr.splitlines() == [
-        "The run in 'run' has finished (max_env_step): to train further, change that, such as max_env_step=640."
+        "The run in 'run' has finished (max_env_step): to train further, change the limit, such as max_env_step=640."
     ]
     done = command("resume", "run", "--nproc", "2", "max_env_step=480")
     assert done.returncode == 0, done.stderr

@@ -309,7 +309,7 @@ def test_a_state_of_another_number_of_environments_is_refused() -> None:
 # -- workers that fail ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:Environment .* it is started again:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Environment .* it is restarted:RuntimeWarning")
 def test_after_a_failure_the_next_episode_begins_and_the_state_stays_exact() -> None:
     settings: dict[str, Any] = dict(type="walk", kwargs={"fails": True}, episodic_life=True, manager="subprocess")
     env = make(3, 2, **settings)

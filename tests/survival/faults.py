@@ -137,7 +137,7 @@ SAYS_NOT_SAVED = ("THE LAST CHECKPOINT WAS NOT SAVED",)
 TORCH = (r"Root Cause", r"rank +: {rank} ")
 NO_LAUNCHER = (r"ends because torch's launcher",)
 WORKER_DIED, WORKER_STUCK, WORKER_RAISED = (
-    rf"Environment \d {how}" for how in ("died", "gave no answer within 1 s", "raised InjectedError: injected")
+    rf"Environment \d {how}" for how in ("died", "did not answer within 1 s", "raised InjectedError: injected")
 )
 MAX_RETRY = r"\(failure 4 in a row, env.manager.max_retry is 3\)"
 

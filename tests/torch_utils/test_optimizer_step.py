@@ -243,7 +243,7 @@ def test_a_step_that_is_not_finite_leaves_every_kind_of_optimizer_alone(kind: st
     step.step(make_batch(8))
     before, bad = [p.detach().clone() for p in network.parameters()], make_batch(8)
     bad["reward"][0] = math.inf
-    with pytest.warns(RuntimeWarning, match="An update was left out"):
+    with pytest.warns(RuntimeWarning, match="An update was skipped"):
         step.step(bad)
     assert same(before, list(network.parameters()))
     step.step(make_batch(8))
@@ -260,18 +260,18 @@ def test_a_name_belongs_to_one_optimizer(name: str) -> None:
     ("overrides", "message"),
     [
         (["data_parallel=horovod"], "policy.data_parallel must be 'flat' or 'ddp', got 'horovod'."),
-        (["ddp.static_graph=True"], "policy.ddp.static_graph=True has an effect with policy.data_parallel='ddp' only"),
+        (["ddp.static_graph=True"], "policy.ddp.static_graph=True has an effect only with policy.data_parallel='ddp'"),
         (["data_parallel=ddp", "ddp.comm_hook=fp8"], "must be '', 'fp16', 'bf16' or 'powersgd', got 'fp8'."),
         (
             ["data_parallel=ddp", "ddp.comm_hook=powersgd", "learn.on_nonfinite=skip"],
-            "policy.ddp.comm_hook='powersgd' carries over what it did not send",
+            "policy.ddp.comm_hook='powersgd' adds the part of a gradient that it did not send",
         ),
         (
             ["data_parallel=ddp", "ddp.static_graph=True", "ddp.find_unused_parameters=True"],
             "policy.ddp.static_graph=True finds unused parameters",
         ),
-        (["data_parallel=ddp", "ddp.sync_batchnorm=True"], "policy.ddp.sync_batchnorm=True is torch's for GPUs alone"),
-        (["data_parallel=ddp", "ddp.comm_hook=bf16"], "policy.ddp.comm_hook='bf16' is torch's for GPUs alone"),
+        (["data_parallel=ddp", "ddp.sync_batchnorm=True"], "policy.ddp.sync_batchnorm=True works only on GPUs"),
+        (["data_parallel=ddp", "ddp.comm_hook=bf16"], "policy.ddp.comm_hook='bf16' works only on GPUs"),
         (["data_parallel=ddp", "ddp.bucket_cap_mb=0"], "policy.ddp.bucket_cap_mb: expected a number above 0, got 0"),
     ],
 )

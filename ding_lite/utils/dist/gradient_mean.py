@@ -1,4 +1,4 @@
-"""The mean of a gradient over all ranks: in memory that they share, or by one all-reduce."""
+"""Averages a gradient over all ranks, in memory that they share or with one all-reduce."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ding_lite.utils.dist.shared_memory import create_shared_rows
 
 
 class GradientMean:
-    """Owns the memory of a flat gradient, and averages it over several ranks.
+    """Owns the memory of a flat gradient, and averages the gradient over several ranks.
 
-    In shared memory each rank averages its part of the gradients of all ranks in place, and nothing is sent.
+    In shared memory, each rank averages one part of the gradients of all ranks in place, and nothing is sent.
 
     Args:
         parameter: the flat parameter `[P]`.
-        share_memory: whether to use shared memory, if the ranks share any and the parameter is on the CPU.
+        share_memory: whether to use shared memory if the ranks share any and the parameter is on the CPU.
 
     Attributes:
         gradient: this rank's gradient `[P]`, zero at first.
@@ -33,23 +33,23 @@ class GradientMean:
         self._token = torch.zeros(1)  # see `_wait_for_all`
 
     def compute(self) -> None:
-        """Replace the gradient of every rank by the mean; a collective call."""
+        """Replace the gradient of every rank by the mean over all ranks; a collective call."""
         world_size = get_world_size()
         if self._rows is None:
             with waiting():
                 dist.all_reduce(self.gradient)
             self.gradient.div_(world_size)
             return
-        self._wait_for_all()  # all gradients are there
+        self._wait_for_all()  # until all gradients are complete
         first, *others = self._rows.tensor_split(world_size, dim=1)[get_rank()]
         for other in others:
             first.add_(other)
         first.div_(world_size)
         for other in others:
             other.copy_(first)
-        self._wait_for_all()  # all parts are averaged
+        self._wait_for_all()  # until all parts are averaged
 
     def _wait_for_all(self) -> None:
-        """Wait until every rank calls this. gloo reduces one number much faster than it completes a barrier."""
+        """Wait until every rank has called this; with gloo, reducing one number is much faster than a barrier."""
         with waiting():
             dist.all_reduce(self._token)

@@ -1,4 +1,4 @@
-"""Memory that all processes of one machine share, so that they can exchange data without sockets."""
+"""Creates memory that all processes of one machine share, so that they can exchange data without sockets."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ TOKEN_BYTES = 8
 
 
 def create_shared_rows(size: int, dtype: torch.dtype) -> Tensor | None:
-    """Return zeros `[ranks, size]` that every rank maps; a collective call.
+    """Return zeros `[ranks, size]` in memory that every rank maps; a collective call.
 
-    The launcher's variables do not prove that ranks share memory, so this is tested: each rank writes a random token,
-    which all others must read. The memory has no name in the file system, so it disappears with the last process that
-    uses it, however that process ends.
+    The launcher's variables do not prove that ranks share memory, so this is tested: each rank writes a random token
+    that all others must read. The file of the memory is then removed, so the memory is released with the last process
+    that uses it, however that process ends.
 
     Args:
-        size: elements of a row, of at least `TOKEN_BYTES` together.
-        dtype: of the elements.
+        size: number of elements of a row, at least `TOKEN_BYTES` bytes.
+        dtype: dtype of the elements.
 
     Returns:
-        The rows; None on every rank if some rank does not share memory with all others, or if there is no room.
+        The rows. None on every rank if some ranks share no memory with each other, or if there is not enough memory.
     """
     world_size, rank = get_world_size(), get_rank()
     if world_size == 1:
@@ -53,11 +53,11 @@ def create_shared_rows(size: int, dtype: torch.dtype) -> Tensor | None:
 
 
 def _create_file(length: int) -> str | None:
-    """Return the path of a new file of this length in memory, None if there is no room."""
+    """Return the path of a new file of `length` bytes in memory; None if there is not enough memory."""
     with suppress(OSError):
         file, name = tempfile.mkstemp(prefix="ding_lite_", dir=DIRECTORY)
         try:
-            os.posix_fallocate(file, 0, length)  # otherwise a full /dev/shm ends the process by a SIGBUS later
+            os.posix_fallocate(file, 0, length)  # otherwise a full /dev/shm would kill the process later with SIGBUS
             return name
         except OSError:
             os.unlink(name)
@@ -67,7 +67,7 @@ def _create_file(length: int) -> str | None:
 
 
 def _map_rows(path: str, length: int, world_size: int, dtype: torch.dtype) -> Tensor | None:
-    """Map an existing file as `[ranks, size]`; None where it does not exist, as on another machine."""
+    """Map an existing file as `[ranks, size]`; None if it does not exist, for instance on another machine."""
     with suppress(OSError, ValueError):
         file = os.open(path, os.O_RDWR)
         try:

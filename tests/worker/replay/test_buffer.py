@@ -117,10 +117,10 @@ def test_a_buffer_too_small_to_sample_from_says_so() -> None:
 def test_an_empty_buffer_says_that_there_is_nothing_to_sample() -> None:
     buffer = UniformReplayBuffer(20, 1)
     assert buffer.count() == 0
-    with pytest.raises(ValueError, match="nothing that can be sampled"):
+    with pytest.raises(ValueError, match="too few steps for a sample"):
         buffer.sample(1)
     buffer.push(History(1, 1).play(1))
-    with pytest.raises(ValueError, match="nothing that can be sampled"):
+    with pytest.raises(ValueError, match="too few steps for a sample"):
         buffer.sample(1)
 
 
