@@ -5,15 +5,17 @@ Shapes: B samples, P input features, Q output features of a layer.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
+from easydict import EasyDict
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 Noise = dict[str, dict[str, Tensor]]  # of one forward pass: layer name -> `input` [B, P] and `output` [B, Q]
 
@@ -70,12 +72,31 @@ class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a func
             layer._exploring = False
 
 
+def request_noise(model: EasyDict, default_type: str) -> None:
+    """Set `noise=True` in a model's config if the model's class takes this argument.
+
+    A class without the argument may use noisy layers all the same; `check_noisy` checks the model that it creates.
+
+    Args:
+        model: the compiled `cfg.policy.model`; it is changed in place.
+        default_type: registered name of the model if `model` names none.
+    """
+    parameters = inspect.signature(MODEL_REGISTRY.find(model.get("type", default_type))).parameters.values()
+    if any(parameter.name == "noise" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        model.noise = True
+
+
 def check_noisy(module: nn.Module) -> None:
-    """Raise `ConfigError` if a module has no noisy layers to explore with."""
+    """Check that a module has noisy layers to explore with.
+
+    Raises:
+        ConfigError: it has none.
+    """
     if not _noisy_layers(module):
         raise ConfigError(
             f"policy.noisy_net=True explores by layers of the class ding_lite.model.NoisyLinear, but the model "
-            f"{type(module).__name__} has none: use them in the model, or set policy.noisy_net=False."
+            f"{type(module).__name__} has none: use them in the model, for example if its argument noise is True, or "
+            "set policy.noisy_net=False."
         )
 
 
