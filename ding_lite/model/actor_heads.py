@@ -1,4 +1,7 @@
-"""The head of a policy, chosen by the kind of action. A discrete actions, D dimensions of a continuous action."""
+"""The head of a policy network, which depends on the kind of action.
+
+Shapes: A discrete actions, D dimensions of a continuous action.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,17 @@ def create_actor_head(
     """Return the head for one kind of action.
 
     Args:
-        inner: sizes of the features and of the hidden layers.
-        action_shape: A of 'discrete', D of 'continuous', for 'hybrid' both under DI-engine's keys `action_type_shape`
-            and `action_args_shape`.
+        inner: number of features, then the sizes of the hidden layers.
+        action_shape: A for 'discrete', D for 'continuous'; for 'hybrid' a dict of both, under DI-engine's keys
+            `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'continuous' or 'hybrid'.
-        activation: see `ACTIVATIONS`.
-        sigma_type: see `GaussianHead`, as the next two.
-        fixed_sigma_value: sigma where it is 'fixed'.
-        bound_type: None or 'tanh'.
+        activation: a key of `ACTIVATIONS`.
+        sigma_type: see `GaussianHead`.
+        fixed_sigma_value: see `GaussianHead`.
+        bound_type: see `GaussianHead`.
 
     Raises:
-        ConfigError: for an unknown word, or a shape that is not one of this kind of action.
+        ConfigError: an argument has an unknown value, or the shape does not fit the kind of action.
     """
     _check_choice("action_space", action_space, ACTION_SPACES)
     _check_choice("sigma_type", sigma_type, SIGMA_TYPES)
