@@ -36,9 +36,9 @@ class RewardModel:
     """Base of all reward models. To write one, subclass it, register the class, and name it in `create_config`.
 
     A subclass builds its networks in `_init_networks`, on `self._device`. For each network that learns it creates an
-    optimizer with `_add_optimizer`. The base class does the rest, wherever the object keeps its networks: all ranks start
-    with the networks of rank 0, gradients are averaged over ranks, and checkpoints contain the networks. A subclass
-    with other state, such as counters, extends `state_dict` and `load_state_dict`.
+    optimizer with `_add_optimizer`. The base class does the rest, wherever the object keeps its networks: all ranks
+    start with the networks of rank 0, gradients are averaged over ranks, and checkpoints contain the networks. A
+    subclass with other state, such as counters, extends `state_dict` and `load_state_dict`.
 
     Args:
         cfg: the compiled `cfg.reward_model`.

@@ -96,7 +96,7 @@ def test_the_loss_of_continuous_actions_by_hand(loss_type: str, loss: float, gra
 
 def test_actions_of_another_shape_than_the_models_are_no_pairs_of_all_with_all() -> None:
     policy = make_bc(model=Table([[1.0], [2.0]], "action"))
-    with pytest.raises(ValueError, match=r"shape \(2, 1\), as the model's, got \(2,\)"):
+    with pytest.raises(ValueError, match=r"shape \(2, 1\) of the model's actions, got \(2,\)"):
         policy.learn_mode.loss({"obs": torch.eye(2), "action": torch.zeros(2)})
 
 
