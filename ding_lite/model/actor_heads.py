@@ -43,9 +43,9 @@ def create_actor_head(
     Raises:
         ConfigError: an argument has an unknown value, or the shape does not fit the kind of action.
     """
-    _check_choice("action_space", action_space, ACTION_SPACES)
-    _check_choice("sigma_type", sigma_type, SIGMA_TYPES)
-    _check_choice("bound_type", bound_type, BOUND_TYPES)
+    check_choice("action_space", action_space, ACTION_SPACES)
+    check_choice("sigma_type", sigma_type, SIGMA_TYPES)
+    check_choice("bound_type", bound_type, BOUND_TYPES)
 
     def discrete(size: int) -> nn.Module:
         return MLP([*inner, size], activation, output=True)
@@ -65,8 +65,17 @@ def create_actor_head(
     return continuous(action_shape) if action_space == "continuous" else discrete(action_shape)
 
 
-def _check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> None:
-    """Raise `ConfigError` if `value` of `policy.model.<key>` is not one of `choices`."""
+def check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> None:
+    """Check an argument of a model.
+
+    Args:
+        key: its name in `policy.model`.
+        value: its value in the config.
+        choices: the allowed values.
+
+    Raises:
+        ConfigError: the value is none of the choices.
+    """
     if value not in choices:
         words = [choice for choice in choices if choice is not None]
         names = ", ".join(str(choice) for choice in choices)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.actor_heads import BOUND_TYPES, check_choice
 from ding_lite.model.mlp import MLP, create_encoder
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY
 
 ACTION_SPACES = ("discrete", "continuous", "regression")
 
@@ -46,13 +47,8 @@ class BC(nn.Module):
         bound_type: str | None = "tanh",
     ) -> None:
         super().__init__()
-        if action_space not in ACTION_SPACES:
-            names = "', '".join(ACTION_SPACES)
-            raise ConfigError(
-                f"policy.model.action_space of behaviour cloning must be one of '{names}', got '{action_space}'."
-            )
-        if bound_type not in ("tanh", None):
-            raise ConfigError(f"policy.model.bound_type must be 'tanh' or None, got '{bound_type}'.")
+        check_choice("action_space", action_space, ACTION_SPACES)
+        check_choice("bound_type", bound_type, BOUND_TYPES)
         self._discrete, self._bound = action_space == "discrete", bound_type is not None
         self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
         size = encoder_hidden_size_list[-1]

@@ -56,12 +56,8 @@ LEARN_KEYS: dict[str, Any] = dict(
             log_show_after_iter=Key(100, "learner iterations between two records of the training figures", low=1),
             save_ckpt_after_iter=Key(10000, "learner iterations between two checkpoints", low=1),
             keep_ckpt=Key(3, "number of newest checkpoints to keep, in addition to the best; 0: all", low=0),
-            save_replay_buffer=Key(
-                True, "save the replay buffer in checkpoints, so that a resumed run continues exactly"
-            ),
-            check_ranks_after_iter=Key(
-                1000, "learner iterations between two comparisons of all ranks' parameters; 0: never", low=0
-            ),
+            save_replay_buffer=Key(True, "save the replay buffer in checkpoints, for exact resuming"),
+            check_ranks_after_iter=Key(1000, "learner iterations between comparisons of all ranks; 0: never", low=0),
         ),
     ),
 )

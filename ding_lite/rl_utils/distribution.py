@@ -129,9 +129,7 @@ def _finite(logp_A: Tensor) -> Tensor:
 def _gather(logp_A: Tensor, action: Action) -> Tensor:
     if not isinstance(action, Tensor) or action.shape != logp_A.shape[:-1]:
         got = tuple(action.shape) if isinstance(action, Tensor) else "a dict"
-        raise ValueError(
-            f"action must have shape {tuple(logp_A.shape[:-1])} for a logit {tuple(logp_A.shape)}, got {got}"
-        )
+        raise ValueError(f"expected action {tuple(logp_A.shape[:-1])} for logit {tuple(logp_A.shape)}, got {got}")
     return logp_A.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
 

@@ -346,7 +346,7 @@ def test_an_action_space_that_the_policy_cannot_act_in(
         ),
         (
             ["policy.learn.target_kl=0.01"],
-            "policy.learn.target_kl goes together with kl_early_stop=True or kl_adaptive=True",
+            "policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True",
         ),
         (["policy.model.sigma_type=conditional"], "policy.model.sigma_type must be one of"),
         (["policy.model.hidden=3"], "Unknown key 'policy.model.hidden'"),

@@ -57,9 +57,7 @@ class QACPolicy(Policy):
         learn=dict(
             update_per_collect=Key(1, "learner iterations after each collect", low=1),
             batch_size=256,
-            target_theta=Key(
-                0.005, "share of the network that is mixed into its target at each update", above=0, high=1
-            ),
+            target_theta=Key(0.005, "share of a network mixed into its target at each update", above=0, high=1),
         ),
         collect=dict(
             noise_sigma=Key(0.1, "standard deviation of the Gaussian noise added to the actor's action", low=0),
@@ -82,13 +80,9 @@ class QACPolicy(Policy):
         super().check_config(cfg)
         given = cfg.policy.model.get("action_space", cls.action_space)
         if given != cls.action_space:
-            raise ConfigError(
-                f"policy.model.action_space must be '{cls.action_space}' for this policy, got '{given}': leave it out."
-            )
+            raise ConfigError(f"policy.model.action_space must be '{cls.action_space}', got '{given}': leave it out.")
         if not cfg.env.act_scale:
-            raise ConfigError(
-                f"Policy '{cfg.policy.type}' acts between -1 and 1, got env.act_scale=False: set it to True."
-            )
+            raise ConfigError(f"Policy '{cfg.policy.type}' acts between -1 and 1: set env.act_scale=True.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

@@ -83,9 +83,7 @@ class BCPolicy(OfflinePolicy, Policy):
             return loss, {"accuracy": (output["logit"].detach().argmax(-1) == action).to(loss.dtype)}
         mu, action = output["action"], self._to_device(action)
         if mu.shape != action.shape:  # [B, 1] and [B] would be broadcast to B x B pairs
-            raise ValueError(
-                f"action must have the shape {tuple(mu.shape)} of the model's actions, got {tuple(action.shape)}"
-            )
+            raise ValueError(f"action must have the model's shape {tuple(mu.shape)}, got {tuple(action.shape)}")
         loss = REGRESSION_LOSSES[self._cfg.loss_type](mu, action)
         return loss, {"action_error": (mu.detach() - action).abs()}
 

@@ -73,9 +73,7 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
             learning_rate_alpha=Key(3e-4, "step size of alpha's Adam", low=0, high=10**6),
             alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
             auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
-            target_entropy=Key(
-                None, "target of the policy's entropy, in nats; None: minus the number of action dimensions", type=float
-            ),
+            target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
             num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
             min_q_weight=Key(1.0, "weight of the conservative term", low=0),
             with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
@@ -92,8 +90,7 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
         learn = cfg.policy.learn
         if learn.with_lagrange and learn.lagrange_thresh <= 0:
             raise ConfigError(
-                "policy.learn.with_lagrange=True needs policy.learn.lagrange_thresh above 0, got "
-                f"{learn.lagrange_thresh}: raise it."
+                f"policy.learn.with_lagrange=True needs a lagrange_thresh above 0, got {learn.lagrange_thresh}: set it."
             )
 
     def _init_learn(self) -> None:

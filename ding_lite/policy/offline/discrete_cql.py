@@ -46,19 +46,12 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         nstep=Key(1, "env steps whose rewards are summed before the bootstrap", low=1),
         learn=dict(
             min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
-            kappa=Key(1.0, "error up to which the quantile regression loss is quadratic; 0: nowhere", low=0),
+            kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
             target_update_freq=Key(
-                None,
-                "learner iterations between copies to the target; 100 if this and target_theta are None",
-                type=int,
-                low=1,
+                None, "learner iterations between copies to the target; 100 if both are None", type=int, low=1
             ),
             target_theta=Key(
-                None,
-                "share of the online network mixed into the target at every iteration, instead of copies",
-                type=float,
-                above=0,
-                high=1,
+                None, "instead: share of the online network mixed in per iteration", type=float, above=0, high=1
             ),
         ),
     )

@@ -34,9 +34,7 @@ class OfflinePolicy:
             train_epoch=Key(100, "passes over the data set", low=1),
             learner=dict(
                 dataloader=dict(
-                    num_workers=Key(
-                        1, "worker processes per rank that load batches in advance; 0: none", low=0, high=4096
-                    ),
+                    num_workers=Key(1, "worker processes per rank that load batches; 0: none", low=0, high=4096),
                 ),
             ),
         ),

@@ -64,9 +64,7 @@ class TD3BCPolicy(OfflinePolicy, QACPolicy):
         super().check_config(cfg)
         low, high = cfg.policy.learn.noise_range.min, cfg.policy.learn.noise_range.max
         if low > high:
-            raise ConfigError(
-                f"policy.learn.noise_range: expected min <= max, got min={low} and max={high}: swap them."
-            )
+            raise ConfigError(f"policy.learn.noise_range: expected min <= max, got {low} and {high}: swap them.")
 
     def _init_learn(self) -> None:
         super()._init_learn()

@@ -35,9 +35,7 @@ class A2CPolicy(ActorCriticPolicy):
         type="a2c",
         discount_factor=0.9,
         learn=dict(
-            adv_norm=Key(
-                False, "normalise the advantages of each minibatch, over all ranks, to mean 0 and deviation 1"
-            ),
+            adv_norm=Key(False, "normalise each minibatch's advantages, over all ranks, to mean 0 and deviation 1"),
             grad_clip_type="clip_norm",
         ),
         collect=dict(

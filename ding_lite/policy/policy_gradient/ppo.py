@@ -53,26 +53,15 @@ class PPOPolicy(ActorCriticPolicy):
             clip_ratio=Key(0.2, "bound of |pi_new(a) / pi_old(a) - 1|", low=0),
             clip_scheduler=Key(None, "linear decay: dict(epoch_num=collects, min_clip_lambda=final share)", type=dict),
             value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
-            dual_clip=Key(
-                None,
-                "upper bound of the ratio if the advantage is negative, above 1; None: no bound",
-                type=float,
-                above=1,
-            ),
-            adv_norm=Key(True, "normalise the advantages of each minibatch, over all ranks, to mean 0 and deviation 1"),
+            dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
+            adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and deviation 1"),
             value_norm=Key(True, "normalise the returns that the model predicts by their running mean and deviation"),
-            ppo_param_init=Key(
-                True, "initialise weights as orthogonal matrices, small ones in the policy's last layer"
-            ),
+            ppo_param_init=Key(True, "initialise weights orthogonally, small ones in the policy's last layer"),
             grad_clip_type="clip_norm",
             kl_beta=Key(0.0, "weight of a penalty, the mean of KL(pi_old || pi_new)", low=0),
-            target_kl=Key(
-                None, "mean of KL(pi_old || pi_new) per collect, for kl_early_stop and kl_adaptive", type=float
-            ),
+            target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
             kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
-            kl_adaptive=Key(
-                False, "after a collect, double or halve kl_beta if the KL is 1.5 times above or below target_kl"
-            ),
+            kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
         ),
         collect=dict(
             n_sample=Key(2048, "env steps per rank and collect, a multiple of collector_env_num", low=1),
@@ -98,13 +87,9 @@ class PPOPolicy(ActorCriticPolicy):
                 )
         uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
         if (learn.get("target_kl") is not None) != uses_target:
-            raise ConfigError(
-                "policy.learn.target_kl goes together with kl_early_stop=True or kl_adaptive=True: set both or neither."
-            )
+            raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
         if learn.get("kl_adaptive") and learn.kl_beta <= 0:
-            raise ConfigError(
-                "policy.learn.kl_adaptive=True multiplies kl_beta, which is 0: set policy.learn.kl_beta above 0."
-            )
+            raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""

@@ -130,12 +130,8 @@ class AtariEnv(gymnasium.Env):
     """One Atari game, whose observations are `[max(1, frame_stack), 84, 84]`, uint8."""
 
     config: ClassVar = dict(
-        env_id=Key(
-            "PongNoFrameskip-v4", "id such as 'PongNoFrameskip-v4' or 'ALE/Pong-v5', or the name of the ROM, 'pong'"
-        ),
-        frame_stack=Key(
-            4, "newest frames in one observation; zeros before the first frame of an episode", low=0, high=4096
-        ),
+        env_id=Key("PongNoFrameskip-v4", "id 'PongNoFrameskip-v4' or 'ALE/Pong-v5', or the ROM's name, 'pong'"),
+        frame_stack=Key(4, "newest frames in one observation; zeros before an episode's first frame", low=0, high=4096),
         clip_rewards=True,
         episodic_life=True,
         frame_skip=Key(4, "emulator frames per env step"),

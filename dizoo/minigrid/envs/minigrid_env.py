@@ -21,10 +21,7 @@ class MiniGridEnv(gymnasium.Wrapper):
     config: ClassVar = dict(
         env_id=Key("MiniGrid-Empty-8x8-v0", "gymnasium id"),
         full_obs=Key(False, "observe the whole grid instead of the 7 x 7 cells in front of the agent"),
-        onehot_obs=Key(
-            False,
-            "observe cells and direction as zeros and ones, without the mission; else numbers of cells and letters",
-        ),
+        onehot_obs=Key(False, "observe cells and direction as zeros and ones; else cells and mission as numbers"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
