@@ -342,9 +342,12 @@ def test_an_action_space_that_the_policy_cannot_act_in(
         (["policy.on_policy=False"], "policy.on_policy cannot be set: of 'ppo' it is True."),
         (
             ["policy.learn.lr_scheduler={'epoch': 400, 'min_lr_lambda': 0.1}"],
-            "policy.learn.lr_scheduler must be dict(epoch_num=collects, min_lr_lambda=share left), got {'epoch': 400",
+            "policy.learn.lr_scheduler must be dict(epoch_num=collects, min_lr_lambda=final share), got {'epoch': 400",
         ),
-        (["policy.learn.target_kl=0.01"], "policy.learn.target_kl goes with kl_early_stop=True or kl_adaptive=True"),
+        (
+            ["policy.learn.target_kl=0.01"],
+            "policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True",
+        ),
         (["policy.model.sigma_type=conditional"], "policy.model.sigma_type must be one of"),
         (["policy.model.hidden=3"], "Unknown key 'policy.model.hidden'"),
     ],

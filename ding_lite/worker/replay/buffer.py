@@ -35,7 +35,7 @@ from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.parts import Sampler, View
 from ding_lite.worker.replay.ring import Ring
-from ding_lite.worker.replay.sequence import SequenceView
+from ding_lite.worker.replay.sequence import SequenceView, check_unroll_len
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
 GATHER_AT_ONCE = 2**20  # bytes; several batches are gathered in one call if they are smaller than this
@@ -268,5 +268,5 @@ class UniformReplayBuffer(ReplayBuffer):
 class SequenceReplayBuffer(UniformReplayBuffer):
     """Uniform replay of sequences, for policies with `unroll_len`; the arguments are those of `UniformReplayBuffer`."""
 
-    def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int, **options: Any) -> None:
-        super().__init__(replay_buffer_size, num_envs, unroll_len=unroll_len, **options)
+    def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int | None = None, **options: Any) -> None:
+        super().__init__(replay_buffer_size, num_envs, unroll_len=check_unroll_len(unroll_len), **options)

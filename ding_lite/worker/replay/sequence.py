@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.td import discounts, nstep_sums
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring
 
@@ -89,3 +90,17 @@ class SequenceView:
         last_LB = step_L1 + steps_LB - 1
         batch = {"reward": reward_LB, "done": batch["done"].gather(0, last_LB), "last_step": last_LB}
         return batch | {"value_gamma": self._discount_K[steps_LB]}
+
+
+def check_unroll_len(unroll_len: int | None) -> int:
+    """Return the number of steps to learn from, which every buffer of sequences needs.
+
+    Raises:
+        ConfigError: it is None, because the policy has no key `unroll_len`.
+    """
+    if unroll_len is None:
+        raise ConfigError(
+            "policy.other.replay_buffer.type='sequence' stores sequences of policy.unroll_len env steps, but this "
+            "policy has no key unroll_len, because it learns from transitions: leave the type out."
+        )
+    return unroll_len

@@ -308,7 +308,7 @@ BAD = "policy.collect.data_path=bad.npz"
         ("discrete_cql", {"reward": np.zeros(5)}, [BAD], r"'reward': expected 600 rows"),
         (
             *("discrete_cql", {"next_obs": None}, [BAD, "policy.learn.ignore_done=True"]),
-            r"policy\.learn\.ignore_done=True .*'bad\.npz' has no next_obs that tells",
+            r"policy\.learn\.ignore_done=True .*'bad\.npz' has no column next_obs: add it",
         ),
     ],
 )

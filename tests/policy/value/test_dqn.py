@@ -9,6 +9,7 @@ import math
 import operator
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,11 +17,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model import DQN
+from ding_lite.model import DQN, NoisyLinear
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.ranks import get_rank
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY, ConfigError
 from tests.distributed.launcher import launch
 from tests.policy.helpers import ACTIONS, OBS, make_batch, make_policy, same
 
@@ -208,6 +209,32 @@ def test_noisy_net_is_refused_with_a_model_that_has_no_noisy_layers() -> None:
     with pytest.raises(ConfigError, match=r"policy\.noisy_net=True .* the model Plain has none"):
         make_policy("noisy_net=True", model=Plain())
     make_policy("noisy_net=True", model=DQN(OBS, ACTIONS, [16, 8], noise=True))
+
+
+@MODEL_REGISTRY.register("q_without_noise")
+class RegisteredPlain(Plain):
+    """A registered model of the user's whose arguments do not include `noise`."""
+
+    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
+        super().__init__()
+
+
+@MODEL_REGISTRY.register("q_always_noisy")
+class RegisteredNoisy(RegisteredPlain):
+    """The same with a noisy layer."""
+
+    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
+        super().__init__(obs_shape, action_shape, encoder_hidden_size_list)
+        self.linear = NoisyLinear(obs_shape, action_shape)  # type: ignore[assignment]
+
+
+def test_noisy_net_needs_a_registered_model_with_noisy_layers_but_no_argument_noise() -> None:
+    with pytest.raises(ConfigError, match=r"the model RegisteredPlain has none: use them .*noisy_net=False\.$"):
+        make_policy("noisy_net=True", "model.type=q_without_noise")
+    policy = make_policy("noisy_net=True", "model.type=q_always_noisy")
+    obs = torch.randn(4, OBS).numpy()
+    logits = [policy.collect_mode.forward(obs)["logit"] for _ in range(2)]
+    assert not torch.equal(*logits)
 
 
 def test_the_noise_of_a_step_comes_with_the_batch() -> None:

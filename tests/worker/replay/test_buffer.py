@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.entry.setup import prepare_run
+from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.worker import (
     PrioritizedReplayBuffer,
     ReplayBuffer,
@@ -112,6 +113,14 @@ def test_a_buffer_too_small_to_sample_from_says_so() -> None:
         UniformReplayBuffer(16, 8, nstep=3)
     with pytest.raises(ValueError, match=r"4 environments has 7 rows, too few rows .* at least 9"):
         SequenceReplayBuffer(3, 4, unroll_len=8)
+
+
+def test_a_buffer_of_sequences_is_refused_for_a_policy_that_learns_from_transitions() -> None:
+    main = dict(policy=dict(other=dict(replay_buffer=dict(type="sequence"))))
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="dqn"))
+    setup = prepare_run((main, create), seed=0)
+    with pytest.raises(ConfigError, match=r"^policy\.other\.replay_buffer\.type='sequence' .* no key unroll_len,"):
+        setup.create_replay_buffer(torch.device("cpu"))
 
 
 def test_an_empty_buffer_says_that_there_is_nothing_to_sample() -> None:
