@@ -187,15 +187,13 @@ class RunKeeper(AbstractContextManager[Any]):
         heartbeat("save")
         self._saved_iter = train_iter
         states = (self._state_dict(), self._local_state_dict())
-        saved = self._report(
-            self._store.save(f"iteration_{train_iter}", *states, train_iter, self._counts()["envstep"])
-        )
+        saved = self._report(self._store.save(train_iter, *states))
         self._saved_eval_count = eval_count if saved else -1
         return saved
 
     def save_best(self) -> None:
         """Write the checkpoint of the best evaluation so far."""
-        self._report(self._store.save_best(self._state_dict(), self._counts()["train_iter"], self._counts()["envstep"]))
+        self._report(self._store.save_best(self._state_dict()))
 
     @contextmanager
     def learning(self) -> Iterator[None]:

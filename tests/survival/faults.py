@@ -54,7 +54,7 @@ MODES = {
 }  # fmt: skip
 KNOWN = re.compile(
     r"run/(total_config\.py|(job|result)\.json|metrics\.jsonl|log/log\.txt|log/serial/events\.[\w.-]+|"
-    r"nonfinite/iteration_\d+\.rank_\d\.pth\.tar|ckpt/(manifest\.json|(ckpt_last|ckpt_best)\.pth\.tar|"
+    r"nonfinite/iteration_\d+\.rank_\d\.pth\.tar|ckpt/((ckpt_last|ckpt_best)\.pth\.tar|"
     r"(?P<checkpoint>iteration_\d+(_\d+)?)(\.rank_\d)?\.pth\.tar)(?P<temporary>\.tmp)?)|claim\.\d\.\d+|armed\.\d|happened"
 )
 TORCHS = re.compile(r"tmp/(torchinductor_\w+$|torchelastic_)")  # its cache; a folder that its launcher leaves, always
@@ -322,7 +322,7 @@ def leftovers(fault: Fault, folder: Path, shared: set[str]) -> list[str]:
         time.sleep(0.1)
         shared &= set(os.listdir("/dev/shm"))
     wrong = [f"/dev/shm/{name} is left" for name in sorted(shared)]
-    kept = {entry["name"] for entry in checkpoints(folder / "run")}
+    kept = {name for name, _ in checkpoints(folder / "run")}
     for path in sorted(path for path in folder.rglob("*") if path.name not in ("out", "tmp")):
         name = str(path.relative_to(folder))
         match = KNOWN.fullmatch(name)
