@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 def on_rank_0(function: Callable[[], Value]) -> Value:
     """Call `function` on rank 0 and return its value on every rank, or raise its `UserError` or `SystemExit` there."""
-    outcome = _attempt(function) if get_rank() == 0 else [None, None]
+    outcome: list[Any] = _attempt(function) if get_rank() == 0 else [None, None]
     broadcast_object_list(outcome)
     if outcome[1] is not None:
         raise outcome[1]

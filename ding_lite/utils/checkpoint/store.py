@@ -194,14 +194,14 @@ def _load(path: str, name: str | None = None) -> Loaded:
     return Loaded(name_found, state, local[0] if local else None, [])
 
 
-def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, list[str | None]]:
+def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, list[Any]]:
     """Return the state, the name and the parts' checksums of a global file; `expected` is a name that it must have."""
     state, record = read_checkpoint(path)
     if expected is None and record == {}:  # from save_checkpoint: a state alone
         return state, os.path.basename(path).removesuffix(".pth.tar"), []
     name, parts = record.get("name"), record.get("parts")
-    fits = isinstance(parts, list) and all(isinstance(part, str | None) for part in parts)
-    if not fits or not isinstance(name, str) or not re.fullmatch(r"\w+", name):
+    fits = isinstance(name, str) and re.fullmatch(r"\w+", name)
+    if not fits or not isinstance(parts, list) or not all(isinstance(part, str | None) for part in parts):
         raise CheckpointError(f"Cannot read checkpoint '{path}': it does not say which parts belong to it.")
     if expected not in (None, name):
         raise CheckpointError(f"Cannot read checkpoint '{path}': it was saved as '{name}' and renamed.")

@@ -419,11 +419,11 @@ FORKING = """
     for _ in sys.stdin:  # a process each, without importing torch each time
         pid = os.fork()
         if pid == 0:
+            os.write(1, b"%d\\n" % os.getpid())  # the child itself: its parent might write after the first number
             try:
                 save_for_ever()
             finally:
                 os._exit(1)
-        os.write(1, b"%d\\n" % pid)
         status = os.waitpid(pid, 0)[1]
         os.write(1, b"%d\\n" % status)
 """
