@@ -199,9 +199,9 @@ def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, 
     state, record = read_checkpoint(path)
     if expected is None and record == {}:  # from save_checkpoint: a state alone
         return state, os.path.basename(path).removesuffix(".pth.tar"), []
-    name, parts = record.get("name"), record.get("parts")
-    fits = isinstance(name, str) and re.fullmatch(r"\w+", name)
-    if not fits or not isinstance(parts, list) or not all(isinstance(part, str | None) for part in parts):
+    name, parts = record.get("name"), record.get("parts", "missing")
+    fits = isinstance(parts, list) and all(isinstance(part, str | None) for part in parts)
+    if not isinstance(name, str) or not re.fullmatch(r"\w+", name) or not fits:
         raise CheckpointError(f"Cannot read checkpoint '{path}': it does not say which parts belong to it.")
     if expected not in (None, name):
         raise CheckpointError(f"Cannot read checkpoint '{path}': it was saved as '{name}' and renamed.")
