@@ -129,7 +129,7 @@ def test_an_environment_that_cannot_be_restored_is_named_and_its_newest_step_is_
     before = last_state("run")["local"]
     capsys.readouterr()
     train("dqn", "run", "policy.learn.resume_training=True", env_setting=setting)
-    assert "WARNING Environments [2] are not deterministic, or cannot be put back" in capsys.readouterr().err
+    assert "WARNING Environments [2] are not deterministic or cannot be restored" in capsys.readouterr().err
     ring = last_state("run")["local"]["replay"]["ring"]
     newest = before["replay"]["ring"]["size"] - 1  # both runs fit into the buffer
     rings = (before["replay"]["ring"], ring)

@@ -197,7 +197,7 @@ def kill_in_prefill(cwd: Path, name: str, ranks: int, rng: random.Random) -> str
     kill_rank(process, rng.randrange(ranks))
     done = finish(process, TIMEOUT)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "WARNING Restarted before the first checkpoint was written: the run begins again." in done.stderr
+    assert "WARNING Restarted before the first checkpoint was written: the run starts" in done.stderr
     run(train("whole"), cwd)
     compare_runs(cwd / f"{name}-whole", cwd / f"{name}-again", restarts=0)
     return "nothing to resume, begun again"

@@ -36,8 +36,8 @@ from ding_lite.utils.dist.heartbeat import INTERVAL, LAST_WORD, HangWatch, progr
 AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
 PATIENCE = 6.0  # seconds in which a rank whose collective failed searches for the cause
 SILENCE = 4.0  # seconds without a report after which, in that search, a machine counts as lost
-NOTICE = 1.5 * INTERVAL  # seconds in which every rank checks at least once
-LOOKS = 0.2  # seconds in which a rank that waits for all others to leave checks several times
+NOTICE = 1.5 * INTERVAL  # seconds: every rank reads the reports at least once in this time
+LOOKS = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
 NO_CAUSE, STATUS_0 = "-", "status 0"
 
 
@@ -91,18 +91,18 @@ class Beat(NamedTuple):
 
 
 def _bounded(call: Callable[[], None], seconds: float) -> None:
-    """Run a call that may block for ever, such as one to a store whose process is stopped, for at most `seconds`."""
+    """Wait at most `seconds` for a call that may block for ever, such as one to a store whose process is stopped."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(seconds)
 
 
 class Watchdog(HangWatch):
-    """The thread of one rank of several: it looks for its own hangs, and at the other ranks.
+    """The thread of one rank of several. It detects hangs of its own main thread and the loss of other ranks.
 
     Args:
         timeout: seconds without progress that are a hang.
-        dead_timeout: seconds without a word after which a machine is dead.
+        dead_timeout: seconds without a report after which a machine counts as dead.
         rank, world_size, addr, port: from the launcher.
     """
 
