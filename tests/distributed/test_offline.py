@@ -177,7 +177,7 @@ def test_a_run_that_is_killed_and_terminated_goes_on_as_if_nothing_had_been(fold
         kill_marked(process.mark)
     assert finish(process, 120).returncode == -signal.SIGKILL
     assert not (run / "result.json").exists()
-    killed_at = checkpoints(run)[-1]["train_iter"]
+    killed_at = checkpoints(run)[-1][1]
     assert killed_at < last
 
     process = begin("policy.learn.resume_training=True")
@@ -190,7 +190,7 @@ def test_a_run_that_is_killed_and_terminated_goes_on_as_if_nothing_had_been(fold
     assert f"resumed from iteration_{killed_at}" in done.stderr
     told = read_json(run / "result.json")
     assert (told["stop_reason"], told["signal"]) == ("interrupted", signal.SIGTERM)
-    assert checkpoints(run)[-1]["train_iter"] == told["train_iter"] < last
+    assert checkpoints(run)[-1][1] == told["train_iter"] < last
 
     done = finish(begin("policy.learn.resume_training=True"), 120)
     assert done.returncode == 0, done.stderr[-3000:]

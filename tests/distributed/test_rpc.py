@@ -156,7 +156,7 @@ def test_a_signal_to_one_observer_ends_the_run_with_a_checkpoint(tmp_path: Path)
     assert [rank.returncode for rank in done] == [128 + signal.SIGUSR1] * 3
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["stop_reason"], result["signal"]) == ("interrupted", signal.SIGUSR1)
-    assert (tmp_path / "run" / "ckpt" / "manifest.json").exists()
+    assert (tmp_path / "run" / "ckpt" / "ckpt_last.pth.tar").exists()
 
 
 @pytest.mark.learn
