@@ -21,7 +21,7 @@ from ding_lite.torch_utils import NonFiniteError, RankDriftError, RunningMeanStd
 from ding_lite.utils import DDPContext, get_rank
 from ding_lite.utils.dist import shared_memory
 from ding_lite.worker import Learner
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import launch, run_ranks
 from tests.policy.helpers import make_batch, make_policy, parameter_hash
 
 ME = ["-m", "tests.distributed.test_nonfinite"]
@@ -103,7 +103,7 @@ def rank_stop() -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    done = launch([*ME, "all", str(folder)], timeout=100)
+    done = run_ranks([*ME, "all", str(folder)], timeout=100)
     assert done.returncode == 0, done.stderr
     return [json.loads(Path(folder, f"rank{rank}.json").read_text()) for rank in range(2)]
 

@@ -18,7 +18,7 @@ from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils import DDPContext, get_rank, get_world_size
 from ding_lite.utils.dist import shared_memory
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import run_ranks
 from tests.policy.helpers import OBS, make_batch, make_policy, parameter_hash
 from tests.torch_utils.test_optimizer_step import TwoHeads, two_heads_step
 
@@ -102,7 +102,7 @@ def main(folder: str) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("step")
-    done = launch(["-m", "tests.distributed.test_step", str(folder)], timeout=240)
+    done = run_ranks(["-m", "tests.distributed.test_step", str(folder)], timeout=240)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 

@@ -21,7 +21,7 @@ from ding_lite.policy import DQNPolicy
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import run_ranks
 from tests.policy.helpers import ACTIONS, OBS, make_batch, make_policy, same
 
 
@@ -359,7 +359,7 @@ def rank_main(folder: str) -> None:
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    done = launch(["-m", "tests.policy.value.test_dqn", str(folder)], timeout=150)
+    done = run_ranks(["-m", "tests.policy.value.test_dqn", str(folder)], timeout=150)
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
 
