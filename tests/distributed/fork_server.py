@@ -1,4 +1,4 @@
-"""A process that has imported torch and ding_lite, and forks the ranks of tests; tests/distributed/launcher.py starts it.
+"""A process that has imported torch and ding_lite, and forks the ranks of tests for tests/distributed/launcher.py.
 
 Importing torch takes longer than most of what the ranks of a test do, and torch's launchers import it too. The process
 has no other threads when it forks. A rank leaves the loop of `serve`, runs its module and ends as other processes do.
