@@ -22,7 +22,7 @@ from ding_lite.utils import DDPContext, get_rank
 from ding_lite.utils.dist import shared_memory
 from ding_lite.worker import Learner
 from tests.distributed.launcher import launch, run_ranks
-from tests.policy.helpers import make_batch, make_policy, parameter_hash
+from tests.policy.helpers import make_batch, make_cfg, parameter_hash
 
 ME = ["-m", "tests.distributed.test_nonfinite"]
 # how gradients are averaged: in shared memory, in one collective, by torch's DDP where they are sent, by it always
@@ -43,7 +43,7 @@ class Rooted(DQNPolicy):
 
 def create(*overrides: str) -> DQNPolicy:
     torch.manual_seed(0)
-    return Rooted(make_policy("multi_gpu=True", *overrides)._cfg)
+    return Rooted(make_cfg("multi_gpu=True", *overrides))
 
 
 def make_batches(number: int, value: float = 1.0, at: int = -1, index: int = 3) -> list[dict[str, Tensor]]:

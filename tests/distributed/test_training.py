@@ -86,15 +86,13 @@ def rank_train(*overrides: str) -> None:
     sys.addaudithook(hook)
     with DDPContext(timeout=30):
         policy = watched(*overrides, max_env_step=int(os.environ.get("STEPS", STEPS)))
-        blocks, rank = WatchedDQN.collected, get_rank()
+        blocks, rank, state = WatchedDQN.collected, get_rank(), policy.learn_mode.state_dict()
         here = os.getcwd() + os.sep
         report = {
             "online": parameter_hash(policy.model),
-            "target": parameter_hash(policy._target_model),
-            "moments": parameter_hash(
-                {k: v for k, v in policy._optimizer.optimizer.state_dict()["state"][0].items() if k != "step"}
-            ),
-            "iterations": policy._target.updates,
+            "target": parameter_hash(state["target_model"]),
+            "moments": parameter_hash({k: v for k, v in state["optimizer"]["state"][0].items() if k != "step"}),
+            "iterations": state["iterations"],
             "steps": sum(block["reward"].numel() for block in blocks),
             "experience": [parameter_hash(block) for block in blocks],
             "first_obs": blocks[0]["obs"][0].tolist(),
