@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ding_lite.policy import DiscreteCQLPolicy
 from ding_lite.utils import POLICY_REGISTRY, ConfigError, DDPContext, get_rank
-from tests.distributed.launcher import finish, free_port, kill_marked, launch, start
+from tests.distributed.launcher import finish, free_port, kill_marked, launch, run_ranks, start
 from tests.entry.offline.helpers import offline_pair, record_cartpole, run_offline
 from tests.policy.helpers import parameter_hash
 from tests.survival.common import (
@@ -103,7 +103,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (path / f"{name}{rank}").mkdir()
             if content is not None:
                 np.savez(path / f"{name}{rank}" / "data.npz", **{k: v for k, v in content.items() if v is not None})
-    done = launch([*ME, "learn"], timeout=120, cwd=path)
+    done = run_ranks([*ME, "learn"], timeout=120, cwd=path)
     assert done.returncode == 0, done.stderr[-3000:]
     return path
 

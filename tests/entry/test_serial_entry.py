@@ -276,10 +276,11 @@ def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> 
     policy = run()
     setup = prepare_run(pair(), 1, overrides=[*SHORT, resume_from("run")[1]], limits=LIMITS)
     with Experiment(setup) as experiment:
+        state = experiment.policy.learn_mode.state_dict()
         assert parameter_hash(experiment.policy.model) == parameter_hash(policy.model)
-        assert parameter_hash(experiment.policy._target_model) == parameter_hash(policy.model)
+        assert parameter_hash(state["target_model"]) == parameter_hash(policy.model)
         assert (experiment.learner.train_iter, experiment.collector.envstep) == (0, 0)
-        assert not experiment.policy._optimizer.optimizer.state_dict()["state"]
+        assert not state["optimizer"]["state"]
 
 
 def test_a_checkpoint_of_another_network_is_refused_before_anything_is_made(tmp_path: Path) -> None:

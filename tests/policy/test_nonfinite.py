@@ -20,7 +20,7 @@ from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.registry import POLICY_REGISTRY, UserError
 from ding_lite.worker import Learner
 from tests.distributed import parity
-from tests.policy.helpers import make_batch, make_policy, same
+from tests.policy.helpers import make_batch, make_cfg, make_policy, same
 
 SKIP = "learn.on_nonfinite=skip"
 OURS = sorted(
@@ -178,7 +178,7 @@ def test_priorities_stay_finite(make: Any) -> None:
 
 
 def test_a_gradient_alone_is_enough() -> None:
-    policy = Rooted(make_policy()._cfg)
+    policy = Rooted(make_cfg())
     first, second, *_ = (name for name, _ in policy.model.named_parameters())
     with pytest.raises(NonFiniteError) as caught:
         policy._forward_learn(make_batch(8))
@@ -188,7 +188,7 @@ def test_a_gradient_alone_is_enough() -> None:
 
 
 def test_a_loss_alone_is_enough() -> None:
-    policy = Shifted(make_policy()._cfg)
+    policy = Shifted(make_cfg())
     before = everything(policy)
     with pytest.raises(NonFiniteError) as caught:
         policy._forward_learn(make_batch(8))
@@ -197,13 +197,13 @@ def test_a_loss_alone_is_enough() -> None:
 
 
 def test_a_figure_that_does_not_enter_the_loss_is_no_error() -> None:
-    policy = Talkative(make_policy()._cfg)
+    policy = Talkative(make_cfg())
     assert policy._forward_learn(make_batch(8))["q_value"].isnan()
 
 
 @pytest.mark.filterwarnings("ignore:An update was skipped")
 def test_an_optimizer_that_is_not_fused_is_not_called() -> None:
-    policy = Descending(make_policy(SKIP)._cfg)
+    policy = Descending(make_cfg(SKIP))
     before = everything(policy)
     policy._forward_learn(make_bad())
     assert same(everything(policy), before)
@@ -224,7 +224,7 @@ def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, c
 
 
 def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
-    policy = Rooted(make_policy("learn.grad_clip_type=clip_norm")._cfg)
+    policy = Rooted(make_cfg("learn.grad_clip_type=clip_norm"))
     policy._optimizer.check = Lagging("stop", policy.model)
     policy._forward_learn(make_batch(8))
     with pytest.raises(NonFiniteError, match=r"first gradients that are not finite: [\w.]+ \(1 of "):

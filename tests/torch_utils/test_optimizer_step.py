@@ -17,9 +17,9 @@ from ding_lite.torch_utils.data_parallel import synchronize_batchnorm
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import OBS, make_batch, make_policy, same
+from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, same
 
-CFG = make_policy()._cfg
+CFG = make_cfg()
 
 
 class ActorCritic(nn.Module):
@@ -62,7 +62,7 @@ class TwoNetworks(DQNPolicy):
 
 def create(*overrides: str) -> TwoNetworks:
     torch.manual_seed(0)
-    return TwoNetworks(make_policy(*overrides)._cfg, ActorCritic())
+    return TwoNetworks(make_cfg(*overrides), ActorCritic())
 
 
 def everything(policy: TwoNetworks) -> list[Tensor]:
@@ -185,7 +185,7 @@ def two_heads_step(network: TwoHeads, cfg: Any = CFG) -> OptimizerStep:
 
 def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None:
     torch.manual_seed(0)
-    cfg = make_policy("learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", "learn.learning_rate=0.02")._cfg
+    cfg = make_cfg("learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", "learn.learning_rate=0.02")
     network, plain = TwoHeads(), TwoHeads()
     plain.load_state_dict(network.state_dict())
     step = two_heads_step(network, cfg)
@@ -238,7 +238,7 @@ def test_an_unknown_optimizer_is_named() -> None:
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "rmsprop", "sgd"])
 def test_a_step_that_is_not_finite_leaves_every_kind_of_optimizer_alone(kind: str) -> None:
-    network, cfg = TwoHeads(), make_policy("learn.on_nonfinite=skip")._cfg
+    network, cfg = TwoHeads(), make_cfg("learn.on_nonfinite=skip")
     step = OptimizerStep(network, network.loss, cfg, optimizer=kind)
     step.step(make_batch(8))
     before, bad = [p.detach().clone() for p in network.parameters()], make_batch(8)

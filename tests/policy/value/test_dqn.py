@@ -22,8 +22,8 @@ from ding_lite.policy import DQNPolicy
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY, ConfigError
-from tests.distributed.launcher import launch
-from tests.policy.helpers import ACTIONS, OBS, make_batch, make_policy, same
+from tests.distributed.launcher import run_ranks
+from tests.policy.helpers import ACTIONS, OBS, last_gradient, make_batch, make_cfg, make_policy, same, target_of
 
 
 class Table(nn.Module):
@@ -43,8 +43,7 @@ TARGET = [[0.0, 5.0, 1.0], [1.0, 2.0, 8.0]]
 
 def table_policy(*overrides: str) -> DQNPolicy:
     policy = make_policy(*overrides, model=Table(ONLINE))
-    with torch.no_grad():
-        policy._target_model.get_parameter("q").copy_(torch.tensor(TARGET))
+    target_of(policy)["q"].copy_(torch.tensor(TARGET))
     return policy
 
 
@@ -126,12 +125,12 @@ def test_the_gradient_is_that_of_the_chosen_actions_alone() -> None:
 @pytest.mark.parametrize("freq", [1, 3])
 def test_target_update_freq_says_when_the_target_is_copied(freq: int) -> None:
     policy = make_policy(f"learn.target_update_freq={freq}")
-    target = [p.clone() for p in policy._target_model.parameters()]
+    target = [p.clone() for p in target_of(policy).values()]
     for iteration in range(1, 7):
         policy.learn_mode.forward(make_batch(8, iteration))
         if iteration % freq == 0:
             target = [p.clone() for p in policy.model.parameters()]
-        assert same(list(policy._target_model.parameters()), target)
+        assert same(list(target_of(policy).values()), target)
         assert iteration % freq == 0 or not same(target, list(policy.model.parameters()))
 
 
@@ -139,15 +138,15 @@ def test_target_update_freq_says_when_the_target_is_copied(freq: int) -> None:
 def test_target_theta_mixes_that_share_in_at_every_iteration(theta: float) -> None:
     policy = make_policy(f"learn.target_theta={theta}")
     for iteration in range(3):
-        before = [p.clone() for p in policy._target_model.parameters()]
+        before = [p.clone() for p in target_of(policy).values()]
         policy.learn_mode.forward(make_batch(8, iteration))
-        for old, new, online in zip(before, policy._target_model.parameters(), policy.model.parameters(), strict=True):
+        for old, new, online in zip(before, target_of(policy).values(), policy.model.parameters(), strict=True):
             torch.testing.assert_close(new, (1 - theta) * old + theta * online, atol=1e-7, rtol=1e-6)
 
 
 def test_the_default_is_a_copy_every_hundred_iterations() -> None:
-    assert make_policy()._cfg.learn.target_update_freq == 100
-    assert make_policy("learn.target_theta=0.1")._cfg.learn.target_update_freq is None
+    assert make_cfg().learn.target_update_freq == 100
+    assert make_cfg("learn.target_theta=0.1").learn.target_update_freq is None
 
 
 def test_the_target_network_gets_no_gradient_and_no_new_tensors() -> None:
@@ -254,7 +253,7 @@ def test_epsilon_and_learning_rate_are_logged() -> None:
         policy.collect_mode.get_collect_kwargs(step)
         output = policy.learn_mode.forward(make_batch(8))
         assert output["epsilon"].item() == pytest.approx(epsilon)
-        assert output["learning_rate"].item() == pytest.approx(policy._cfg.learn.learning_rate)
+        assert output["learning_rate"].item() == pytest.approx(make_cfg().learn.learning_rate)
 
 
 # -- the step ---------------------------------------------------------------------------------------------------------
@@ -264,7 +263,7 @@ def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_policy(*overrides)
     output = policy.learn_mode.forward(make_batch(32))
-    return policy._optimizer.flat.gradient.clone(), output
+    return last_gradient(policy), output
 
 
 def test_clipping_by_norm_keeps_the_direction() -> None:
@@ -296,7 +295,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(image: bool) -> 
         assert output["priority"].dtype == torch.float32
         obs = make_batch(4, image=image)["obs"].numpy()
         assert policy.collect_mode.forward(obs, eps=0.1)["action"].shape == (4,)
-        results.append((output["total_loss"].item(), policy._optimizer.flat.gradient.clone()))
+        results.append((output["total_loss"].item(), last_gradient(policy)))
     (loss, grad), (coarse_loss, coarse_grad) = results
     assert coarse_loss != loss
     assert coarse_loss == pytest.approx(loss, rel=0.05)  # bf16 has 8 bits
@@ -368,7 +367,7 @@ def train(name: str, rank: int = 0, world_size: int = 1) -> dict[str, Tensor]:
         batch = make_batch(BATCH, step, **options)
         output = policy.learn_mode.forward({key: value[rank::world_size] for key, value in batch.items()})
     state = {f"online.{key}": value for key, value in policy.model.state_dict().items()}
-    state |= {f"target.{key}": value for key, value in policy._target_model.state_dict().items()}
+    state |= {f"target.{key}": value for key, value in target_of(policy).items()}
     return {key: value.clone() for key, value in state.items()} | {"grad_norm": output["grad_norm"]}
 
 
@@ -386,7 +385,7 @@ def rank_main(folder: str) -> None:
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    done = launch(["-m", "tests.policy.value.test_dqn", str(folder)], timeout=150)
+    done = run_ranks(["-m", "tests.policy.value.test_dqn", str(folder)], timeout=150)
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
 
