@@ -1,3 +1,3 @@
-"""ding_lite: config-driven reinforcement learning, the same on one process and on many."""
+"""ding_lite: config-driven reinforcement learning, on one process or many."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""`python -m ding_lite`, for launchers that start a module."""
+"""`python -m ding_lite`: the command line, for launchers that start a module."""
 
 from ding_lite.entry.cli import main
 

@@ -1,4 +1,4 @@
-"""Packages that only some environments need: the extras of setup.py."""
+"""Optional packages that only some environments need; they are the extras of setup.py."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from ding_lite.utils.registry import ConfigError
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import a module of an optional package.
+    """Import a module of an optional package and return it.
+
+    Args:
+        module: dotted name of the module.
+        extra: name of the extra in setup.py that installs the package.
 
     Raises:
-        ConfigError: it cannot be imported; the message names the extra that installs it.
+        ConfigError: the module cannot be imported; the message names the extra.
     """
     try:
         return importlib.import_module(module)

@@ -68,6 +68,7 @@ BESIDE = {
     "ding_lite/torch_utils/running_mean.py": "means of figures for the log",
     "ding_lite/utils/allocator.py": "memory of the C library",
     "ding_lite/utils/checkpoint/file.py": "checkpoint files",
+    "ding_lite/utils/checkpoint/outcome.py": "one outcome on all ranks",
     "ding_lite/utils/checkpoint/run_directory.py": "the experiment's directory",
     "ding_lite/utils/checkpoint/store.py": "checkpoints of all ranks",
     "ding_lite/utils/dist/collectives.py": "sums over ranks",

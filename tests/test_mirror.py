@@ -45,6 +45,7 @@ COVERED = {
         "utils/dist/launch_environment.py",
         *("utils/dist/ranks.py", "utils/dist/shares.py"),
     ],
+    "utils/checkpoint/test_store.py": ["utils/checkpoint/outcome.py"],
     "worker/test_collector.py": ["worker/env_state.py"],
     "worker/test_learner.py": ["torch_utils/running_mean.py"],
     "worker/replay/test_buffer.py": ["worker/replay/parts.py"],

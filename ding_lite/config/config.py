@@ -31,7 +31,7 @@ from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, ta
 from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, describe, matches, show
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest, place_of
+from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
 
 # Modules that fill the registries; imported when a config is compiled, like its import_names.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
@@ -93,7 +93,7 @@ def _run_file(path: Path) -> types.ModuleType:
         sys.path.insert(0, folder)
     # A module of its own, not left in sys.modules: environment workers, which cannot import it, then get its classes by
     # value. No import: a cached .pyc could be older than a file edited twice within a second.
-    module = sys.modules[f"_ding_lite_config_{path.stem}"] = types.ModuleType(f"_ding_lite_config_{path.stem}")
+    module = sys.modules[CONFIG_MODULE + path.stem] = types.ModuleType(CONFIG_MODULE + path.stem)
     module.__file__ = str(path)
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
@@ -325,8 +325,14 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
             )
     for path, option in options.items():
         if option.default is sc.REQUIRED and sc.get_key(cfg, path) is None:
+            if path == "policy.model.obs_shape" and isinstance(env_spec.observation_space, gymnasium.spaces.Dict):
+                raise ConfigError(
+                    f"The environment's observations are a Dict of {', '.join(env_spec.observation_space)}, but the "
+                    f"model of policy '{cfg.policy.type}' takes one array: wrap the environment in gymnasium.wrappers."
+                    "FlattenObservation, or set policy.model.type to a model of your own that takes the dict."
+                )
             expected = describe(option.hint)
-            raise ConfigError(f"{path} is not set, and the environment does not tell it: expected {expected}.")
+            raise ConfigError(f"{path} is not set, and does not follow from the environment: expected {expected}.")
     check_memory(cfg, env_spec.observation_space)
 
 

@@ -1,4 +1,4 @@
-"""Pipelines and the command line. Names are resolved on first use, so that the command line answers at once."""
+"""Pipelines and the command line. Names are imported on first use, so that the command line responds quickly."""
 
 from __future__ import annotations
 

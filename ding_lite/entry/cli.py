@@ -1,7 +1,7 @@
-"""The console command `ding_lite`, also `python -m ding_lite` under a launcher: reads the options.
+"""The console command `ding_lite`, also `python -m ding_lite` under a launcher: parses and checks the options.
 
-`commands.py` acts on them. `main` imports it last, because it loads torch: `--help` and mistakes in the options are
-answered at once.
+`commands.py` carries them out. `main` imports it last, because it loads torch; `--help` and mistakes in the options
+are therefore answered at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ EXAMPLES = """examples:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; a user's mistake ends it with one line and status 2."""
+    """Run the command line; a user's mistake ends it with one line and exit status 2.
+
+    Args:
+        argv: the arguments; None: those of this process.
+    """
     parser = _parser()
     args = parser.parse_intermixed_args(argv)
     args.resume = None
@@ -43,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     mistake = _find_mistake(args)
     if mistake:
         parser.error(mistake)
-    sys.path.insert(0, os.getcwd())  # a console script lacks it, and import_names may name modules there
+    sys.path.insert(0, os.getcwd())  # import_names may name modules there; a console script does not add it
     with ends_at_interrupt():
         from ding_lite.entry.commands import run  # noqa: PLC0415  (it loads torch, see above)
 
@@ -63,9 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         "-m",
         "--mode",
         choices=(*MODES, "eval"),
-        help="eval evaluates a checkpoint; the others train. The policy's class says which of serial, serial_onpolicy "
-        "and offline fits, so only bc (offline, by DI-engine's name) and rpc (an agent with N - 1 observers) are "
-        "needed",
+        help="eval evaluates a checkpoint; all others train. By default the policy's class chooses between serial, "
+        "serial_onpolicy and offline. Give bc (DI-engine's name for offline) or rpc (an agent with N - 1 observers) "
+        "yourself",
     )
     parser.add_argument("-c", "--config", help="python file with main_config and create_config")
     parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
@@ -73,15 +77,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--divide",
         action="store_true",
-        help="divide batch_size, n_sample and n_episode by the number of processes, so that all together learn as one "
-        "process with this config does; sets policy.multi_gpu=True",
+        help="divide batch_size, n_sample and n_episode by the number of processes, so that they take the same "
+        "learning steps as one process with this config; sets policy.multi_gpu=True",
     )
     parser.add_argument(
-        "--max-restarts", type=int, default=0, metavar="K", help="restarts from the newest checkpoint after a failure"
+        "--max-restarts", type=int, default=0, metavar="K", help="after a failure, restart at most K times and resume"
     )
     parser.add_argument(
         "--ckpt",
-        help="checkpoint to evaluate, or a run's directory: its best one. The run's config is used unless -c names one",
+        help="checkpoint to evaluate, or a run's directory, whose best checkpoint is meant; its config is used unless "
+        "-c names another",
     )
     parser.add_argument("--episodes", type=int, help="episodes to evaluate, instead of env.n_evaluator_episode")
     parser.add_argument("--local-rank", "--local_rank", type=int, help=argparse.SUPPRESS)  # some launchers pass it
@@ -89,21 +94,21 @@ def _parser() -> argparse.ArgumentParser:
         "words",
         nargs="*",
         metavar="key=value",
-        help="such as policy.learn.batch_size=16; resume DIR goes on with the run in that directory instead",
+        help="change a key, such as policy.learn.batch_size=16; or resume DIR: continue the run in that directory",
     )
     return parser
 
 
 def _find_mistake(args: argparse.Namespace) -> str:
-    """Return which option is missing, or has no effect with the others; empty if there is no mistake."""
+    """Return a message about an option that is missing or has no effect; empty if there is no mistake."""
     evaluates = args.mode == "eval"
     if args.resume == "":
-        return "resume: give the directory of the run to go on with"
+        return "resume: give the directory of the run to continue"
     if args.resume and (args.mode or args.config or args.seed is not None or args.divide):
-        return "resume takes mode, config, seed and sizes from the directory: leave out -m, -c, -s and --divide"
+        return "resume reads mode, config, seed and sizes from the directory: leave out -m, -c, -s and --divide"
     if not evaluates and (args.ckpt is not None or args.episodes is not None):
         return (
-            "--ckpt and --episodes go with -m eval; to train on from a checkpoint, set "
+            "--ckpt and --episodes need -m eval; to start training from a checkpoint, set "
             "policy.learn.learner.hook.load_ckpt_before_run=FILE"
         )
     if not evaluates and args.config is None and args.resume is None:
@@ -113,7 +118,7 @@ def _find_mistake(args: argparse.Namespace) -> str:
     if evaluates and (args.nproc > 1 or args.max_restarts or args.divide):
         return "a checkpoint is evaluated by one process: leave out --nproc, --max-restarts and --divide"
     if args.divide and args.mode == "rpc":
-        return "in mode rpc the agent learns alone and n_episode is each observer's: leave out --divide"
+        return "in mode rpc only the agent learns, and n_episode counts for each observer: leave out --divide"
     if args.nproc < 1 or args.max_restarts < 0:
         return f"expected --nproc >= 1 and --max-restarts >= 0, got {args.nproc} and {args.max_restarts}"
     if args.episodes is not None and args.episodes < 1:

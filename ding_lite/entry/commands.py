@@ -1,4 +1,4 @@
-"""The actions of the command line: train, resume a run, evaluate, start the processes of a job."""
+"""The actions of the command line: train, resume a run, evaluate a checkpoint, start the processes of a job."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ from ding_lite.utils.dist.launch_environment import read_launch
 from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
-LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # and what result.json says of them
-TOGETHER = "policy.multi_gpu=True"  # goes before the user's own overrides, which are stronger
+LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json
+TOGETHER = "policy.multi_gpu=True"  # stands before the user's overrides, which take precedence
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command of options that `cli.py` has checked; a user's mistake ends the process with status 2."""
+    """Carry out a command; a user's mistake ends the process with exit status 2.
+
+    Args:
+        args: the options, which `cli.py` has checked.
+    """
     if args.nproc > 1 or args.max_restarts > 0:
         try:
             raise SystemExit(_launch(args))
@@ -43,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _train(args: argparse.Namespace, limits: dict[str, int], overrides: list[str]) -> None:
-    """Run a config by the pipeline that `-m` or the policy's class names."""
+    """Run a config with the pipeline that `-m` or the policy's class names."""
     pair, policy_cls = find_policy(args.config, overrides)
     pipeline = load_pipeline(MODES[args.mode] if args.mode else policy_cls.pipeline)
     limits = _limits_of(pipeline, limits)
@@ -53,7 +57,7 @@ def _train(args: argparse.Namespace, limits: dict[str, int], overrides: list[str
 
 
 def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) -> None:
-    """Go on with the run in a directory from its newest checkpoint, with its own config and limits unless given."""
+    """Continue the run in a directory from its newest checkpoint; given limits and overrides replace its own."""
     saved = _read_resumable(directory, bool(limits or overrides))
     own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
     pipeline = load_pipeline(saved.pipeline)
@@ -63,9 +67,9 @@ def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) ->
 
 
 def _evaluate(args: argparse.Namespace, limits: dict[str, int], overrides: Sequence[str]) -> None:
-    """Evaluate a checkpoint, with the config of its run unless one is given."""
+    """Evaluate a checkpoint with the given config, or else with the config of its run."""
     for key in limits:
-        raise ConfigError(f"{key} has no effect on an evaluation: leave it out; --episodes says how many are played.")
+        raise ConfigError(f"{key} has no effect on an evaluation: leave it out, or set the length with --episodes.")
     checkpoint = _find_checkpoint(args.ckpt)
     config = args.config or _config_beside(checkpoint)
     evaluate_checkpoint(config, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=overrides)
@@ -74,9 +78,9 @@ def _evaluate(args: argparse.Namespace, limits: dict[str, int], overrides: Seque
 def _launch(args: argparse.Namespace) -> int:
     """Run this command on `--nproc` processes; return the exit status."""
     if read_launch() is not None:
-        raise UserError("--nproc and --max-restarts start processes: leave them out under another launcher, or srun.")
+        raise UserError("--nproc and --max-restarts start processes: leave them out under another launcher or srun.")
     limits, _ = _split_words(args.words)
-    pipeline = MODES.get(args.mode, "")  # empty: every rank asks the policy's class
+    pipeline = MODES.get(args.mode, "")  # empty: the ranks find it by the policy's class
     if args.resume is not None:
         pipeline = _read_resumable(args.resume, bool(args.words)).pipeline
     if pipeline:
@@ -84,7 +88,7 @@ def _launch(args: argparse.Namespace) -> int:
     what = ["resume", args.resume] if args.resume is not None else ["-c", args.config]
     what += ["-m", args.mode] * bool(args.mode) + ["--divide"] * args.divide
     seed = [] if args.seed is None else ["-s", str(args.seed)]
-    learns_alone = args.nproc == 1 or pipeline == MODES["rpc"]  # there the agent does
+    learns_alone = args.nproc == 1 or pipeline == MODES["rpc"]  # under rpc only the agent learns
     command = [sys.executable, "-u", "-m", "ding_lite", *what, *seed, *([] if learns_alone else [TOGETHER])]
     return run_ranks([*command, *args.words], args.nproc, args.max_restarts)
 
@@ -93,23 +97,33 @@ def _limits_of(pipeline: Callable[..., Any], limits: dict[str, int]) -> dict[str
     """Return the limits under the names of the pipeline's parameters.
 
     Raises:
-        ConfigError: it has no such limit.
+        ConfigError: the pipeline has no such limit.
     """
     known = inspect.signature(pipeline).parameters
     named = {"max_iter" if "max_iter" in known and key == "max_train_iter" else key: n for key, n in limits.items()}
     unknown = [key for key in named if key not in known]
     if unknown:
-        raise ConfigError(f"{unknown[0]} is no limit of {pipeline.__name__}, which plays nothing: set max_train_iter.")
+        raise ConfigError(
+            f"{pipeline.__name__} plays no environment, so {unknown[0]} cannot limit it: set max_train_iter."
+        )
     return named
 
 
 def _read_resumable(directory: str, changed: bool) -> SavedRun:
-    """Return what a run that can go on has saved; one that has finished can if a limit or a key is `changed`."""
+    """Return what the run in a directory has saved.
+
+    Args:
+        directory: the experiment directory.
+        changed: whether the user changes a limit or a key. Otherwise a finished run cannot continue.
+
+    Raises:
+        ConfigError: there is no run to continue.
+    """
     path = os.path.join(directory, "total_config.py")
     if not os.path.isdir(directory):
         raise ConfigError(f"Cannot resume '{directory}': there is no such directory.")
     if not os.path.isfile(path):
-        raise ConfigError(f"Cannot resume '{directory}': not an experiment directory, it has no total_config.py.")
+        raise ConfigError(f"Cannot resume '{directory}': it is no experiment directory, total_config.py is missing.")
     result = read_result(directory)
     reason = result.get("stop_reason", "interrupted")
     if reason != "interrupted" and not changed:
@@ -117,16 +131,16 @@ def _read_resumable(directory: str, changed: bool) -> SavedRun:
         if reason == "train_epoch":
             what = f"policy.learn.train_epoch={2 * result['epoch']}"
         raise ConfigError(
-            f"The run in '{directory}' has finished ({reason}): to train further, change that, such as {what}."
+            f"The run in '{directory}' has finished ({reason}): to train further, change the limit, such as {what}."
         )
     saved = read_saved_run(path)
     if saved.pipeline not in PIPELINES:
-        raise ConfigError(f"'{path}' names no pipeline: it was altered. Run it with -c, as a new run.")
+        raise ConfigError(f"'{path}' names no pipeline, so it was changed: start it as a new run with -c.")
     return saved
 
 
 def _find_checkpoint(path: str) -> str:
-    """Return a checkpoint's file: `path` itself, or the best checkpoint of the run whose directory it is.
+    """Return the file of a checkpoint: `path` itself, or the best checkpoint if `path` is a run's directory.
 
     Raises:
         ConfigError: there is none.
@@ -145,21 +159,29 @@ def _find_checkpoint(path: str) -> str:
 
 
 def _config_beside(checkpoint: str) -> str:
-    """Return the config of the run that a checkpoint belongs to."""
+    """Return the path of the config of the run that a checkpoint belongs to.
+
+    Raises:
+        ConfigError: the checkpoint does not lie in an experiment directory.
+    """
     path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(checkpoint))), "total_config.py")
     if not os.path.isfile(path):
-        raise ConfigError(f"'{checkpoint}' does not lie in the ckpt folder of an experiment: name its config with -c.")
+        raise ConfigError(f"'{checkpoint}' is not in the ckpt folder of an experiment: give its config with -c.")
     return path
 
 
 def _split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Separate `max_env_step=...` and `max_train_iter=...`, the pipeline's own, from overrides of the config."""
+    """Separate the limits `max_env_step=...` and `max_train_iter=...` from overrides of the config.
+
+    Raises:
+        ConfigError: a word is not `key=value`, or its key is unknown.
+    """
     limits: dict[str, int] = {}
     overrides = []
     for word in words:
         key, sep, text = word.partition("=")
         if not sep:
-            raise ConfigError(f"'{word}' is not key=value, such as policy.learn.batch_size=16 or max_env_step=20000.")
+            raise ConfigError(f"Expected key=value, such as policy.learn.batch_size=16, got '{word}'.")
         if key in LIMITS:
             limits[key] = _read_limit(key, text)
         elif key == "policy":
@@ -172,11 +194,15 @@ def _split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
 
 
 def _read_limit(key: str, text: str) -> int:
-    """Return a limit of a run; powers of ten such as 1e6 are understood."""
+    """Return a limit of a run as a number; `1e6` is allowed.
+
+    Raises:
+        ConfigError: it is not a number above 0.
+    """
     try:
         limit = int(float(text))
     except (ValueError, OverflowError):
         limit = 0
     if limit < 1:
-        raise ConfigError(f"{key} must be a number of steps above 0, got '{text}'.")
+        raise ConfigError(f"{key}: expected a whole number above 0, got '{text}'.")
     return limit

@@ -1,4 +1,4 @@
-"""Evaluating a checkpoint."""
+"""Evaluates a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ def evaluate_checkpoint(
     n_episode: int | None = None,
     overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Play whole episodes with a checkpoint's policy and print their returns.
+    """Play whole episodes with a checkpoint's policy and print their mean return.
 
     Args:
-        input_cfg: the config that it was trained with, such as its experiment's `total_config.py`.
-        path: the checkpoint.
-        seed: of the environments; used instead of the config's.
+        input_cfg: the config with which the policy was trained, such as the `total_config.py` of its experiment.
+        path: path of the checkpoint.
+        seed: seed of the environments, used instead of the config's.
         n_episode: number of episodes, instead of `env.n_evaluator_episode`.
-        overrides: `dotted.key=value` strings, stronger than the config.
+        overrides: `dotted.key=value` strings, which take precedence over the config.
 
     Returns:
-        `return_mean, return_std, return_min, return_max, length_mean` and `returns`, one per episode.
+        `return_mean`, `return_std`, `return_min`, `return_max`, `length_mean` (in env steps), and `returns`, the return
+        of each episode.
 
     Raises:
-        ConfigError: a mistake in the config, or several processes.
-        CheckpointError: the file is missing, damaged, or of another policy.
+        ConfigError: the config has a mistake, or there are several processes.
+        CheckpointError: the checkpoint is missing, damaged, or belongs to another policy.
     """
     if n_episode is not None:
         overrides = [*overrides, f"env.n_evaluator_episode={n_episode}", f"env.evaluator_env_num={_share(n_episode)}"]
     if get_world_size() > 1:
-        raise ConfigError("Evaluating a checkpoint takes one process: run it without a launcher.")
+        raise ConfigError("A checkpoint is evaluated by one process: run this without a launcher.")
     setup = prepare_run(input_cfg, seed, overrides=overrides)
     cfg, state = setup.cfg, load_checkpoint(path)
     policy = setup.create_policy("policy", fields=("eval",))
@@ -72,5 +73,5 @@ def evaluate_checkpoint(
 
 
 def _share(n_episode: int) -> int:
-    """Return the largest number of environments, at most 8, that divides the number of episodes."""
+    """Return the largest divisor of the number of episodes that is at most 8, as the number of environments."""
     return next(number for number in range(8, 0, -1) if n_episode % number == 0)

@@ -31,12 +31,12 @@ from ding_lite.worker import ReplayBuffer
 class RunKeeper(AbstractContextManager[Any]):
     """Saves and resumes a run.
 
-    It is created as soon as the policy exists, and loads what an earlier run has learned into it. `resume` restores the
-    other parts after they are built. Every method is collective.
+    The constructor loads what an earlier run has learned into the policy. `resume` restores the other parts after they
+    are built. Every method is collective: all ranks must call it.
 
     Args:
-        setup: of the run.
-        policy: the policy.
+        setup: what `prepare_run` returned.
+        policy: the policy that learns.
         axis: the count that the run's records use, see `RunReporter`.
 
     Attributes:
@@ -52,7 +52,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._hook = setup.cfg.policy.learn.learner.hook
         self._parts: dict[str, Any] = {}  # whose state is the same on all ranks
         self._replay: ReplayBuffer | None = None
-        self._replay_state: dict[str, Any] | None = None
+        self._replay_state: dict[str, Any] | None = None  # to be restored
         self._cut: tuple[torch.Tensor, Any] | None = None  # environments not restored, their last observations
         self._saved_iter, self._saved_eval_count = 0, -1
         with ExitStack() as stack:
@@ -78,7 +78,7 @@ class RunKeeper(AbstractContextManager[Any]):
     # Loading.
 
     def _load_given(self) -> Loaded | None:
-        """Load the model of `load_ckpt_before_run`; return that checkpoint if the run continues from it."""
+        """Load the model of `load_ckpt_before_run`; return the checkpoint if the run continues from it."""
         path = self._hook.load_ckpt_before_run
         if path and self._cfg.policy.learn.resume_training:
             loaded = load_file(path)
@@ -93,7 +93,9 @@ class RunKeeper(AbstractContextManager[Any]):
         if not self._store.has_checkpoints():
             if self._cfg.policy.learn.resume_training:
                 raise CheckpointError(f"'{self._exp_dir}' has no checkpoint to resume from: start a new run.")
-            self.reporter.warning("Restarted before the first checkpoint was written: the run begins again.")
+            self.reporter.warning(
+                "Restarted before the first checkpoint was written: the run starts from the beginning."
+            )
             return None
         loaded = self._store.load_newest()
         for reason in loaded.skipped:
@@ -111,7 +113,15 @@ class RunKeeper(AbstractContextManager[Any]):
     ) -> None:
         """Register the parts to save from now on; if a run continues, restore them and the random states.
 
-        The collector also has a state for each rank. `counts` returns all counts of the run.
+        Args:
+            learner: has `state_dict` and `load_state_dict`, and the same for the state of each rank.
+            collector: the same.
+            evaluator: has `state_dict` and `load_state_dict`.
+            counts: returns all counts of the run.
+            reward_model: the run's; None if it has none.
+
+        Raises:
+            CheckpointError: the run and the checkpoint do not have the same reward model.
         """
         parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
         self._parts = parts if reward_model is None else {**parts, "reward_model": reward_model}
@@ -138,8 +148,8 @@ class RunKeeper(AbstractContextManager[Any]):
         lost = self._parts["collector"].load_local_state_dict(state["collector"])
         if lost:
             self.reporter.warning(
-                f"Environments {lost} are not deterministic, or cannot be put back: they start new episodes, and the "
-                "run will not equal one that was never stopped."
+                f"Environments {lost} are not deterministic or cannot be restored: they start new episodes, and the "
+                "run will differ from one that was never stopped."
             )
         set_random_state(state["random"])
         self._replay_state = state.get("replay")
@@ -187,15 +197,13 @@ class RunKeeper(AbstractContextManager[Any]):
         heartbeat("save")
         self._saved_iter = train_iter
         states = (self._state_dict(), self._local_state_dict())
-        saved = self._report(
-            self._store.save(f"iteration_{train_iter}", *states, train_iter, self._counts()["envstep"])
-        )
+        saved = self._report(self._store.save(train_iter, *states))
         self._saved_eval_count = eval_count if saved else -1
         return saved
 
     def save_best(self) -> None:
         """Write the checkpoint of the best evaluation so far."""
-        self._report(self._store.save_best(self._state_dict(), self._counts()["train_iter"], self._counts()["envstep"]))
+        self._report(self._store.save_best(self._state_dict()))
 
     @contextmanager
     def learning(self) -> Iterator[None]:
@@ -214,7 +222,7 @@ class RunKeeper(AbstractContextManager[Any]):
     def _report(self, reason: str | None) -> bool:
         """Print why a checkpoint could not be written, if so; return whether it was written."""
         if reason is not None:
-            self.reporter.warning(f"{reason} Training goes on.")
+            self.reporter.warning(f"{reason} Training continues.")
         return reason is None
 
     # The end.
@@ -253,10 +261,15 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
 
 
 def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], name: str) -> None:
-    """Put what a checkpoint's reward model has learned into this run's; None where a run has none.
+    """Load a checkpoint's reward model into this run's.
+
+    Args:
+        reward_model: the run's; None if it has none.
+        state: the checkpoint's state.
+        name: the checkpoint's name in messages.
 
     Raises:
-        CheckpointError: one of the two has none, or it is another one; `name` says in the message which checkpoint.
+        CheckpointError: only one of the two has a reward model, or the two models differ.
     """
     if (reward_model is None) != ("reward_model" not in state):
         theirs, ours = ("a", "none") if reward_model is None else ("no", "one")

@@ -1,4 +1,4 @@
-"""The pipelines by name: where each one is, the command line's word for it, and which policies it trains."""
+"""The table of pipelines: the module of each, its name on the command line, and the policies that it trains."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
 
 class Pipeline(NamedTuple):
-    """What is known of a pipeline without importing it.
+    """The facts about a pipeline that are needed without importing it.
 
     Attributes:
         module: its module in `ding_lite.entry`.
-        mode: the word after the command line's `-m`.
-        learns: how the policies that it trains learn.
-        relabels: whether a reward model may change what is learned from.
+        mode: its name for the option `-m` of the command line.
+        learns: how its policies learn, for messages.
+        relabels: whether it uses a reward model.
     """
 
     module: str
@@ -49,25 +49,45 @@ def load_pipeline(name: str) -> Callable[..., Any]:
 
 
 def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the pipeline that trains a policy; `policy_cfg` is a compiled or saved config's `policy`."""
+    """Return the pipeline that trains a policy.
+
+    Args:
+        policy_cfg: the `policy` part of a compiled or saved config.
+    """
     return load_pipeline(POLICY_REGISTRY.find(policy_cfg["type"]).pipeline)
 
 
 def check_pipeline(policy_cfg: Mapping[str, Any], pipeline: str) -> None:
-    """Raise `ConfigError` unless the pipeline of this name is the one that the policy's class names."""
+    """Check that a pipeline is the one that the policy's class names.
+
+    Args:
+        policy_cfg: the `policy` part of a compiled config.
+        pipeline: name of the pipeline.
+
+    Raises:
+        ConfigError: the policy needs another pipeline.
+    """
     right = POLICY_REGISTRY.find(policy_cfg["type"]).pipeline
     if right != pipeline:
         load_pipeline(right)
         raise ConfigError(
-            f"Policy '{policy_cfg['type']}' learns {PIPELINES[right].learns}: use {right}(...), or 'ding_lite -m "
-            f"{PIPELINES[right].mode}', which leaving out -m means too."
+            f"Policy '{policy_cfg['type']}' learns {PIPELINES[right].learns}: use {right}(...), or on the command line "
+            f"-m {PIPELINES[right].mode}, which is also the default."
         )
 
 
 def check_reward_model(cfg: Mapping[str, Any], pipeline: str) -> None:
-    """Raise `ConfigError` if a config names a reward model, and the pipeline of this name has no place for it."""
+    """Check that a pipeline uses the config's reward model, if there is one.
+
+    Args:
+        cfg: the compiled config.
+        pipeline: name of the pipeline.
+
+    Raises:
+        ConfigError: the config names a reward model, and the pipeline does not use one.
+    """
     if "reward_model" in cfg and not PIPELINES[pipeline].relabels:
         places = " and ".join(name for name, each in PIPELINES.items() if each.relabels)
         raise ConfigError(
-            f"{pipeline} does not use a reward model, only {places} do: leave create_config.reward_model out."
+            f"{pipeline} does not use a reward model; only {places} do: leave create_config.reward_model out."
         )

@@ -1,4 +1,4 @@
-"""The output of a run: the start-up summary, progress, figures, and how it ended."""
+"""The output of a run: the summary at its start, progress, figures, and the result."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WORDS = {"envstep": ("collect", "steps", "iteration"), "train_iter": ("learn", "
 
 
 class RunReporter(AbstractContextManager[Any]):
-    """The terminal and the records of one run. Both belong to rank 0; every rank calls the methods.
+    """Writes the terminal output and the files of one run. Every rank calls the methods, but only rank 0 writes.
 
     Args:
         cfg: the compiled config.
         exp_dir: the experiment directory.
-        axis: what curves and progress go by: 'envstep', or 'train_iter' where nothing is played.
+        axis: the count by which progress and curves are shown: 'envstep', or 'train_iter' for a run that plays nothing.
     """
 
     def __init__(self, cfg: EasyDict, exp_dir: str, axis: str = "envstep") -> None:
@@ -47,14 +47,14 @@ class RunReporter(AbstractContextManager[Any]):
         self._stack.close()
 
     def begin(self, policy: Policy, source: Mapping[str, str], spec: EnvSpec, step: int, total: int) -> None:
-        """Say what runs where, and start the progress display.
+        """Print the summary and start the progress display.
 
         Args:
             policy: the policy.
-            source: lines of the summary that say where samples come from.
+            source: lines of the summary that describe the source of samples.
             spec: the environment's spaces.
-            step: env steps (learner iterations where nothing is played) done before, by a run that this one resumes.
-            total: at which of them the run ends.
+            step: the count on `axis` at which a resumed run starts, else 0.
+            total: the count on `axis` at which the run ends.
         """
         limit, words = total if total < 1e10 else None, WORDS[self._axis]
         self._progress = self._stack.enter_context(Progress(limit, get_rank() == 0, self._logger.info, step, words))
@@ -76,10 +76,11 @@ class RunReporter(AbstractContextManager[Any]):
         say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
 
     def warning(self, message: str) -> None:
-        """Say something that the user should act on."""
+        """Print a message that the user should act on."""
         self._logger.warning(message)
 
     def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs to continue the records."""
         return {
             "collected": dict(self._collected),
             "return_mean": self._return_mean,
@@ -89,9 +90,14 @@ class RunReporter(AbstractContextManager[Any]):
         }
 
     def resume(self, state: dict[str, Any], name: str, counts: Mapping[str, int], goes_on: bool) -> None:
-        """Go on from what `state_dict` returned at the checkpoint `name`.
+        """Continue the records of a run.
 
-        With `goes_on`, the records are those of the run that is resumed, and what it recorded later is dropped.
+        Args:
+            state: what `state_dict` returned at the checkpoint.
+            name: name of the checkpoint, for the message.
+            counts: all counts of the run at the checkpoint.
+            goes_on: whether this run continues in the same directory; what was recorded after the checkpoint is then
+                removed.
         """
         self._collected, self._return_mean = Counter(state["collected"]), state["return_mean"]
         self._eval_info = {"return_mean": state["eval_return_mean"]}
@@ -101,18 +107,24 @@ class RunReporter(AbstractContextManager[Any]):
         self._logger.info(f"resumed from {name}: {self._moment(counts)}")
 
     def collect(self, figures: dict[str, float], counts: Mapping[str, int]) -> None:
-        """Add what a collect counted, and show progress."""
+        """Add the figures of one collect, summed over ranks, and show progress."""
         self._collected.update(figures)
         if figures["episode"]:
             self._return_mean = figures["return"] / figures["episode"]
         self._progress.update(counts["envstep"], counts["train_iter"], self._return_mean)
 
     def learned(self, counts: Mapping[str, int]) -> None:
-        """Show progress of a run that plays nothing."""
+        """Show the progress of a run that plays nothing."""
         self._progress.update(counts["train_iter"], counts["epoch"], self._eval_info.get("return_mean"))
 
     def training(self, values: Mapping[str, float], data: Mapping[str, float], counts: Mapping[str, int]) -> None:
-        """Log what the learner says, tagged figures of the source, and what was collected since the last time."""
+        """Record training figures, and the means of what was collected since the last call.
+
+        Args:
+            values: the learner's figures, by name.
+            data: the source's figures, by tag.
+            counts: all counts of the run.
+        """
         tagged = {f"train/{key}": value for key, value in values.items()}
         tagged |= {**data, **self._take_collected()}
         self._logger.scalars(tagged, counts["envstep"], counts["train_iter"])
@@ -128,12 +140,17 @@ class RunReporter(AbstractContextManager[Any]):
         return values
 
     def evaluating(self, episodes: int, steps: int) -> None:
-        """Show that an evaluation goes on: `episodes` have ended, each environment has played `steps`."""
+        """Show the progress of an evaluation.
+
+        Args:
+            episodes: number of episodes that have ended.
+            steps: env steps that each environment has played.
+        """
         number = self._cfg.env.n_evaluator_episode
         self._progress.note(f"evaluating: {episodes} of {number} episodes, step {steps:,}")
 
     def evaluation(self, info: dict[str, Any], counts: Mapping[str, int]) -> None:
-        """Log and say what an evaluation found."""
+        """Record and print the result of an evaluation."""
         self._eval_info = info
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
         self._logger.scalars(figures, counts["envstep"], counts["train_iter"])
@@ -143,14 +160,14 @@ class RunReporter(AbstractContextManager[Any]):
         )
 
     def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, checkpoint: str) -> None:
-        """Write result.json and say how the run ended.
+        """Write result.json, and print how the run ended.
 
         Args:
             stop_reason: why it ended.
             signum: the signal that interrupted it, or 0.
             counts: all counts of the run.
-            best_return: the best evaluation's.
-            checkpoint: the last one's path, or empty if it was not saved.
+            best_return: mean return of the best evaluation.
+            checkpoint: path of the last checkpoint; empty if it was not saved.
         """
         result = {
             "stop_reason": stop_reason,
@@ -181,7 +198,7 @@ def describe_eval_epsilon(policy: EasyDict) -> str:
 
 
 def describe_space(space: spaces.Space[Any]) -> str:
-    """Return a space's shape, type and range in a few words."""
+    """Return a short description of a space: shape, dtype and range."""
     if isinstance(space, spaces.Dict):
         return "; ".join(f"{key}: {describe_space(part)}" for key, part in space.items())
     if not isinstance(space, spaces.Box):
@@ -191,12 +208,12 @@ def describe_space(space: spaces.Space[Any]) -> str:
 
 
 def describe_collecting(cfg: EasyDict, per: str, count: int) -> dict[str, str]:
-    """Return the summary's lines of a run that plays.
+    """Return the lines of the summary that describe a run that collects.
 
     Args:
         cfg: the compiled config.
-        per: what collects: 'a rank', or 'an observer'.
-        count: how many of these there are.
+        per: the unit that collects: 'a rank' or 'an observer'.
+        count: the number of these units.
     """
     n_env, batch_size, collect = cfg.env.collector_env_num, cfg.policy.learn.batch_size, cfg.policy.collect
     size, unit = (collect.get("n_sample") or n_env) * cfg.policy.get("unroll_len", 1), "env steps"
@@ -211,7 +228,7 @@ def describe_collecting(cfg: EasyDict, per: str, count: int) -> dict[str, str]:
 
 
 def describe_updates(cfg: EasyDict) -> str:
-    """Return how often a run that plays learns from what it has collected."""
+    """Return how many updates or epochs follow each collect, for the summary."""
     learn = cfg.policy.learn
     if "update_per_collect" in learn:
         return f"{learn.update_per_collect} updates a collect"

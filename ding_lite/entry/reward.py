@@ -1,4 +1,4 @@
-"""The reward model of a run, between its collector and what is learned from."""
+"""Places a reward model between the collector of a run and the samples that the policy learns from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ding_lite.utils.seed import random_state, set_random_state, set_seed
 
 @dataclass(frozen=True)
 class Rewarded:
-    """A policy with a reward model, as workers see the two.
+    """A policy combined with a reward model; workers use its modes instead of the policy's.
 
     Attributes:
         policy: the policy.
@@ -29,16 +29,16 @@ class Rewarded:
 
     @property
     def collect_mode(self) -> CollectMode:
-        """The policy's, with rollout blocks passing through the reward model before the policy takes its samples."""
+        """The policy's collect mode, in which the reward model processes each rollout block first."""
         return replace(self.policy.collect_mode, get_train_sample=self._get_train_sample)
 
     @property
     def learn_mode(self) -> LearnMode:
-        """The policy's, with a checksum of the reward model's networks too."""
+        """The policy's learn mode, whose checksum includes the reward model's networks."""
         return replace(self.policy.learn_mode, checksum=self._checksum)
 
     def figures(self) -> dict[str, float]:
-        """Return the reward model's figures since the last record, with their tags; a collective call."""
+        """Return the reward model's figures since the last call, by tag; a collective call."""
         return {f"reward_model/{key}": value for key, value in self.model.take_figures().items()}
 
     def _get_train_sample(self, block: Batch) -> Batch:
@@ -49,7 +49,10 @@ class Rewarded:
 
 
 def add_reward_model(setup: RunSetup, policy: Policy) -> Rewarded:
-    """Build the config's reward model for a policy, without effect on what is drawn at random later; collective."""
+    """Build the config's reward model, and combine it with the policy; a collective call.
+
+    The random states of this process do not change.
+    """
     cfg, spec, state = setup.cfg, setup.spec, random_state()
     set_seed(derive_seeds(cfg.seed, get_rank(), "reward_model", n=1)[0])
     reward_model_cls = REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)

@@ -42,7 +42,7 @@ EPISODE_ROWS = 32  # env steps in each environment between two reads of new para
 
 
 class Place(NamedTuple):
-    """The process that plays: `worker` of `num_workers` of a rank, and how many iterations it began before."""
+    """The process that plays: loader worker `worker` of `num_workers` of a rank, at the given iteration."""
 
     rank: int = 0
     world_size: int = 1
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 
 class RolloutDataset(IterableDataset[Any]):
-    """An endless stream of the play of the config's policy in the config's environments, new at every iteration.
+    """An endless stream of experience of the config's policy in its environments, new in every iteration.
 
     An item is a dict of tensors, nested if observations or actions are. `unit` selects its kind:
 
@@ -298,7 +298,7 @@ def _check(policy: EasyDict, unit: str) -> None:
         value = functools.reduce(dict.__getitem__, sections, policy).get(key)
         if value:
             raise ConfigError(
-                f"policy.{path}={value!r} acts in ding_lite's own training loop, which RolloutDataset does without: "
+                f"policy.{path}={value!r} has an effect only in ding_lite's training loop, not in RolloutDataset: "
                 f"set it to {False if value is True else None}."
             )
     if policy.learn.get("value_norm", False):

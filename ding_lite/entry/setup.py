@@ -1,6 +1,7 @@
-"""From a user's config pair to a `RunSetup`, from which the parts of a run are built.
+"""Turns a user's config pair into a `RunSetup`, which builds the parts of a run.
 
-The config moves in one direction: file, compile, compare across ranks, check against the environment, parts.
+The steps are: read the file, compile the config, compare it across ranks, check it against the environment, and build
+the policy, the collector, the evaluator and the replay buffer.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ FIELDS = ("learn", "collect", "eval")  # the modes of a policy
 
 @dataclass(frozen=True)
 class RunSetup:
-    """Everything that a run is built from. Nothing has started yet, and every check that needs no data has passed.
+    """A checked config, and methods that build the parts of a run from it.
+
+    All checks that need no data have passed, and no environment, policy or process has been started.
 
     Attributes:
-        cfg: the compiled config; shapes of the environment are filled in.
+        cfg: the compiled config, with the shapes of the environment filled in.
         spec: the environment's spaces, as the policy sees them.
         model: the model that the user passed in, or None.
-        limits: of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks.
-        builders: functions that build the collector's and the evaluator's environments; None: `cfg.env` names them.
+        limits: limits of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks.
+        builders: the functions that build each of the collector's and of the evaluator's environments; None: `cfg.env`
+            says what to build.
         pipeline: name of the function in `ding_lite.entry` that runs this setup.
     """
 
@@ -48,11 +52,11 @@ class RunSetup:
     pipeline: str
 
     def create_policy(self, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Policy:
-        """Seed this process, set its threads, and build the policy.
+        """Set the number of threads of this process, seed it, and build the policy.
 
         Args:
-            seed_path: this process's seed is derived from the config's seed and this path.
-            fields: the modes to build. Without 'learn' there is no optimizer, and a given model keeps its weights.
+            seed_path: names the use of the seed, which is derived from this path and the config's seed.
+            fields: the modes to build. Without 'learn' there is no optimizer.
         """
         policy = self.cfg.policy
         torch.set_num_threads(policy.num_threads or torch.get_num_threads())
@@ -60,31 +64,34 @@ class RunSetup:
         return POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
 
     def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
-        """Return the environments that samples come from; `stack` closes them.
+        """Build the vector environment of a collector.
 
         Args:
-            stack: closes them.
-            num_envs: by default `env.collector_env_num`.
-            training: clip rewards and report lost lives, if the config says so.
+            stack: closes the environments.
+            num_envs: number of environments; None: `env.collector_env_num`.
+            training: whether to clip rewards and report lost lives if the config says so.
         """
         num_envs = num_envs or self.cfg.env.collector_env_num
         builders = self.builders[0] and self.builders[0][:num_envs]
         return self._create_env(stack, num_envs, training, builders)
 
     def create_eval_env(self, stack: ExitStack) -> Any:
-        """Return the `env.evaluator_env_num` environments that evaluate; `stack` closes them."""
+        """Build the vector environment of the evaluator, `env.evaluator_env_num` environments; `stack` closes it."""
         return self._create_env(stack, self.cfg.env.evaluator_env_num, False, self.builders[1])
 
     def create_collector(
         self, collect_mode: Any, rank: int, interrupt: Callable[[], bool], stack: ExitStack
     ) -> SampleCollector:
-        """Return a collector of steps, or of whole episodes if the config counts those.
+        """Build the collector and its environments.
 
         Args:
-            collect_mode: the policy's.
+            collect_mode: the policy's `collect_mode`.
             rank: the seeds of the environments are derived from it.
             interrupt: returns whether this process was asked to end.
             stack: closes the environments.
+
+        Returns:
+            An `EpisodeCollector` if the policy has the key `collect.n_episode`, else a `SampleCollector`.
         """
         collect, env = self.cfg.policy.collect, self.create_collect_env(stack)
         seeds = derive_seeds(self.cfg.seed, rank, "collect", n=env.num_envs)
@@ -96,10 +103,10 @@ class RunSetup:
     def create_evaluator(
         self, eval_mode: Any, interrupt: Callable[[], bool], on_progress: Callable[[int, int], None], stack: ExitStack
     ) -> Evaluator:
-        """Return the evaluator. It plays on rank 0 and sends the result to the other ranks.
+        """Build the evaluator. It plays on rank 0, which alone gets environments, and sends the result to all ranks.
 
         Args:
-            eval_mode: the policy's.
+            eval_mode: the policy's `eval_mode`.
             interrupt: returns whether this process was asked to end.
             on_progress: see `Evaluator`.
             stack: closes the environments.
@@ -117,7 +124,7 @@ class RunSetup:
         )
 
     def create_replay_buffer(self, device: torch.device) -> ReplayBuffer:
-        """Return this rank's replay buffer, empty; its batches are on `device`."""
+        """Build this rank's replay buffer, empty, whose batches are on `device`."""
         cfg, policy = self.cfg, self.cfg.policy
         options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
         options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
@@ -154,18 +161,18 @@ def prepare_run(
 
     Args:
         input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.
-        seed: used instead of the config's own.
+        seed: used instead of the config's seed.
         env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)`, see `serial_pipeline`.
-        model: used instead of the one that `cfg.policy.model` describes.
-        overrides: `dotted.key=value` strings, stronger than the config.
-        pipeline: name of the function in `ding_lite.entry` that runs the setup again, as the run's saved config does.
-        trains: name of the pipeline whose policies `pipeline` trains, if that is not its own.
-        all_ranks: every rank calls this function, and their configs have to be the same. It is then collective.
-        limits: of the run; they have to be the same on all ranks too.
+        model: a model to use instead of the one that `cfg.policy.model` describes.
+        overrides: `dotted.key=value` strings, which take precedence over the config.
+        pipeline: name of the function in `ding_lite.entry` that runs this setup; the saved config names it too.
+        trains: name of the pipeline that the policy's class must name, if it is another one than `pipeline`.
+        all_ranks: whether every rank calls this function. It is then collective, and compares the configs.
+        limits: limits of the run, see `RunSetup`.
 
     Raises:
-        ConfigError: a mistake in the config; nothing has started.
-        UserError: the ranks' configs or limits differ.
+        ConfigError: the config has a mistake.
+        UserError: ranks have different configs or limits.
     """
     limits = dict(limits or {})
     builders, counts = _read_env_setting(env_setting)
@@ -181,7 +188,7 @@ def prepare_run(
 
 
 def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:
-    """Return what makes the collector's and the evaluator's environments, if the user gave it, and their numbers."""
+    """Return the user's functions that build the environments, if given, and their numbers as overrides."""
     if env_setting is None:
         return (None, None), []
     env_fn, *cfgs = env_setting

@@ -1,4 +1,4 @@
-"""Vector environments in SAME_STEP mode, built from a config."""
+"""Vector environments in gymnasium's SAME_STEP mode, built from a config."""
 
 from ding_lite.envs.builders import make_gymnasium
 from ding_lite.envs.checks import EnvError

@@ -1,6 +1,6 @@
-"""From `cfg.env` to one environment: finding its class, building it, and wrapping it for a policy.
+"""Builds a single environment from `cfg.env`: finds its class, creates it, and wraps it for a policy.
 
-Never imports torch: worker processes import this module.
+This module never imports torch, because worker processes import it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,16 @@ MANAGERS = ("base", "subprocess", "native")
 
 
 def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
-    """Return what builds one environment: the caller's builder, gymnasium with an id, or a registered class.
+    """Return the callable that builds one environment from `cfg.env`.
+
+    Args:
+        cfg_env: the compiled `cfg.env`.
+        builders: the caller's functions, of which the first is returned. Without them, the registered class
+            `cfg.env.type` is returned, or a function that makes the gymnasium id.
 
     Raises:
-        ConfigError: unknown type, id or manager, or the native manager for environments without their own engine.
+        ConfigError: the type, the id or the manager is unknown, or the manager is 'native' and the environment has no
+            engine of its own.
     """
     manager = cfg_env.manager.type
     if manager not in MANAGERS:
@@ -43,8 +49,8 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
         builder = ENV_REGISTRY.find(cfg_env.type)
     if manager == "native" and not hasattr(builder, "make_native"):
         raise ConfigError(
-            f"env.manager.type is 'native', but '{cfg_env.type}' environments have no engine of their own: "
-            "use 'base' or 'subprocess'."
+            f"env.manager.type is 'native', but '{cfg_env.type}' environments have no engine of their own: set it to "
+            "'base' or 'subprocess'."
         )
     return builder
 
@@ -55,12 +61,17 @@ def _find_id(env_id: str | None) -> Any:
     try:
         return gymnasium.spec(env_id)
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        hint = closest(env_id, gymnasium.registry) or " Does env.import_names name the module that registers it?"
+        hint = closest(env_id, gymnasium.registry) or " Add the module that registers it to env.import_names."
         raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
 
 
 def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
-    """Build the environment that `cfg.env` names. Unlike an id, a gymnasium spec is also known in worker processes.
+    """Build the gymnasium environment that `cfg.env.env_id` names.
+
+    Args:
+        cfg_env: the compiled `cfg.env`.
+        spec: the gymnasium spec of the id. Worker processes need it if they do not import the module that registers
+            the id. None: it is looked up.
 
     Raises:
         ConfigError: gymnasium does not know the id, or cannot make it with `env.kwargs`.
@@ -68,12 +79,12 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
     spec = spec or _find_id(cfg_env.env_id)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # gymnasium warns of ids with a successor
+            warnings.simplefilter("ignore", DeprecationWarning)  # gymnasium warns about ids that have a newer version
             return gymnasium.make(
                 spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
             )
-    except Exception as error:  # of a library that is missing, or of the environment's own
-        own = not isinstance(error, (gymnasium.error.Error, ImportError, TypeError))  # a TypeError: of env.kwargs
+    except Exception as error:  # the environment's code may raise anything
+        own = not isinstance(error, (gymnasium.error.Error, ImportError, TypeError))  # env.kwargs cause a TypeError
         reason = (place_of(error) if own else "") + (str(error) or type(error).__name__)
         raise ConfigError(
             f"env.env_id '{spec.id}' cannot be made with env.kwargs {dict(cfg_env.kwargs)}: {reason}"
@@ -81,28 +92,28 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
 
 
 def build_single(builder: Any, cfg_env: EasyDict, index: int = 0) -> gymnasium.Env:
-    """Make an environment and wrap it: time limit, observations for a policy, frame stack, seeds of episodes.
+    """Build an environment and wrap it: time limit, observations for a policy, frame stack, seeds of episodes.
 
     Args:
-        builder: makes the environment from `cfg_env`.
+        builder: builds the environment from `cfg_env`.
         cfg_env: the compiled `cfg.env`.
-        index: its place in the vector environment.
+        index: the environment's number in the vector environment.
     """
     return wrap_single(builder(cfg_env), builder, cfg_env, index)
 
 
 def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int = 0) -> SeededEnv:
-    """Wrap an environment that `builder` made, see `build_single`."""
+    """Wrap an environment that `builder` has built, see `build_single`."""
     if cfg_env.max_episode_steps:
         env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
     env = PolicyObservations.wrap(env)
     if stack_depth(cfg_env) and not getattr(builder, "stacks_frames", False):
-        # the stack keeps observations, and an environment may write all of them into the same memory
+        # the frame stack keeps observations, but an environment may reuse the memory of its observations
         env = gymnasium.wrappers.TransformObservation(env, lambda obs: tree_map(np.array, obs), None)
         env = gymnasium.wrappers.FrameStackObservation(env, cfg_env.frame_stack, padding_type="zero")
     return SeededEnv(env, index)
 
 
 def stack_depth(cfg_env: EasyDict) -> int:
-    """Return the number of frames in one observation, 0 if it is not a stack."""
+    """Return the number of frames in one observation, 0 if observations are not frame stacks."""
     return cfg_env.frame_stack if cfg_env.frame_stack > 1 else 0

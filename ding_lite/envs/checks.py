@@ -1,6 +1,6 @@
-"""Trying an environment before a run starts: a fault is one line that names the environment and the cause.
+"""Tries an environment before a run starts, and reports a fault in one line with the environment and the cause.
 
-Never imports torch.
+This module never imports torch.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpect
 
 
 class EnvError(UserError, RuntimeError):
-    """An environment failed while a run was using it."""
+    """An environment failed during a run."""
 
 
 def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnasium.Env, dict[str, Any]]:
     """Build an environment, reset it and take one step.
 
     Args:
-        build: makes the environment, without wrappers.
-        name: its name in messages.
+        build: builds the environment, without wrappers.
+        name: the environment's name in messages.
 
     Returns:
-        The environment, which is the caller's to close, and the `info` of its reset.
+        The environment, which the caller has to close, and the `info` of its reset.
 
     Raises:
-        ConfigError: it cannot be built, raises, or breaks gymnasium's interface.
+        ConfigError: the environment cannot be built, raises an error, or violates gymnasium's interface.
     """
     env = _attempt(build, name, "be built")
     if not isinstance(env, gymnasium.Env):
@@ -66,7 +66,7 @@ def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:
 
 
 def _draw_action(env: gymnasium.Env, obs: Any) -> Any:
-    """Return a random action in the environment's own numbers, one that the mask in its observation allows."""
+    """Return a random action of the environment, one that the mask in its observation allows."""
     if isinstance(obs, dict) and "action_mask" in obs:
         (action,) = sample_masked(np.asarray(obs["action_mask"])[None], env.action_space.np_random)
         return action + getattr(env.action_space, "start", 0)
@@ -94,7 +94,7 @@ def _check_step(result: Any, env: gymnasium.Env, name: str) -> None:
 
 
 def _check_shape(obs: Any, space: gymnasium.Space[Any], name: str, method: str) -> None:
-    """Raise `ConfigError` if an observation, or a part of it, has another shape than its space."""
+    """Raise `ConfigError` if the shape of an observation, or of a part of it, differs from that of its space."""
     if isinstance(space, Dict):
         if not isinstance(obs, dict) or set(obs) != set(space):
             keys = sorted(obs) if isinstance(obs, dict) else f"a {type(obs).__name__}"

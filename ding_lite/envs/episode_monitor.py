@@ -1,7 +1,7 @@
-"""Additions to gymnasium's vector environments: episode totals, final observations, lives, scaled actions.
+"""Adds episode totals, final observations, lives and scaled actions to gymnasium's vector environments.
 
-See `ding_lite.envs.vector_env` for the contract. Never imports torch. Shapes: N environments, K of which ended in a
-step.
+`ding_lite.envs.vector_env` describes the contract. This module never imports torch. Shapes: N environments, K of which
+end their episode in a step.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class EpisodeMonitor(VectorWrapper):
     """Adds true episode totals, final observations, lost lives and scaled actions to a SAME_STEP vector environment.
 
     Args:
-        env: steps the environments.
-        seed: for a first `reset()` without seed; each environment's seed is derived from it.
-        frame_stack: frames in one observation, 0 if observations are not stacks; kept as an attribute.
-        clip_rewards: whether `step` returns the signs of rewards; totals are of the true rewards.
+        env: the vector environment, in SAME_STEP mode.
+        seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
+        frame_stack: number of frames in one observation, 0 if observations are not frame stacks; kept as an attribute.
+        clip_rewards: whether `step` returns the signs of rewards; totals always sum the true rewards.
         episodic_life: whether to report lost lives.
-        act_scale: whether actions -1..1 mean the bounds of a Box.
+        act_scale: whether actions -1..1 are mapped to the bounds of a Box.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class EpisodeMonitor(VectorWrapper):
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start a new episode in every environment, or where `options["reset_mask"]`, bool `[N]`, says so.
+        """Start a new episode in every environment, or only where `options["reset_mask"]`, bool `[N]`, is True.
 
         Args:
-            seed: one seed per environment, or one from which theirs are derived. None: each environment starts the next
-                episode of its present seed, at first of the constructor's.
+            seed: one seed per environment, or one number from which these are derived. None: each environment starts
+                the next episode of its current seed; the first time, of the constructor's seed.
             options: passed to the environments.
         """
         seed, self._first_seed = self._first_seed if seed is None else seed, None
@@ -84,14 +84,14 @@ class EpisodeMonitor(VectorWrapper):
             self._return_N[ended_N] = 0
             self._length_N[ended_N] = 0
         if self._episodic_life:
-            # where the game ended, lives already count for the next game
+            # where the game ended, `lives` already belongs to the next game
             info["life_lost"] = (info["lives"] < self._lives_N) & ~ended_N
             self._lives_N = info["lives"].copy()
         reward_N = np.sign(reward_N) if self._clip_rewards else reward_N
         return obs, reward_N.astype(np.float32), terminated_N, truncated_N, info
 
     def _gather(self, final_obs: np.ndarray, index_K: np.ndarray) -> Any:
-        """Return the observations of the environments `index_K` as one batch `[K, ...]` in new memory."""
+        """Return the final observations of the environments `index_K` as one batch `[K, ...]` in new memory."""
         if final_obs.dtype != object:
             return final_obs[index_K]
         space = self.single_observation_space

@@ -1,8 +1,8 @@
-"""Restoring environments, so that a resumed run equals one that was never stopped.
+"""Saves and restores the running episodes of environments, so that a resumed run equals an uninterrupted one.
 
-An episode is a function of its seed, its number and its actions, see `seeded_env`. A state holds these, and playing the
-actions again restores every environment without saving its simulator. The engines and the monitor are not involved.
-Never imports torch. Shapes: N environments, T steps of an episode.
+An episode is a function of its seed, its number and its actions, see `seeded_env`. These are saved, and replaying the
+actions restores any environment; no simulator has to save its state. The engines and the monitor are not involved.
+This module never imports torch. Shapes: N environments, T steps of an episode.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.seeded_env import derive_seeds, episode_seed
 from ding_lite.utils.tree import lengthen, tree_leaves, tree_map
 
-JOURNAL_LIMIT = 32_768  # env steps; Atari's half an hour is 27,000. 2 MB for 8 environments of discrete actions
+JOURNAL_LIMIT = 32_768  # env steps: Atari's limit of half an hour is 27,000. 2 MB for 8 discrete actions a step
 
 
 class ActionJournal:
-    """The newest actions `[T, N, ...]`, or a dict of these, in a ring that is as long as the longest running episode.
+    """Records the newest actions `[T, N, ...]`, or dicts of these, in a ring that fits the longest running episode.
 
     Args:
         limit: largest number of rows.
@@ -35,7 +35,12 @@ class ActionJournal:
         self._room = self.capacity  # rows that can be written before one that is still needed is overwritten
 
     def append(self, actions: Any, length_N: np.ndarray) -> None:
-        """Write a row; `length_N` is the number of earlier rows of each environment's running episode."""
+        """Write one row.
+
+        Args:
+            actions: the actions `[N, ...]` of a step.
+            length_N: steps that each environment's running episode had before, `[N]`.
+        """
         if self._rows is None:
             self._rows = tree_map(lambda leaf: np.empty((self.capacity, *leaf.shape), leaf.dtype), actions)
         if self._room == 0:
@@ -54,7 +59,7 @@ class ActionJournal:
         self._room = max(self.capacity - longest, 1)
 
     def read(self, n: int, length: int) -> Any:
-        """Return the newest `length` actions of environment `n`, or none if the journal holds fewer."""
+        """Return the newest `length` actions of environment `n`, or no actions if the journal holds fewer."""
         if self._rows is None:
             return np.empty(0, np.int64)
         if length > min(self._count, self.capacity):
@@ -64,13 +69,13 @@ class ActionJournal:
 
 
 class RestorableVectorEnv(VectorWrapper):
-    """Remembers seeds, numbers and actions of the running episodes, and plays them again when a state is loaded.
+    """Records the seeds, numbers and actions of the running episodes, and replays them when a state is loaded.
 
     Args:
-        env: its engine starts episodes as `SeededEnv` does; otherwise it cannot be restored.
-        seed: for a first `reset()` without seed; each environment's seed is derived from it.
-        counts_episodes: whether the engine takes `options["episode"]`. If not, environments get new seeds when all are
-            reset, and start new episodes when a state is loaded.
+        env: the monitored environments. Episodes can be restored only if they are started as `SeededEnv` starts them.
+        seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
+        counts_episodes: whether the engine accepts `options["episode"]`. If not, environments get new seeds whenever
+            all are reset, and start new episodes when a state is loaded.
     """
 
     def __init__(self, env: EpisodeMonitor, seed: int, counts_episodes: bool = True) -> None:
@@ -89,7 +94,7 @@ class RestorableVectorEnv(VectorWrapper):
         """Start a new episode in every environment, see `EpisodeMonitor.reset`.
 
         Raises:
-            ValueError: `options` has a `reset_mask`, though ended episodes restart by themselves.
+            ValueError: `options` has a `reset_mask`. Ended episodes restart by themselves.
         """
         if options and "reset_mask" in options:
             raise ValueError("options['reset_mask'] is not supported: ended episodes restart by themselves.")
@@ -142,22 +147,25 @@ class RestorableVectorEnv(VectorWrapper):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Play the running episodes of a state again, up to their last step.
+        """Replay the running episodes of a state, up to their last step.
 
         An environment starts its next episode instead if the episode was too long for the journal, or if the
         environment is not deterministic.
 
+        Args:
+            state: what `state_dict` returned.
+
         Returns:
-            The observations `[N, ...]`, the env steps since each environment's reset `[N]`, and which environments
+            The observations `[N, ...]`; the env steps since each environment's reset, int `[N]`; and which environments
             were restored, bool `[N]`.
 
         Raises:
-            ValueError: the state is of another number of environments.
+            ValueError: the state has another number of environments.
         """
         if len(state["seed"]) != self.num_envs:
             raise ValueError(
-                f"The checkpoint holds {len(state['seed'])} collecting environments of this rank, the config says "
-                f"env.collector_env_num={self.num_envs}: set it to the number they were saved with."
+                f"The checkpoint holds {len(state['seed'])} collecting environments of this rank, but the config says "
+                f"env.collector_env_num={self.num_envs}: set it to {len(state['seed'])}."
             )
         for generator, own in zip(_generators(self.action_space), state["draws"], strict=True):
             generator.bit_generator.state = own
@@ -173,14 +181,14 @@ class RestorableVectorEnv(VectorWrapper):
         return self._obs, self._length_N.copy(), restored_N
 
     def _replay(self, actions_N: list[Any], length_N: np.ndarray) -> np.ndarray:
-        """Start episodes one after another so that all have taken their `length_N` actions at the same time.
+        """Start the episodes at different times, so that all of them take their last action in the same step.
 
         Returns:
             Which episodes took all their actions without ending, bool `[N]`.
         """
         self._start(np.full(self.num_envs, True))
         whole_N, longest = np.full(self.num_envs, True), int(length_N.max())
-        filler = actions_N[int(length_N.argmax())]  # the actions of environments that wait for their start
+        filler = actions_N[int(length_N.argmax())]  # supplies actions for environments that have not started yet
         for left in range(longest, 0, -1):
             if left < longest and (length_N == left).any():
                 self._start(length_N == left)

@@ -1,7 +1,7 @@
-"""Seeds of environments and of their episodes, and a wrapper that starts episodes with them.
+"""Derives the seeds of environments and of their episodes, and wraps an environment to start episodes with them.
 
-An episode is a function of `(seed, episode, actions)`: the seed that its environment was last given, the number of
-episodes since then, and the actions taken. Never imports torch: worker processes import this module.
+An episode is a function of `(seed, episode, actions)`: the newest seed of its environment, the number of episodes since
+that seed was set, and the actions taken. This module never imports torch, because worker processes import it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ MASK64 = 2**64 - 1
 def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
     """Return `n` seeds below 2**31 that depend only on `seed` and `path`.
 
-    Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`, give independent seeds. A larger `n`
-    continues the same list.
+    Args:
+        seed: the config's seed.
+        *path: names the use of the seeds. Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`,
+            give independent seeds.
+        n: number of seeds. A larger `n` gives the same seeds and more.
     """
     key = tuple(part if isinstance(part, int) else zlib.crc32(part.encode()) for part in path)
     words = np.random.SeedSequence(seed, spawn_key=key).generate_state(n)
@@ -29,9 +32,14 @@ def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
 
 
 def episode_seed(seed: int, episode: int) -> int:
-    """Return the seed below 2**31 of an environment's episode; episode 0 has the environment's own `seed`.
+    """Return the seed, below 2**31, of an environment's episode.
 
-    SplitMix64 (Steele, Lea and Flood, 2014) of both numbers. It takes a microsecond; `derive_seeds` takes ten.
+    Episode 0 has the environment's seed. All others have SplitMix64 (Steele, Lea and Flood, 2014) of both numbers,
+    which takes a microsecond; `derive_seeds` would take ten.
+
+    Args:
+        seed: the environment's seed.
+        episode: number of the episode since that seed was set.
     """
     if episode == 0:
         return seed
@@ -42,14 +50,14 @@ def episode_seed(seed: int, episode: int) -> int:
 
 
 class SeededEnv(gymnasium.Wrapper):
-    """One environment of several, whose episodes have a seed each, see `episode_seed`.
+    """Wraps one environment of a vector environment, and gives each of its episodes a seed, see `episode_seed`.
 
     An environment with the attribute `counts_episodes = True` receives its unchanged seed and `options["episode"]`
     instead, and may use them in any way.
 
     Args:
         env: the environment.
-        index: its place in the vector environment.
+        index: its number in the vector environment.
     """
 
     def __init__(self, env: gymnasium.Env, index: int = 0) -> None:
@@ -61,8 +69,9 @@ class SeededEnv(gymnasium.Wrapper):
         """Start an episode: the next one, or episode 0 of a new seed.
 
         Args:
-            seed: the environment's, not an episode's.
-            options: `episode`, int `[N]`, numbers of the episodes to start instead; others go to the environment.
+            seed: the environment's seed, not that of an episode.
+            options: `episode`, int `[N]`, gives the numbers of the episodes to start instead. All other options are
+                passed to the environment.
         """
         others = dict(options or {})
         episode_N = others.pop("episode", None)
@@ -74,7 +83,7 @@ class SeededEnv(gymnasium.Wrapper):
         return self.env.reset(seed=episode_seed(self._seed, self._episode), options=others or None)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take a step. An episode's last observation is copied, because the reset that follows may overwrite it."""
+        """Take a step. The last observation of an episode is copied, because the next reset may overwrite it."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         if terminated or truncated:
             obs = tree_map(np.array, obs)

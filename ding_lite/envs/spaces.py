@@ -1,8 +1,8 @@
-"""Conversion of observations and actions between environments and policies.
+"""Converts observations and actions between environments and policies.
 
-A policy chooses numbers from 0, or vectors of floats. It sees vectors of floats, images of bytes with their channels
-first, or a dict of arrays. All other spaces of environments are converted here. Never imports torch, because worker
-processes import this module. Shapes: N environments, A choices.
+A policy chooses integers from 0, or vectors of floats. It sees vectors of floats, images of bytes with the channels
+first, or a dict of arrays. All other spaces of environments are converted here. This module never imports torch,
+because worker processes import it. Shapes: N environments, A choices.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
 
 
 class BoxActions:
-    """Turns a policy's actions into those of a Box of numbers.
+    """Converts a policy's actions to those of a Box of numbers.
 
-    With `act_scale`, -1..1 becomes low..high in every dimension that is bounded on both sides. Other dimensions pass
-    unchanged. The result is clipped to the bounds, and rounded if the Box holds integers.
+    With `act_scale`, -1..1 is mapped to low..high in every dimension that is bounded on both sides. Other dimensions
+    stay unchanged. The result is clipped to the bounds, and rounded if the Box holds integers.
+
+    Args:
+        box: the environment's action space.
+        act_scale: whether to map -1..1 to the bounds.
 
     Attributes:
-        space: the actions that the policy chooses from, floats.
+        space: the policy's action space, a Box of floats.
     """
 
     def __init__(self, box: Box, act_scale: bool) -> None:
@@ -43,19 +47,19 @@ class BoxActions:
         self.space: Box = Box(low.astype(side), high.astype(side), dtype=side)
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
-        """Return the environment's actions `[N, ...]`, of the Box's type, for the policy's."""
+        """Return the environment's actions `[N, ...]`, with the Box's dtype, for the policy's actions `[N, ...]`."""
         scaled = np.clip(action * self._half + self._centre, self._low, self._high)
         return (np.rint(scaled) if self._whole else scaled).astype(self._box.dtype)
 
 
 def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:
-    """Return the policy's action space, and a function that turns its batched actions into the environment's.
+    """Return the policy's action space, and a function that converts its batched actions to the environment's.
 
-    For the policy, numbers of a `Discrete` or `MultiDiscrete` begin at 0, also if those of the environment do not.
+    For the policy, the actions of a `Discrete` or `MultiDiscrete` space always start at 0.
 
     Args:
-        space: the environment's own.
-        act_scale: whether -1..1 means the bounds of a Box, see `BoxActions`.
+        space: the environment's action space.
+        act_scale: whether -1..1 is mapped to the bounds of a Box, see `BoxActions`.
     """
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.number):
         actions = BoxActions(space, act_scale)
@@ -65,29 +69,28 @@ def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium
         counted = Discrete(int(space.n)) if isinstance(space, Discrete) else MultiDiscrete(space.nvec)
         return counted, lambda action: action + start
     if isinstance(space, Dict) and set(space) == {"action_type", "action_args"}:
-        type_space, to_type = policy_side(space["action_type"], act_scale)
-        args_space, to_args = policy_side(space["action_args"], act_scale)
-        hybrid = Dict({"action_type": type_space, "action_args": args_space})
-        return hybrid, lambda action: {
-            "action_type": to_type(action["action_type"]),
-            "action_args": to_args(action["action_args"]),
-        }
+        sides = {key: policy_side(space[key], act_scale) for key in ("action_type", "action_args")}
+        hybrid = Dict({key: part for key, (part, _) in sides.items()})
+        return hybrid, lambda action: {key: to_env(action[key]) for key, (_, to_env) in sides.items()}
     return space, lambda action: action
 
 
 class PolicyObservations(gymnasium.ObservationWrapper):
-    """Wraps one environment and converts its observations to a form that networks take.
+    """Wraps one environment and converts its observations to arrays that networks accept.
 
-    * `Discrete` and `MultiDiscrete`: one-hot vectors of float32; `MultiBinary`: a vector of float32.
-    * A Box of integers: float32, except images (uint8 of two or more dimensions), which stay bytes.
-    * An image `[H, W, C]`: `[C, H, W]`.
-    * Everything else is unchanged: Boxes of floats, and a Dict, which only a model of the user can take.
+    * `Discrete` and `MultiDiscrete` become one-hot vectors of float32, `MultiBinary` a vector of float32.
+    * A Box of integers becomes float32, except images (uint8 with two or more dimensions), which stay bytes.
+    * An image `[H, W, C]` becomes `[C, H, W]`.
+    * A Box of floats is unchanged. So is a Dict, which only a model of the user's own accepts.
+
+    Args:
+        env: the environment.
 
     Attributes:
-        note: a message about the conversion for the user; empty if it is not needed.
+        note: a message for the user about the conversion; empty if none is necessary.
 
     Raises:
-        ConfigError: an observation space that is not supported, such as `Tuple` or `Text`.
+        ConfigError: the observation space, such as `Tuple` or `Text`, is not supported.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -96,12 +99,12 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 
     @classmethod
     def wrap(cls, env: gymnasium.Env) -> gymnasium.Env:
-        """Return the environment itself if nothing has to be converted."""
+        """Return the wrapped environment, or the environment itself if nothing has to be converted."""
         wrapped = cls(env)
         return env if wrapped.observation_space is env.observation_space else wrapped
 
     def observation(self, observation: Any) -> Any:
-        """Return the policy's observation for the environment's."""
+        """Return the converted observation."""
         return self._convert(observation)
 
 
@@ -123,7 +126,7 @@ def _check_supported(space: gymnasium.Space[Any]) -> None:
     elif not isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary):
         raise ConfigError(
             f"The environment's observations are {space}: expected Box, Discrete, MultiDiscrete, MultiBinary, or a "
-            "Dict of these. Wrap the environment, for instance in gymnasium.wrappers.FlattenObservation."
+            "Dict of these: wrap the environment, for instance in gymnasium.wrappers.FlattenObservation."
         )
 
 
@@ -143,9 +146,9 @@ def random_actions(space: gymnasium.Space[Any], obs: Any) -> Any:
     """Draw actions of a vector environment at random, from those that the observations allow.
 
     Args:
-        space: the batched action space of the policy; its random generator draws.
+        space: the policy's batched action space, whose random generator is used.
         obs: observations `[N, ...]`. If they are a dict with the key `action_mask`, bool `[N, A]`, or `[N, M, A]` for M
-            agents, only actions that it marks are drawn.
+            agents, only actions for which the mask is True are drawn.
 
     Raises:
         ValueError: a mask allows no action.
@@ -156,10 +159,10 @@ def random_actions(space: gymnasium.Space[Any], obs: Any) -> Any:
 
 
 def sample_masked(mask_XA: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw one of the actions that each row of a mask `[..., A]` allows, all with the same probability.
+    """Draw for each row of a mask `[..., A]` one of the actions that it allows, with equal probabilities.
 
     Returns:
-        Numbers of actions, int64 `[...]`.
+        The actions, int64 `[...]`.
 
     Raises:
         ValueError: a row allows no action.
@@ -168,5 +171,5 @@ def sample_masked(mask_XA: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     count_X = allowed_XA.sum(-1)
     if not count_X.all():
         raise ValueError(f"action_mask: expected at least one allowed action in each row, got none in {mask_XA}.")
-    drawn_X = rng.integers(count_X)  # the place among those that are allowed
+    drawn_X = rng.integers(count_X)  # the position among the allowed actions
     return (allowed_XA.cumsum(-1) > drawn_X[..., None]).argmax(-1)

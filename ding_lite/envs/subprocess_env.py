@@ -1,7 +1,7 @@
-"""One process per environment, each replaced when it fails; see `worker_process` for the processes themselves.
+"""Runs each environment in its own process, and replaces processes that fail; `worker_process` has their code.
 
 gymnasium's AsyncVectorEnv cannot replace a single worker: a step needs the answers of all workers, and a killed worker
-may keep its locks and its error queue.
+may still hold locks.
 """
 
 from __future__ import annotations
@@ -41,34 +41,41 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerError(Exception):
-    """A worker did not answer, or reported an error; the message says which."""
+    """A worker did not answer or reported an error; the message says which."""
 
 
 @dataclass
 class Worker:
-    """The parent's side of a worker process."""
+    """The parent's data about a worker process.
+
+    Attributes:
+        pid: its process id.
+        pipe: connection to it.
+        poll: waits for data in the pipe.
+        fresh: whether it has not answered yet; it may still be building its environment.
+    """
 
     pid: int
     pipe: Connection
-    poll: select.poll  # of the pipe
-    fresh: bool = True  # it has not answered yet and may still be building its environment
+    poll: select.poll
+    fresh: bool = True
 
 
 class SubprocessVectorEnv(VectorEnv):
-    """Environments that run in one process each and may fail: SAME_STEP mode, observations in shared memory.
+    """A vector environment with one process per environment: SAME_STEP mode, observations in shared memory.
 
-    A worker that dies, raises, or does not answer in time is replaced by a new one; the steps of the other environments
-    are kept. In that step the episode is truncated with reward 0, `info["final_obs"]` is the last observation before
-    the failure, and the new worker starts the next episode, as after any other end. An environment that fails in
+    A worker that dies, raises an error, or does not answer in time is replaced by a new one. The other environments are
+    not affected. In that step, the episode of the failed environment is truncated with reward 0, `info["final_obs"]` is
+    the last observation before the failure, and the new worker starts the next episode. An environment that fails in
     `reset` is reset again. Episodes are numbered as in `SeededEnv`.
 
     Args:
-        env_fns: create one environment each, in the workers.
-        step_timeout: seconds within which a step, or the reset that starts an episode, must be answered.
-        max_retry: how many times in a row an environment may fail; an episode without a failure resets the count.
+        env_fns: functions that each create one environment; they are called in the workers.
+        step_timeout: seconds within which a worker must answer a step or a reset.
+        max_retry: how many times in a row an environment may fail. An episode without a failure resets the count.
 
     Raises:
-        EnvError: from any method, if an environment has failed more often than that; all workers are then stopped.
+        EnvError: any method raises it if an environment has failed more often; all workers are then stopped.
     """
 
     def __init__(self, env_fns: Sequence[Callable[[], gymnasium.Env]], step_timeout: float, max_retry: int = 3) -> None:
@@ -95,9 +102,10 @@ class SubprocessVectorEnv(VectorEnv):
         """Start a new episode in every environment.
 
         Args:
-            seed: one per environment, or one number, to which each environment adds its index.
-            options: passed to the environments, except `reset_mask` (bool `[N]`: which to reset). `episode`, int `[N]`,
-                is the number of the episode that each starts; by default the first of a new seed, else the next.
+            seed: one seed per environment, or one number to which the index of each environment is added.
+            options: passed to the environments, except `reset_mask`, bool `[N]`: which environments to reset.
+                `episode`, int `[N]`, gives the numbers of the episodes to start; by default episode 0 of a new seed, or
+                else the next episode.
         """
         options = dict(options or {})
         mask_N = options.pop("reset_mask", np.ones(self.num_envs, np.bool_))
@@ -119,7 +127,7 @@ class SubprocessVectorEnv(VectorEnv):
         return self._insist({i: ("reset", self._seeds[i], options) for i in index_K})
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one step in every environment."""
+        """Take one step in every environment; see the contract in `vector_env`."""
         requests = {i: ("step", action) for i, action in enumerate(iterate(self.action_space, actions))}
         answers = self._exchange(requests)
         reward_N = np.zeros(self.num_envs, np.float64)
@@ -133,7 +141,7 @@ class SubprocessVectorEnv(VectorEnv):
         truncated_N[lost] = True
         self._episode_N += terminated_N | truncated_N
         for i in lost:
-            # a worker writes its observation last, so this is still the previous one
+            # a worker writes its observation at the end of a step, so this is still the previous one
             last = next(islice(iterate(self.observation_space, self.observations), i, None))
             infos = self._add_info(infos, {"final_obs": deepcopy(last)}, i)
         for i, info in self._start(lost, {}).items():
@@ -170,7 +178,7 @@ class SubprocessVectorEnv(VectorEnv):
         ours, theirs = socket.socketpair()
         ours.setblocking(True)
         theirs.setblocking(True)
-        # for a worker that stops in the middle of a message
+        # time-outs for a worker that stops in the middle of a message
         timeval = struct.pack("ll", int(START_TIMEOUT + self._step_timeout), 0)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
@@ -220,7 +228,7 @@ class SubprocessVectorEnv(VectorEnv):
         try:
             if not worker.poll.poll(left * 1000):
                 raise WorkerError(
-                    f"gave no answer within {seconds:g} s: it is stuck, or env.manager.step_timeout is too short for it"
+                    f"did not answer within {seconds:g} s: it is stuck, or env.manager.step_timeout is too short"
                 )
             good, answer = worker.pipe.recv()
         except LOST:
@@ -243,5 +251,5 @@ class SubprocessVectorEnv(VectorEnv):
         if self._failures[index] > self._max_retry:
             self.close(terminate=True)
             raise EnvError(f"Environment {index} {failure} ({count}).")
-        logger.warning("Environment %d %s; it is started again (%s).", index, failure, count)
+        logger.warning("Environment %d %s; it is restarted (%s).", index, failure, count)
         self._workers[index] = self._start_worker(index)

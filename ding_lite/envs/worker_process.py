@@ -1,14 +1,15 @@
-"""The worker processes of `SubprocessVectorEnv`: one environment each, forked by a nursery, never outliving the run.
+"""The worker processes of `SubprocessVectorEnv`: one environment each, forked by a process called the nursery.
 
 The nursery is a small child process of the parent, one for each vector environment. It has imported what environments
-need and forks a worker in milliseconds. When its socket to the parent closes, however the parent ended, it ends its
-workers and itself; if the nursery ends, the kernel ends the workers. So no worker outlives the run, even if it is stuck
-in native code, and neither does a program that an environment started, because it is in its worker's process group.
+need, so it forks a worker in milliseconds. When its socket to the parent closes, for whatever reason the parent ended,
+it ends its workers and itself. If the nursery is killed, the kernel ends the workers. No worker therefore outlives the
+run, even if it is stuck in native code. Neither does a program that an environment started, because it belongs to the
+process group of its worker.
 
-Nothing has a name in a file system, so nothing is left there. `multiprocessing` would use named semaphores and a
+Nothing has a name in a file system, so nothing remains there. `multiprocessing` would use named semaphores and a
 directory, which remain after a SIGKILL of the parent's process group.
 
-Never imports torch: workers run in here.
+This module never imports torch, because workers run in it.
 """
 
 from __future__ import annotations
@@ -33,17 +34,21 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, write_to_shared_memory
 
-LOST = (EOFError, ConnectionError)  # what a pipe raises when the process at its other end has ended
-START_TIMEOUT = 60.0  # seconds for a process to start and build its environment
-NUMBER = struct.Struct("q")  # messages between parent and nursery: process ids and exit codes
-PR_SET_PDEATHSIG = 1  # prctl's option: the signal to get when the parent process ends
+LOST = (EOFError, ConnectionError)  # errors that a pipe raises after the process at its other end has ended
+START_TIMEOUT = 60.0  # seconds within which a process must start and build its environment
+NUMBER = struct.Struct("q")  # format of messages between parent and nursery: process ids and exit codes
+PR_SET_PDEATHSIG = 1  # option of prctl: the signal to receive when the parent process ends
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class SharedArrays:
-    """Arrays in an unnamed file, for gymnasium's `create_shared_memory(ctx=...)`; no locks, as writers never overlap.
+    """Allocates arrays in an unnamed file, for gymnasium's `create_shared_memory(ctx=...)`.
 
-    Processes that ask for the same arrays in the same order get the same memory.
+    Processes that ask for the same arrays in the same order get the same memory. There are no locks, because each
+    worker writes only its own rows.
+
+    Args:
+        file: file descriptor of the unnamed file.
     """
 
     def __init__(self, file: int) -> None:
@@ -58,7 +63,7 @@ class SharedArrays:
 
 
 class SharedArray:
-    """What gymnasium expects of an array with a lock."""
+    """The interface that gymnasium expects of a shared array."""
 
     def __init__(self, buffer: mmap.mmap) -> None:
         self._buffer = buffer
@@ -68,10 +73,10 @@ class SharedArray:
 
 
 class Nursery:
-    """The parent's side: starts and ends workers.
+    """The parent's handle of the nursery: starts and kills workers.
 
     Args:
-        memory: file of the `SharedArrays`.
+        memory: file descriptor of the `SharedArrays`.
         grace: seconds that workers have to close their environments before they are killed.
     """
 
@@ -80,10 +85,13 @@ class Nursery:
         self._start()
 
     def fork(self, pipe: int) -> int:
-        """Start a worker at the other end of `pipe`, in a new process group, and return its process id.
+        """Start a worker in a new process group, and return its process id.
+
+        Args:
+            pipe: file descriptor of the worker's end of the pipe.
 
         Raises:
-            EOFError, ConnectionError: the nursery has ended, so no process can be started.
+            EOFError, ConnectionError: a new nursery has ended too, so no process can be started.
         """
         try:
             return self._ask(0, [pipe])
@@ -93,14 +101,14 @@ class Nursery:
             return self._ask(0, [pipe])
 
     def kill(self, pid: int) -> int:
-        """Kill a worker and its child processes; return the worker's exit code. The worker may have ended before."""
+        """Kill a worker, if it has not ended yet, and its child processes; return the worker's exit code."""
         try:
             return self._ask(pid, [])
         except LOST:
             return -signal.SIGKILL  # the nursery was killed, and its workers with it
 
     def close(self) -> None:
-        """Wait until all workers have ended or were killed; the caller has closed their pipes."""
+        """Wait until all workers have ended or were killed. The caller must have closed their pipes."""
         self._control.close()
         try:
             self._process.wait(self._grace + START_TIMEOUT)
@@ -120,7 +128,7 @@ class Nursery:
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[control.fileno(), self._memory],
-                process_group=0,  # it must outlive a SIGKILL of the parent's group, to end what environments started
+                process_group=0,  # it must survive a SIGKILL of the parent's group, to kill what environments started
             )
 
     def _ask(self, number: int, files: list[int]) -> int:
@@ -132,9 +140,15 @@ class Nursery:
 
 
 def nurse(control_file: int, memory: int, grace: float) -> None:
-    """Run as the nursery: fork a worker for each file received, kill one for each process id, end with the parent."""
+    """Run as the nursery until the parent ends: fork a worker for each file received, kill one for each process id.
+
+    Args:
+        control_file: file descriptor of the socket to the parent.
+        memory: file descriptor of the `SharedArrays`.
+        grace: seconds that workers have to end after the parent has ended, before they are killed.
+    """
     for number in PARENTS_SIGNALS:
-        # a terminal or a scheduler sends these to everyone; a handler, unlike SIG_IGN, is not passed on by exec
+        # a terminal or a scheduler sends these to all processes; a handler, unlike SIG_IGN, is not inherited by exec
         signal.signal(number, lambda *_: None)
     control = socket.socket(fileno=control_file)
     pids: set[int] = set()
@@ -159,7 +173,7 @@ def nurse(control_file: int, memory: int, grace: float) -> None:
         _kill_group(pid, pids)
 
 
-ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # ask, but keep its id taken, so that it can be killed
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # ask without waiting, and without releasing the process id
 
 
 def _fork_worker(pipe: Connection, control: socket.socket, memory: int) -> int:
@@ -199,11 +213,15 @@ def _kill_group(pid: int, pids: set[int]) -> int:
 def serve(pipe: Connection, memory: int) -> None:
     """Run as a worker: build the environment of the first message, and answer requests until the pipe closes.
 
-    A request is the name of a method of `EnvServer` with its arguments. An answer is `(True, result)`, or
-    `(False, text)` if the environment raised.
+    A request is the name of a method of `EnvServer` and its arguments. The answer is `(True, result)`, or
+    `(False, text)` if the environment raised an error.
+
+    Args:
+        pipe: connection to the parent.
+        memory: file descriptor of the `SharedArrays`.
     """
     server: EnvServer | None = None
-    np.random.seed()  # otherwise environments that use NumPy's global state would all draw the same
+    np.random.seed()  # otherwise all environments that use NumPy's global generator would draw the same numbers
     with suppress(*LOST):
         build = pipe.recv_bytes()
         while True:
@@ -221,7 +239,14 @@ def serve(pipe: Connection, memory: int) -> None:
 
 
 class EnvServer:
-    """One environment of `num_envs`, which writes observations to shared memory. An episode's end restarts it."""
+    """Runs one environment, writes its observations to shared memory, and restarts it when an episode ends.
+
+    Args:
+        memory: file descriptor of the `SharedArrays`.
+        index: the environment's number in the vector environment.
+        num_envs: number of environments in the vector environment.
+        env_fn: creates the environment.
+    """
 
     def __init__(self, memory: int, index: int, num_envs: int, env_fn: Callable[[], gymnasium.Env]) -> None:
         self.env = env_fn()
@@ -230,7 +255,7 @@ class EnvServer:
         self._arrays = create_shared_memory(self.env.observation_space, n=num_envs, ctx=arrays)
 
     def describe(self) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any], dict[str, Any], str | None]:
-        """Return observation space, action space, metadata and render mode."""
+        """Return the observation space, the action space, the metadata and the render mode."""
         return self.env.observation_space, self.env.action_space, dict(self.env.metadata), self.env.render_mode
 
     def reset(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
@@ -240,7 +265,7 @@ class EnvServer:
         return info
 
     def step(self, action: Any) -> tuple[float, bool, bool, dict[str, Any]]:
-        """Return reward, terminated, truncated and `info` of a step in gymnasium's SAME_STEP mode."""
+        """Take a step in gymnasium's SAME_STEP mode; return reward, terminated, truncated and `info`."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         if terminated or truncated:
             final = {"final_info": info, "final_obs": obs}

@@ -1,4 +1,4 @@
-"""Networks: encoders, heads and the models that policies train."""
+"""Neural networks: encoders, heads, and the models that policies train."""
 
 from ding_lite.model.bc import BC
 from ding_lite.model.image import ConvEncoder

@@ -1,4 +1,4 @@
-"""Activation functions by the names that configs use."""
+"""Activation functions, under the names that configs use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The head of a policy, chosen by the kind of action. A discrete actions, D dimensions of a continuous action."""
+"""The head of a policy network, which depends on the kind of action.
+
+Shapes: A discrete actions, D dimensions of a continuous action.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +31,21 @@ def create_actor_head(
     """Return the head for one kind of action.
 
     Args:
-        inner: sizes of the features and of the hidden layers.
-        action_shape: A of 'discrete', D of 'continuous', for 'hybrid' both under DI-engine's keys `action_type_shape`
-            and `action_args_shape`.
+        inner: number of features, then the sizes of the hidden layers.
+        action_shape: A for 'discrete', D for 'continuous'; for 'hybrid' a dict of both, under DI-engine's keys
+            `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'continuous' or 'hybrid'.
-        activation: see `ACTIVATIONS`.
-        sigma_type: see `GaussianHead`, as the next two.
-        fixed_sigma_value: sigma where it is 'fixed'.
-        bound_type: None or 'tanh'.
+        activation: a key of `ACTIVATIONS`.
+        sigma_type: see `GaussianHead`.
+        fixed_sigma_value: see `GaussianHead`.
+        bound_type: see `GaussianHead`.
 
     Raises:
-        ConfigError: for an unknown word, or a shape that is not one of this kind of action.
+        ConfigError: an argument has an unknown value, or the shape does not fit the kind of action.
     """
-    _check_choice("action_space", action_space, ACTION_SPACES)
-    _check_choice("sigma_type", sigma_type, SIGMA_TYPES)
-    _check_choice("bound_type", bound_type, BOUND_TYPES)
+    check_choice("action_space", action_space, ACTION_SPACES)
+    check_choice("sigma_type", sigma_type, SIGMA_TYPES)
+    check_choice("bound_type", bound_type, BOUND_TYPES)
 
     def discrete(size: int) -> nn.Module:
         return MLP([*inner, size], activation, output=True)
@@ -62,8 +65,17 @@ def create_actor_head(
     return continuous(action_shape) if action_space == "continuous" else discrete(action_shape)
 
 
-def _check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> None:
-    """Raise `ConfigError` if `value` of `policy.model.<key>` is not one of `choices`."""
+def check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> None:
+    """Check an argument of a model.
+
+    Args:
+        key: its name in `policy.model`.
+        value: its value in the config.
+        choices: the allowed values.
+
+    Raises:
+        ConfigError: the value is none of the choices.
+    """
     if value not in choices:
         words = [choice for choice in choices if choice is not None]
         names = ", ".join(str(choice) for choice in choices)

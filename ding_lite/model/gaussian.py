@@ -1,4 +1,4 @@
-"""Heads that turn features into the parameters of a distribution of continuous, or hybrid, actions.
+"""Heads that turn features into the parameters of a distribution of continuous or hybrid actions.
 
 Shapes: B samples, A discrete actions, D dimensions of a continuous action.
 """
@@ -13,19 +13,19 @@ from torch import Tensor, nn
 
 from ding_lite.model.mlp import MLP
 
-LOG_SIGMA_RANGE = (-20.0, 2.0)  # of 'conditioned': keeps exp and its gradient finite
+LOG_SIGMA_RANGE = (-20.0, 2.0)  # for 'conditioned': keeps exp and its gradient finite
 
 
 class GaussianHead(nn.Module):
-    """Features to a diagonal Gaussian: `{'mu', 'sigma'}`, both `[B, D]`.
+    """Maps features to `mu` and `sigma` of independent normal variables, one for each dimension of an action.
 
     Args:
-        sizes: of the features, of the hidden layers, and D.
-        activation: see `ACTIVATIONS`.
-        sigma_type: 'independent', parameters of its own that no observation changes; 'conditioned', computed as mu is;
-            'fixed', the value below.
-        fixed_sigma_value: sigma where it is 'fixed'.
-        bound_type: 'tanh' keeps mu within -1..1.
+        sizes: number of features, sizes of the hidden layers, D.
+        activation: a key of `ACTIVATIONS`.
+        sigma_type: 'independent': learned parameters that do not depend on the observation; 'conditioned': computed
+            from the features, like mu; 'fixed': a constant.
+        fixed_sigma_value: the constant.
+        bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
     """
 
     def __init__(
@@ -41,10 +41,11 @@ class GaussianHead(nn.Module):
         *inner, size_out = sizes
         if sigma_type == "independent":
             self.log_sigma_param = nn.Parameter(torch.zeros(1, size_out))
-        # one matrix for mu and log sigma
+        # if conditioned, the last layer computes mu and log sigma in one product
         self.mlp = MLP([*inner, size_out * (2 if sigma_type == "conditioned" else 1)], activation, output=True)
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """Return `mu` and `sigma`, both `[B, D]`, for features `[B, sizes[0]]`."""
         mu = self.mlp(x)
         if self._sigma_type == "conditioned":
             mu, log_sigma = mu.chunk(2, dim=-1)
@@ -57,11 +58,17 @@ class GaussianHead(nn.Module):
 
 
 class HybridHead(nn.Module):
-    """Features to `{'action_type': logit [B, A], 'action_args': {'mu', 'sigma'}}`, through a head for each."""
+    """Maps features to the distribution of a hybrid action.
+
+    Args:
+        action_type: head of the discrete part.
+        action_args: head of the continuous part.
+    """
 
     def __init__(self, action_type: nn.Module, action_args: nn.Module) -> None:
         super().__init__()
         self.action_type, self.action_args = action_type, action_args
 
     def forward(self, x: Tensor) -> dict[str, Any]:
+        """Return `action_type`, a logit `[B, A]`, and `action_args`, a dict of `mu` and `sigma` `[B, D]`."""
         return {"action_type": self.action_type(x), "action_args": self.action_args(x)}

@@ -1,4 +1,4 @@
-"""The encoder of images, of convolutions.
+"""The encoder of images: three convolutions and a dense layer.
 
 Shapes: B samples, C channels, H x W pixels.
 """
@@ -21,7 +21,10 @@ KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/na
 
 
 class _DenseByConvolution(torch.autograd.Function):
-    """A dense layer over an image, as a convolution, which is faster on a CPU, except for the weight's gradient."""
+    """A dense layer over an image, computed as a convolution.
+
+    On a CPU this is faster than a matrix product, except for the gradient of the weight.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -41,31 +44,39 @@ class _DenseByConvolution(torch.autograd.Function):
 
 
 def _pixels_first(x: Tensor) -> Tensor:
-    """Flatten `[B, C, H, W]` to `[B, H * W * C]`, a view if the memory format is channels_last."""
+    """Return `[B, C, H, W]` flattened to `[B, H * W * C]`; it is a view if the memory format is channels_last."""
     return x.permute(0, 2, 3, 1).flatten(1)
 
 
 class ImageDense(nn.Conv2d):
-    """The dense layer after the convolutions: `[B, C, H, W]` to `[B, out]`, with a kernel of the image's size."""
+    """The dense layer after the convolutions, stored as a convolution whose kernel has the size of the image."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return `[B, out]` for `[B, C, H, W]`."""
         if x.device.type == "cpu" and x.dtype == torch.float32:
             return _DenseByConvolution.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]  # torch's
         return functional.linear(_pixels_first(x), _pixels_first(self.weight), self.bias)
 
 
 class ConvEncoder(nn.ModuleList):
-    """Images `[B, C, H, W]` to features `[B, hidden_size_list[-1]]`: three convolutions and a dense layer.
+    """Maps images to features, with the kernels and strides of Mnih et al. 2015.
 
-    uint8 images are scaled to [0, 1] here, so that they stay bytes everywhere else.
+    Args:
+        obs_shape: C, H, W.
+        hidden_size_list: channels of the three convolutions, then the size of the dense layer. With three numbers, the
+            dense layer has the last convolution's size.
+        activation: a key of `ACTIVATIONS`.
+
+    Raises:
+        ConfigError: the list has another length, or the images are too small.
     """
 
     def __init__(self, obs_shape: Sequence[int], hidden_size_list: Sequence[int], activation: str = "relu") -> None:
         super().__init__()
         if len(hidden_size_list) not in (3, 4):
             raise ConfigError(
-                "policy.model.encoder_hidden_size_list for images must be three convolutions' channels and a dense "
-                f"layer's size, like [32, 64, 64, 512], got {list(hidden_size_list)}."
+                "policy.model.encoder_hidden_size_list for images must be the channels of three convolutions and "
+                f"the size of a dense layer, like [32, 64, 64, 512], got {list(hidden_size_list)}."
             )
         self._activation = ACTIVATIONS[activation]
         channels, height, width = obs_shape
@@ -77,10 +88,11 @@ class ConvEncoder(nn.ModuleList):
         self.append(ImageDense(channels, hidden_size_list[-1], (height, width)))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return features `[B, hidden_size_list[-1]]` for images `[B, C, H, W]`; uint8 images are scaled to [0, 1]."""
         first, *rest = self
         assert isinstance(first, nn.Conv2d)
         if x.dtype == torch.uint8:
-            # 0 to 255 are exact in bfloat16 too. Scaling the weight is the same as scaling the image, and less work.
+            # bfloat16 represents 0 to 255 exactly. Scaling the weight equals scaling the image, with less work.
             weight = first.weight * (1 / 255)
             autocast = torch.is_autocast_enabled(x.device.type)
             x = x.contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""Fully connected layers, the part of every network here that is no convolution, and the choice of an encoder."""
+"""Fully connected networks, and the choice of an encoder for an observation."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ding_lite.utils.registry import ConfigError
 class MLP(nn.ModuleList):
     """Linear layers, each followed by the activation.
 
-    An MLP that is an `output` is the head of a network: its last layer has no activation, and all its layers run in
-    the type of their parameters even under autocast. bfloat16 has 8 bits of precision, so the values of two actions
-    would often be rounded to the same number.
+    If `output` is set, the MLP is the head of a network: its last layer has no activation, and under autocast all its
+    layers still compute in the type of their parameters. In bfloat16, with 8 bits of precision, the values of two
+    actions would often be rounded to the same number.
 
     Args:
         sizes: number of input features, then the size of each layer.
         activation: a key of `ACTIVATIONS`.
         output: whether this is the head of a network.
-        linear: creates a layer from its input and output size.
+        linear: function of the input and output size that creates a layer.
     """
 
     def __init__(
@@ -52,7 +52,16 @@ class MLP(nn.ModuleList):
 
 
 def create_encoder(obs_shape: int | Sequence[int], hidden_size_list: Sequence[int], activation: str) -> nn.Module:
-    """Return the encoder that fits the observation: fully connected for vectors, convolutional for `(C, H, W)`."""
+    """Return a fully connected encoder for vectors, or a convolutional one for images.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        hidden_size_list: sizes of the layers, see `MLP` and `ConvEncoder`; the last one is the number of features.
+        activation: a key of `ACTIVATIONS`.
+
+    Raises:
+        ConfigError: the activation is unknown, or the shape is that of neither a vector nor an image.
+    """
     if activation not in ACTIVATIONS:
         raise ConfigError(f"policy.model.activation must be one of {', '.join(ACTIVATIONS)}, got '{activation}'.")
     shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)

@@ -1,19 +1,21 @@
-"""Noisy linear layers, by whose noise a network explores (Fortunato et al. 2018, arXiv:1706.10295).
+"""Noisy linear layers, whose noise makes a network explore (Fortunato et al. 2018, arXiv:1706.10295).
 
 Shapes: B samples, P input features, Q output features of a layer.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
+from easydict import EasyDict
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 Noise = dict[str, dict[str, Tensor]]  # of one forward pass: layer name -> `input` [B, P] and `output` [B, Q]
 
@@ -21,8 +23,13 @@ Noise = dict[str, dict[str, Tensor]]  # of one forward pass: layer name -> `inpu
 class NoisyLinear(nn.Module):
     """Linear layer with factorised Gaussian noise on its weights (equations 10 and 11 of the paper).
 
-    In training mode, and in evaluation mode under `explore`, each sample of the batch has different noise, so that
+    In training mode, and in evaluation mode inside `explore`, each sample of a batch has its own noise, so that
     environments explore independently. Otherwise the layer uses the means of its weights.
+
+    Args:
+        in_features: P.
+        out_features: Q.
+        sigma0: initial standard deviation of the noise, times the square root of P.
     """
 
     def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5) -> None:
@@ -36,7 +43,7 @@ class NoisyLinear(nn.Module):
         self._noise: dict[str, Tensor] | None = None
 
     def draw_noise(self, batch_size: int) -> dict[str, Tensor]:
-        """Return f(noise) for `input` `[B, P]` and `output` `[B, Q]`, where f(x) = sign(x) sqrt(|x|)."""
+        """Return noise as `input` `[B, P]` and `output` `[B, Q]`: f(x) = sign(x) sqrt(|x|) of standard normal x."""
         size_out, size_in = self.weight_mu.shape
         sizes = {"input": size_in, "output": size_out}
         drawn = {name: self.weight_mu.new_empty(batch_size, size).normal_() for name, size in sizes.items()}
@@ -48,14 +55,15 @@ class NoisyLinear(nn.Module):
         if not (self.training or self._exploring or self._noise is not None):
             return mean
         noise = self.draw_noise(len(x)) if self._noise is None else self._noise
-        # (sigma * outer(output, input)) x for each sample, without a weight matrix for each.
+        # This is (sigma * outer(output, input)) x for each sample, without storing a weight matrix per sample.
         return mean + noise["output"] * functional.linear(x * noise["input"], self.weight_sigma, self.bias_sigma)
 
 
 class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a function)
-    """Let every `NoisyLinear` inside a module draw noise in evaluation mode too: `with explore(module): ...`.
+    """Inside `with explore(module): ...`, every `NoisyLinear` of the module draws noise in evaluation mode too.
 
-    Without noisy layers it does nothing. The layers are looked up once, at creation; the context can be entered often.
+    A module without noisy layers is not changed. The layers are looked up when the object is created, and it can be
+    entered any number of times.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -70,26 +78,45 @@ class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a func
             layer._exploring = False
 
 
+def request_noise(model: EasyDict, default_type: str) -> None:
+    """Set `noise=True` in a model's config if the model's class takes this argument.
+
+    A class without the argument may use noisy layers all the same; `check_noisy` checks the model that it creates.
+
+    Args:
+        model: the compiled `cfg.policy.model`; it is changed in place.
+        default_type: registered name of the model if `model` names none.
+    """
+    parameters = inspect.signature(MODEL_REGISTRY.find(model.get("type", default_type))).parameters.values()
+    if any(parameter.name == "noise" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        model.noise = True
+
+
 def check_noisy(module: nn.Module) -> None:
-    """Raise `ConfigError` if a module has no noisy layers to explore with."""
+    """Check that a module has noisy layers to explore with.
+
+    Raises:
+        ConfigError: it has none.
+    """
     if not _noisy_layers(module):
         raise ConfigError(
             f"policy.noisy_net=True explores by layers of the class ding_lite.model.NoisyLinear, but the model "
-            f"{type(module).__name__} has none: use them in the model, or set policy.noisy_net=False."
+            f"{type(module).__name__} has none: use them in the model, for example if its argument noise is True, or "
+            "set policy.noisy_net=False."
         )
 
 
 def draw_noise(module: nn.Module, batch_size: int) -> Noise:
-    """Return noise for one forward pass of a module with B samples, by the names of its noisy layers.
+    """Return the noise of one forward pass of a module with `batch_size` samples, by the names of its noisy layers.
 
-    The layers draw in the order in which the module registered them, with torch's global generator.
+    It is drawn with torch's global generator, layer by layer in the order in which the module registered them.
     """
     return {name: layer.draw_noise(batch_size) for name, layer in _noisy_layers(module).items()}
 
 
 @contextmanager
 def given_noise(module: nn.Module, noise: Noise) -> Iterator[None]:
-    """Let the noisy layers of a module use `noise`, as `draw_noise` returned it, instead of drawing their own."""
+    """Inside this block, the noisy layers of a module use `noise` from `draw_noise` instead of drawing their own."""
     layers = _noisy_layers(module)
     for name, own in noise.items():
         layers[name]._noise = own

@@ -1,4 +1,4 @@
-"""The policy network of policy gradients without a critic."""
+"""The policy network of REINFORCE, without a critic."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ding_lite.utils.registry import MODEL_REGISTRY
 
 @MODEL_REGISTRY.register("pg")
 class PG(nn.Module):
-    """A policy for discrete, continuous and hybrid actions.
+    """A policy for discrete, continuous or hybrid actions.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image.
-        action_shape: number of actions if 'discrete', dimensions if 'continuous'; for 'hybrid' a dict of both, under
+        action_shape: number of actions if 'discrete', of dimensions if 'continuous'; for 'hybrid' a dict of both, under
             `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'continuous' or 'hybrid'.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
-        head_hidden_size: size of the head's hidden layers; None: that of the features.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
     """
@@ -45,5 +45,5 @@ class PG(nn.Module):
         self.head = create_actor_head(inner, action_shape, action_space, activation)
 
     def forward(self, obs: Tensor) -> dict[str, Any]:
-        """Return `{'logit'}` for observations `[B, ...]`, in the same form as `VAC`."""
+        """Return a dict with `logit`, whose form is that of `VAC`, for observations `[B, ...]`."""
         return {"logit": self.head(self.encoder(obs))}

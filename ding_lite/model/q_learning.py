@@ -1,4 +1,4 @@
-"""Q-networks, and the heads that turn features into the values of discrete actions.
+"""The Q-network, and heads that turn features into the values of discrete actions.
 
 Shapes: B samples, A discrete actions.
 """
@@ -15,7 +15,15 @@ from ding_lite.utils.registry import MODEL_REGISTRY
 
 
 class DiscreteHead(MLP):
-    """Features `[B, hidden_size]` to action values `[B, A]`, through `layer_num` hidden layers."""
+    """Maps features `[B, hidden_size]` to action values `[B, A]`.
+
+    Args:
+        hidden_size: number of features, and size of the hidden layers.
+        output_size: A.
+        layer_num: hidden layers before the output.
+        activation: a key of `ACTIVATIONS`.
+        noise: use noisy layers, see `NoisyLinear`.
+    """
 
     def __init__(
         self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
@@ -25,9 +33,9 @@ class DiscreteHead(MLP):
 
 
 class DuelingHead(nn.Module):
-    """Action values from a state value and advantages.
+    """Maps features to action values, computed from a state value V and advantages A.
 
-    Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9).
+    Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9). Arguments as for `DiscreteHead`.
     """
 
     def __init__(
@@ -38,6 +46,7 @@ class DuelingHead(nn.Module):
         self.V = DiscreteHead(hidden_size, 1, layer_num, activation, noise)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return action values `[B, A]` for features `[B, hidden_size]`."""
         advantage_BA = self.A(x)
         return self.V(x) + advantage_BA - advantage_BA.mean(dim=-1, keepdim=True)
 
@@ -51,7 +60,7 @@ class DQN(nn.Module):
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
-        dueling: split the head into value and advantages.
+        dueling: compute Q from a value and advantages, see `DuelingHead`.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         noise: use noisy layers in the head, see `NoisyLinear`.
@@ -73,5 +82,5 @@ class DQN(nn.Module):
         self.head = head(encoder_hidden_size_list[-1], action_shape, head_layer_num, activation, noise)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
-        """Return `{'logit': Q}`, Q `[B, A]`, for observations `[B, ...]`."""
+        """Return a dict with `logit`, the action values `[B, A]`, for observations `[B, ...]`."""
         return {"logit": self.head(self.encoder(obs))}

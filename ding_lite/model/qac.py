@@ -1,8 +1,7 @@
-"""Actor-critic networks whose critic values pairs of state and action.
+"""Actor-critic networks whose critics estimate Q(s, a).
 
-Shapes: B samples, D dimensions of an action, C critics (2 if twin), `...` any leading dimensions, such as several
-actions of a state. `actor`, `critic` and `value` are networks without common parameters, so each can have its own
-optimizer.
+Shapes: B samples, D dimensions of an action, C critics (2 if twin), `...` any leading dimensions, for example several
+actions per state. `actor`, `critic` and `value` share no parameters, so each can have its own optimizer.
 """
 
 from __future__ import annotations
@@ -19,34 +18,48 @@ from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 
 class RegressionHead(MLP):
-    """Features to an action `[B, D]` within -1..1."""
+    """Maps features to an action between -1 and 1. Arguments as for `MLP`."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return actions `[B, D]` for features `[B, sizes[0]]`."""
         return torch.tanh(super().forward(x))
 
 
 class ActorNetwork(nn.Module):
-    """An encoder of observations `[B, ...]` and a head on its features."""
+    """An encoder of observations, and a head that maps its features to an action or to a distribution.
+
+    Args:
+        encoder: maps observations to features.
+        head: maps features to the output.
+    """
 
     def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
 
     def forward(self, obs: Tensor) -> Any:
+        """Return the output of the head for observations `[B, ...]`."""
         return self.head(self.encoder(obs))
 
 
 class CriticNetwork(nn.Module):
-    """Maps observations, with or without actions, to the values of `num` critics, which share only the encoder."""
+    """Critics of observations, with or without actions, which share only the encoder.
+
+    Args:
+        encoder: maps observations to features.
+        sizes: number of features, plus D if there are actions; then the sizes of a critic's hidden layers.
+        activation: a key of `ACTIVATIONS`.
+        num: C.
+    """
 
     def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> None:
         super().__init__()
         self.encoder = encoder
-        # Measured on one CPU thread: batching the critics' weights into one product is no faster than a loop.
+        # A loop is as fast as one batched product of the critics' weights, measured on one CPU thread.
         self.heads = nn.ModuleList(MLP([*sizes, 1], activation, output=True) for _ in range(num))
 
     def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
-        """Return `[C, ..., B]` for observations `[B, ...]` and actions `[..., B, D]`."""
+        """Return values `[C, ..., B]` for observations `[B, ...]` and actions `[..., B, D]`."""
         x = self.encoder(obs)
         if action is not None:
             x = torch.cat([x.expand(*action.shape[:-1], -1), action], dim=-1)
@@ -55,21 +68,24 @@ class CriticNetwork(nn.Module):
 
 @MODEL_REGISTRY.register("continuous_qac")
 class QAC(nn.Module):
-    """A policy and Q(s, a) for continuous actions, which are within -1..1.
+    """An actor and critics Q(s, a) for continuous actions between -1 and 1.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image.
         action_shape: D.
         action_space: 'regression': the actor returns an action; 'reparameterization': it returns mu and sigma of a
-            normal whose tanh is the action, see `rl_utils.squashed`.
+            normal variable whose tanh is the action, see `rl_utils/squashed.py`.
         twin_critic: two critics instead of one.
         actor_head_hidden_size: size of the hidden layers of the actor's head.
-        actor_head_layer_num: hidden layers after the first one, before the output.
+        actor_head_layer_num: hidden layers in addition to the first one.
         critic_head_hidden_size: size of the hidden layers of a critic's head.
-        critic_head_layer_num: hidden layers after the first one, before the output.
+        critic_head_layer_num: hidden layers in addition to the first one.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
-        encoder_hidden_size_list: sizes of the layers of the encoders, one for each network. None: vectors go
-            directly to the heads; for images three convolutions' channels, then the dense layer's size.
+        encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for each network. None: vectors are
+            passed to the heads directly. For images: three convolutions' channels, then the dense layer's size.
+
+    Raises:
+        ConfigError: `action_shape` is not a whole number.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
@@ -90,7 +106,7 @@ class QAC(nn.Module):
         super().__init__()
         if not isinstance(action_shape, int):
             raise ConfigError(f"policy.model.action_shape must be a whole number, got {action_shape}.")
-        layers = encoder_hidden_size_list or ()  # none: features are the vector itself
+        layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
         size = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *layers][-1]
 
         def encoder() -> nn.Module:
@@ -110,27 +126,31 @@ class QAC(nn.Module):
         return GaussianHead(sizes, activation, sigma_type="conditioned")
 
     def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
-        """Return what the method named `mode` returns for `inputs`."""
+        """Return the result of the method named `mode` for `inputs`.
+
+        Raises:
+            ValueError: there is no such method in `modes`.
+        """
         if mode not in self.modes:
             raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
         return getattr(self, mode)(inputs)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
-        """Return `{'action'}` `[B, D]`, or `{'logit'}`, a dict of `mu` and `sigma` `[B, D]`."""
+        """Return a dict with `action` `[B, D]`, or with `logit`, a dict of `mu` and `sigma` `[B, D]`."""
         return {"action" if self.action_space == "regression" else "logit": self.actor(obs)}
 
     def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return `{'q_value'}` `[C, ..., B]` for a dict of `obs` `[B, ...]` and `action` `[..., B, D]`."""
+        """Return a dict with `q_value` `[C, ..., B]`, for a dict of `obs` `[B, ...]` and `action` `[..., B, D]`."""
         return {"q_value": self.critic(inputs["obs"], action=inputs["action"])}
 
 
 @MODEL_REGISTRY.register("continuous_qvac")
 class QVAC(QAC):
-    """`QAC` with a state value V(s) in addition.
+    """`QAC` with a network for the state value V(s) in addition.
 
-    The actor's normal is not squashed, so actions at the bounds have a finite likelihood: tanh keeps mu within -1..1,
-    and sigma is a parameter that does not depend on the observation. Arguments as for `QAC`; the head of the value has
-    the size of a critic's.
+    The actor's normal distribution is not squashed by tanh, so that actions at the bounds have a finite likelihood.
+    Instead tanh keeps mu between -1 and 1. sigma is a parameter that does not depend on the observation. Arguments as
+    for `QAC`; the head of the value has the size of a critic's head.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_value")
@@ -141,5 +161,5 @@ class QVAC(QAC):
         return GaussianHead(sizes, activation, sigma_type="independent", bound_type="tanh")
 
     def compute_value(self, obs: Tensor) -> dict[str, Tensor]:
-        """Return `{'v_value'}` `[B]` for observations `[B, ...]`."""
+        """Return a dict with `v_value` `[B]` for observations `[B, ...]`."""
         return {"v_value": self.value(obs)[0]}

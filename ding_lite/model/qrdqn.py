@@ -1,4 +1,4 @@
-"""A Q-network that tells the distribution of returns."""
+"""The Q-network of QR-DQN, which estimates the distribution of returns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class QRDQN(nn.Module):
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         head_layer_num: hidden layers in the head before its output.
-        num_quantiles: quantiles of each action.
+        num_quantiles: K, quantiles of each action.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
     """
 
@@ -41,9 +41,10 @@ class QRDQN(nn.Module):
         self.head = DiscreteHead(encoder_hidden_size_list[-1], action_shape * num_quantiles, head_layer_num, activation)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
-        """Return, for observations `[B, ...]` and K quantiles, `logit` `[B, A]`, `q` `[B, A, K]`, `tau` `[B, K, 1]`.
+        """Return a dict for observations `[B, ...]`.
 
-        `logit` is Q, the mean of the quantiles `q`. `tau` holds their probabilities, (i + 1/2) / K.
+        `q` `[B, A, K]` are the quantiles, `tau` `[B, K, 1]` their probabilities (i + 1/2) / K, and `logit` `[B, A]`
+        their means, the action values.
         """
         q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
         num_quantiles = self._shape[1]

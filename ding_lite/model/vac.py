@@ -1,4 +1,4 @@
-"""Actor-critic networks."""
+"""The actor-critic network with a state value."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ MODES = ("compute_actor", "compute_critic", "compute_actor_critic")
 
 @MODEL_REGISTRY.register("vac")
 class VAC(nn.Module):
-    """A policy and the value of a state, for discrete, continuous and hybrid actions.
+    """A policy and the value of a state, for discrete, continuous or hybrid actions.
 
-    `logit` is, for B samples, A discrete actions and D dimensions: 'discrete' `[B, A]`; 'continuous' a dict of `mu`
-    and `sigma` `[B, D]`; 'hybrid' a dict of `action_type`, as the first, and `action_args`, as the second.
+    The form of `logit` depends on the kind of action, for B samples, A discrete actions and D dimensions: `[B, A]` if
+    'discrete'; a dict of `mu` and `sigma` `[B, D]` if 'continuous'; a dict of `action_type`, a discrete logit, and
+    `action_args`, a continuous one, if 'hybrid'.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image.
-        action_shape: number of actions if 'discrete', dimensions if 'continuous'; for 'hybrid' a dict of both, under
+        action_shape: number of actions if 'discrete', of dimensions if 'continuous'; for 'hybrid' a dict of both, under
             `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'continuous' or 'hybrid'.
-        share_encoder: policy and value use the features of one encoder; False: each has an encoder.
+        share_encoder: policy and value use the same encoder; False: each has its own.
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         actor_head_hidden_size: size of the hidden layers of the policy's head.
@@ -38,7 +39,7 @@ class VAC(nn.Module):
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
         fixed_sigma_value: sigma if it is 'fixed'.
-        bound_type: 'tanh' keeps mu within -1..1; None: no bound.
+        bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
     """
 
     def __init__(
@@ -72,23 +73,27 @@ class VAC(nn.Module):
         self.critic_head = MLP([size, *[critic_head_hidden_size] * critic_head_layer_num, 1], activation, output=True)
 
     def forward(self, obs: Tensor, mode: str = "compute_actor_critic") -> dict[str, Any]:
-        """Return what the method named `mode` returns, for observations `[B, ...]`."""
+        """Return the result of the method named `mode` for observations `[B, ...]`.
+
+        Raises:
+            ValueError: there is no such mode.
+        """
         if mode not in MODES:
             raise ValueError(f"VAC: expected a mode of {', '.join(MODES)}, got '{mode}'.")
         return getattr(self, mode)(obs)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
-        """Return `{'logit'}`."""
+        """Return a dict with `logit`."""
         encoder = self.encoder if self._share_encoder else self.actor_encoder
         return {"logit": self.actor_head(encoder(obs))}
 
     def compute_critic(self, obs: Tensor) -> dict[str, Tensor]:
-        """Return `{'value'}`, `[B]`."""
+        """Return a dict with `value` `[B]`."""
         encoder = self.encoder if self._share_encoder else self.critic_encoder
         return {"value": self.critic_head(encoder(obs)).squeeze(-1)}
 
     def compute_actor_critic(self, obs: Tensor) -> dict[str, Any]:
-        """Return `{'logit', 'value'}`."""
+        """Return a dict with `logit` and `value` `[B]`."""
         if not self._share_encoder:
             return self.compute_actor(obs) | self.compute_critic(obs)
         features = self.encoder(obs)
@@ -96,10 +101,11 @@ class VAC(nn.Module):
 
     @torch.no_grad()
     def init_parameters(self) -> None:
-        """Initialise as PPO does (Andrychowicz et al. 2021, arXiv:2006.05990), in place.
+        """Initialise the network in place, as recommended for PPO (Andrychowicz et al. 2021, arXiv:2006.05990).
 
-        Orthogonal weights of gain sqrt 2 and zero biases; the policy's last layers have gain 0.01, so that it starts
-        near uniform, the value's gain 1; log sigma starts at -0.5.
+        Weights are orthogonal with gain sqrt 2, and biases zero. The last layer of the value has gain 1. The last
+        layers of the policy have gain 0.01, so that all actions are nearly equally likely at first. log sigma starts at
+        -0.5.
         """
         gains = {mlp[-1]: 0.01 for mlp in self.actor_head.modules() if isinstance(mlp, MLP)} | {self.critic_head[-1]: 1}
         for layer in self.modules():

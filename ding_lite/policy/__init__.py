@@ -1,4 +1,4 @@
-"""Policies: one algorithm a file, each with its config and its learn / collect / eval modes."""
+"""Policies: one file for each algorithm, with its config and its learn, collect and eval modes."""
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.qac import QACPolicy

@@ -1,4 +1,4 @@
-"""The config keys that every policy has: how it learns, where it computes, how ranks average, what is recorded."""
+"""Config keys that every policy has: how it learns, where it computes, how ranks average, what is recorded."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from typing import Any
 from ding_lite.utils.key import Key
 
 RUN_KEYS: dict[str, Any] = dict(
-    cuda=Key(False, "train on a GPU where there is one, else on the CPU with a note"),
-    multi_gpu=Key(False, "average gradients over all ranks; needed under a launcher, on CPUs too"),
-    bp_update_sync=Key(True, "False: where gradients are sent, torch's DDP averages them during backward"),
+    cuda=Key(False, "train on a GPU; without one the run prints a note and uses the CPU"),
+    multi_gpu=Key(False, "average gradients over all ranks; required with several processes, on CPUs too"),
+    bp_update_sync=Key(True, "False: gradients that travel by messages are averaged during backward, by torch's DDP"),
     data_parallel=Key(
         "flat",
-        "gradients are averaged by 'flat', ours, or 'ddp', torch's DistributedDataParallel",
+        "what averages gradients: 'flat', one collective of our own, or 'ddp', torch's DistributedDataParallel",
         choices=("flat", "ddp"),
     ),
     ddp=dict(
-        find_unused_parameters=Key(False, "parameters may be without gradient, at times or on some ranks"),
-        static_graph=Key(False, "every iteration uses the same parameters in the same way"),
-        bucket_cap_mb=Key(25.0, "MiB of gradients that travel together", above=0),
-        sync_batchnorm=Key(False, "batch normalisation over the samples of all ranks; GPUs only"),
+        find_unused_parameters=Key(False, "allow parameters that have no gradient in some iterations or on some ranks"),
+        static_graph=Key(False, "promise that every iteration uses the same parameters in the same way"),
+        bucket_cap_mb=Key(25.0, "MiB of gradients that are sent together", above=0),
+        sync_batchnorm=Key(False, "batch normalisation uses the samples of all ranks; GPUs only"),
         comm_hook=Key(
             "",
-            "gradients travel as they are, or by torch's hook 'fp16', 'bf16' or 'powersgd'",
+            "torch's hook that compresses gradients: 'fp16', 'bf16' or 'powersgd'; empty: none",
             choices=("", "fp16", "bf16", "powersgd"),
         ),
     ),
     num_threads=Key(
         None,
-        "torch's threads in each rank; None: torch's choice. Small networks want 1",
+        "torch's threads in each rank; None: torch's choice. 1 is fastest for small networks",
         type=int,
         low=1,
         high=4096,
     ),
     precision=Key(
         "float32",
-        "'float32', or 'bf16' for forward and backward passes under autocast",
+        "number type of forward and backward passes: 'float32', or 'bf16' by torch's autocast",
         choices=("float32", "bf16"),
     ),
 )
 LEARN_KEYS: dict[str, Any] = dict(
     on_nonfinite=Key(
         "stop",
-        "where loss or gradient is nan or infinite: 'stop', or 'skip' that update",
+        "if the loss or a gradient is NaN or infinite: 'stop' the run, or 'skip' the update",
         choices=("stop", "skip"),
     ),
-    resume_training=Key(False, "go on with a run: the checkpoint's below, or the one in exp_name"),
+    resume_training=Key(False, "continue a run: that of load_ckpt_before_run, or else the one in exp_name"),
     learner=dict(
         hook=dict(
             load_ckpt_before_run=Key("", "checkpoint file to start from; empty: none"),
-            log_show_after_iter=Key(100, "learner iterations between two records of the losses", low=1),
+            log_show_after_iter=Key(100, "learner iterations between two records of the training figures", low=1),
             save_ckpt_after_iter=Key(10000, "learner iterations between two checkpoints", low=1),
-            keep_ckpt=Key(3, "newest checkpoints that are kept, beside the best; 0: all", low=0),
-            save_replay_buffer=Key(True, "checkpoints hold the replay buffer too, for exact resuming"),
-            check_ranks_after_iter=Key(1000, "learner iterations until ranks compare parameters; 0: never", low=0),
+            keep_ckpt=Key(3, "number of newest checkpoints to keep, in addition to the best; 0: all", low=0),
+            save_replay_buffer=Key(True, "save the replay buffer in checkpoints, for exact resuming"),
+            check_ranks_after_iter=Key(1000, "learner iterations between comparisons of all ranks; 0: never", low=0),
         ),
     ),
 )

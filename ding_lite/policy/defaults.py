@@ -1,4 +1,4 @@
-"""The defaults of a policy class, merged over its bases, and checks of the keys that all policies have."""
+"""The default config of a policy class, merged with those of its bases, and checks of the keys of all policies."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from ding_lite.utils.key import declared_keys, default_values
 
 
 def merge_defaults(cls: type) -> EasyDict:
-    """Return the `config` of a class over those of its bases, less the keys that `config_without` names."""
+    """Return the default values of a class: its `config` over those of its bases, without `config_without`."""
     return EasyDict(default_values(declared_keys(cls)))
 
 
 def check_common_keys(policy: EasyDict, defaults: EasyDict) -> None:
     """Check the keys of `cfg.policy` that every policy has.
 
+    Args:
+        policy: the compiled `cfg.policy`.
+        defaults: the default values of the policy's class.
+
     Raises:
-        ConfigError: if a value is unknown, out of range, or contradicts another one.
+        ConfigError: a value is unknown, out of range, or contradicts another one.
     """
     check_data_parallel(policy, defaults.ddp)

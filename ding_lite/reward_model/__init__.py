@@ -1,4 +1,4 @@
-"""Reward models: what changes or adds a reward between collecting and storing."""
+"""Reward models, which change or add rewards between collecting and storing."""
 
 from ding_lite.reward_model.base import RewardModel, next_obs
 

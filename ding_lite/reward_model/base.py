@@ -1,8 +1,8 @@
-"""Reward models: what changes or adds a reward between collecting and storing.
+"""The base class of reward models, which change or add rewards between collecting and storing.
 
-A reward model sees every rollout block of its rank twice, those that are played at random too: `train` learns from the
-block, then `relabel` returns it with other rewards. These are what is stored and learned from. Evaluations and recorded
-returns keep the environment's own rewards.
+A reward model receives every rollout block of its rank, including those with random actions. First `train` learns from
+the block, then `relabel` returns it with new rewards. The new rewards are stored and learned from. Evaluations and
+logged returns use the environment's own rewards.
 
 Shapes: T steps, N environments, K ended episodes.
 """
@@ -35,32 +35,33 @@ from ding_lite.utils.tree import tree_map
 class RewardModel:
     """Base of all reward models. To write one, subclass it, register the class, and name it in `create_config`.
 
-    A subclass builds its networks in `_init_networks`, on `self._device`, and gives each that learns an optimizer by
-    `_add_optimizer`. All networks start as those of rank 0, their gradients are averaged over ranks, and checkpoints
-    hold them, wherever the object keeps them. A subclass that counts anything extends `state_dict`.
+    A subclass builds its networks in `_init_networks`, on `self._device`. For each network that learns it creates an
+    optimizer with `_add_optimizer`. The base class does the rest, wherever the object keeps its networks: all ranks
+    start with the networks of rank 0, gradients are averaged over ranks, and checkpoints contain the networks. A
+    subclass with other state, such as counters, extends `state_dict` and `load_state_dict`.
 
     Args:
         cfg: the compiled `cfg.reward_model`.
-        policy_cfg: the compiled `cfg.policy`; it says how ranks average gradients and what happens to one that is not
-            finite.
-        observation_space: of one environment.
-        action_space: of one environment.
-        device: where the policy's model is.
+        policy_cfg: the compiled `cfg.policy`; the same keys as for the policy determine how gradients are averaged, and
+            what happens to gradients that are not finite.
+        observation_space: that of one environment.
+        action_space: that of one environment.
+        device: the device of the policy's model.
 
     Attributes:
-        networks: all of them, in the same order on every rank.
+        networks: all networks of the reward model, in the same order on every rank.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
         type=Key("", "name in the reward model registry"),
-        learning_rate=Key(0.001, "step size of its Adam", low=0, high=10**6),
-        weight_decay=Key(0.0, "L2 penalty of its Adam", low=0, high=10**6),
+        learning_rate=Key(0.001, "step size of the reward model's Adam", low=0, high=10**6),
+        weight_decay=Key(0.0, "L2 penalty of the reward model's Adam", low=0, high=10**6),
         grad_clip_type=Key(
             None,
             "'clip_norm' or 'clip_value', applied to the averaged gradient",
             choices=(None, "clip_norm", "clip_value"),
         ),
-        grad_clip_value=Key(0.5, "the bound", low=0),
+        grad_clip_value=Key(0.5, "bound of the gradient's norm or of its elements", low=0),
     )
 
     def __init__(
@@ -85,30 +86,37 @@ class RewardModel:
     def _add_optimizer(
         self, name: str, network: nn.Module | dict[str, Trained], loss: Loss, *args: Any, **options: Any
     ) -> OptimizerStep:
-        """Return an optimizer of `loss` over `network`, whose `step(batch)` `train` calls.
+        """Return an optimizer that minimises `loss` over `network`; `train` calls its `step(batch)`.
 
-        Arguments as for `Policy._add_optimizer`; learning rate and bounds are by default those of `cfg.reward_model`.
+        Arguments as for `Policy._add_optimizer`. The defaults of learning rate, weight decay and gradient clipping are
+        those of `cfg.reward_model`.
         """
         cfg = EasyDict({**self._policy_cfg, "learn": {**self._policy_cfg.learn, **self._cfg}})
         return self._optimizers.add(name, OptimizerStep(network, loss, cfg, *args, **options))
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
-        """Learn from a rollout block `[T, N, ...]`; return figures to log, of the same names on all ranks.
+        """Learn from a rollout block. A reward model that does not learn need not override this.
 
-        All ranks have to take the same number of optimizer steps; whole-episode collects differ in T between ranks,
-        and `torch_utils.minibatches` then cuts as many batches on each. A fixed reward model need not override this.
+        All ranks must take the same number of optimizer steps. If whole episodes are collected, T differs between
+        ranks; `minibatches` in `torch_utils/minibatch.py` then returns the same number of batches on each.
+
+        Args:
+            block: dict of `[T, N, ...]` tensors.
+
+        Returns:
+            Figures whose means are logged, with the same names on all ranks.
         """
         return {}
 
     def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Return the block with another `reward` `[T, N]`; the block that is passed in must not change."""
+        """Return a copy of the block with a new `reward` `[T, N]`; the given block must not be changed."""
         raise NotImplementedError
 
     def process(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Train on a rollout block, then return it relabelled; the collector's side calls this.
+        """Train on a rollout block, then return it with new rewards. It is called after every collect.
 
         Raises:
-            NonFiniteError: on every rank, if a loss or gradient is not finite, and updates are not skipped.
+            NonFiniteError: on every rank, if a loss or a gradient is not finite and such updates are not skipped.
             ValueError: the new rewards are not `[T, N]`.
         """
         self._set_training(True)
@@ -134,11 +142,12 @@ class RewardModel:
         return {**relabelled, "reward": reward.to(old_TN)}
 
     def _set_training(self, training: bool) -> None:
+        """Put all networks into training mode or into evaluation mode."""
         for network in self.networks:
             set_training(network, training)
 
     def take_figures(self) -> dict[str, float]:
-        """Return the means, over ranks and blocks, of what `train` returned since the last call; one collective."""
+        """Return the means of the figures since the last call, over ranks and blocks; one collective."""
         return self._means.take(list(self._means.state_dict()))
 
     def state_dict(self) -> dict[str, Any]:
@@ -146,21 +155,21 @@ class RewardModel:
         return {"networks": [network.state_dict() for network in self.networks], **self._optimizers.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         for network, own in zip(self.networks, state["networks"], strict=True):
             network.load_state_dict(own)
         self._optimizers.load_state_dict(state)
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return this rank's state: the sums of figures for the next record."""
+        """Return the state that differs between ranks: the sums of figures since the last record."""
         return {"means": self._means.state_dict()}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `local_state_dict` gave."""
+        """Restore what `local_state_dict` returned."""
         self._means.load_state_dict(state["means"])
 
     def _to_device(self, data: Any) -> Any:
-        """Return nested dicts of arrays or tensors as tensors on the reward model's device, floats as float32."""
+        """Return arrays, tensors or nested dicts of these as tensors on the model's device, floats as float32."""
 
         def move(leaf: Any) -> Tensor:
             leaf = torch.as_tensor(leaf)
@@ -172,7 +181,7 @@ class RewardModel:
 def next_obs(block: dict[str, Any]) -> Any:
     """Return the observation that follows each step of a rollout block, `[T, N, ...]`, or a dict of these.
 
-    It is the next row of `obs`, `last_obs` after the last row, and `final_obs` where an episode ended.
+    It is the next row of `obs`; after the last row it is `last_obs`, and where an episode ended `final_obs`.
     """
 
     def follow(obs: Tensor, last: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Pure tensor functions: losses, returns, distributions, exploration."""
+"""Pure functions of tensors: losses, returns, distributions of actions, exploration."""
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
 from ding_lite.rl_utils.compat import (

@@ -13,16 +13,16 @@ from ding_lite.rl_utils.common import check_same_shape, weighted_mean
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob_entropy
 
 
-class a2c_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
-    """Input of `a2c_error`; the gradient flows through `logit` and `value`, the rest are constants of the batch.
+class a2c_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one below)
+    """Input of `a2c_error`. The gradient flows through `logit` and `value`; the other fields are constants.
 
     Attributes:
-        logit: of the policy that learns.
-        action: taken at t.
-        value: `[B]`, V(s_t) of the critic that learns.
-        adv: `[B]` advantages.
-        return_: `[B]`, the target of V(s_t).
-        weight: `[B]` importance weights, or None for ones.
+        logit: output of the learning policy.
+        action: actions taken at t.
+        value: `[B]`, V(s_t) of the learning critic.
+        adv: `[B]`, advantages.
+        return_: `[B]`, targets of V(s_t).
+        weight: `[B]`, importance weights; None: all are 1.
     """
 
     logit: Logit
@@ -34,7 +34,13 @@ class a2c_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
 
 
 class a2c_loss(NamedTuple):  # noqa: N801
-    """Scalars; the caller adds the first two and subtracts `entropy_loss`, the mean entropy, each times its weight."""
+    """Scalar losses: total = policy_loss + value_weight value_loss - entropy_weight entropy_loss.
+
+    Attributes:
+        policy_loss: the loss of the policy.
+        value_loss: the loss of the value.
+        entropy_loss: the mean entropy of the policy, in nats.
+    """
 
     policy_loss: Tensor
     value_loss: Tensor
@@ -42,10 +48,12 @@ class a2c_loss(NamedTuple):  # noqa: N801
 
 
 def a2c_error(data: a2c_data) -> a2c_loss:
-    """Return -mean(w A log pi(a)), mean(w (R - V)^2) and mean(w entropy).
+    """Return the losses of policy and value, and the mean entropy (Mnih et al. 2016, section 4 and algorithm S3).
+
+    policy_loss = -mean(w A log pi(a)), value_loss = mean(w (R - V)^2), entropy_loss = mean(w H(pi))
 
     Raises:
-        ValueError: shapes differ.
+        ValueError: the fields' shapes do not fit together.
     """
     logit, action, value, adv, return_, weight = data
     logp, entropy = log_prob_entropy(logit, action)

@@ -1,4 +1,4 @@
-"""Functions that several losses and returns share: checks, weighted means, sums backward in time."""
+"""Functions used by several losses and returns: checks of shapes, weighted means, sums backward in time."""
 
 from __future__ import annotations
 
@@ -7,21 +7,36 @@ from torch import Tensor
 
 
 def check_same_shape(**tensors: Tensor | None) -> None:
-    """Raise ValueError unless all given tensors have one shape; broadcasting `[B]` to `[B, 1]` would hide mistakes."""
+    """Check that all tensors have the same shape. Without the check, `[B]` and `[B, 1]` would be broadcast silently.
+
+    Args:
+        tensors: by the names that the error shows; None is skipped.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
     shapes = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
     if len(set(shapes.values())) > 1:
         given = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
-        raise ValueError(f"expected tensors of one shape, got {given}")
+        raise ValueError(f"expected tensors of the same shape, got {given}")
 
 
 def weighted_mean(x: Tensor, weight: Tensor | None) -> Tensor:
-    """Return mean(weight * x), which is not divided by the sum of the weights; None means ones."""
+    """Return mean(weight * x), a scalar, not divided by the sum of the weights. None means that all weights are 1."""
     return x.mean() if weight is None else (x * weight).mean()
 
 
 @torch.no_grad()
 def discounted_sum(delta_TB: Tensor, factor_TB: Tensor) -> Tensor:
-    """Return the sums s_t = delta_t + factor_t s_{t+1}, s_T = 0, `[T, ...]`, without gradient."""
+    """Return the sums s_t = delta_t + factor_t s_{t+1}, with s_T = 0, without gradient.
+
+    Args:
+        delta_TB: `[T, ...]`, delta_t.
+        factor_TB: `[T, ...]`, factor_t.
+
+    Returns:
+        `[T, ...]`, s_0 to s_{T-1}.
+    """
     sum_TB = delta_TB.clone()
     sums, factors = sum_TB.unbind(), factor_TB.unbind()
     for t in range(len(sums) - 2, -1, -1):

@@ -1,6 +1,6 @@
-"""Names of DI-engine that this package does not use itself, for code that was written for DI-engine.
+"""Names of DI-engine that this package itself does not use, for code that was written for DI-engine.
 
-Elsewhere in this package one function handles discrete, continuous and hybrid actions, see `distribution.py`.
+In the other modules, one function handles discrete, continuous and hybrid actions, see `distribution.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
+from ding_lite.rl_utils.a2c import a2c_error
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, mode, sample
-from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
+from ding_lite.rl_utils.pg import pg_error
 from ding_lite.rl_utils.ppo import (
     ppo_data,
     ppo_error,
@@ -24,21 +24,14 @@ from ding_lite.rl_utils.ppo import (
 )
 from ding_lite.rl_utils.vtrace import vtrace_data, vtrace_error, vtrace_loss
 
-# Losses by the kind of action.
+# Losses with a name for each kind of action.
 
-
-def a2c_error_continuous(data: a2c_data) -> a2c_loss:
-    """See `a2c_error`."""
-    return a2c_error(data)
-
-
-def pg_error_continuous(data: pg_data) -> pg_loss:
-    """See `pg_error`."""
-    return pg_error(data)
+a2c_error_continuous = a2c_error
+pg_error_continuous = pg_error
 
 
 class ppo_data_continuous(NamedTuple):  # noqa: N801
-    """Input of `ppo_error_continuous`: `ppo_data` with dict(mu, sigma), each `[B, D]`, for logits."""
+    """Input of `ppo_error_continuous`: `ppo_data`, whose logits are dict(mu, sigma), each `[B, D]`."""
 
     mu_sigma_new: Logit
     mu_sigma_old: Logit
@@ -51,7 +44,7 @@ class ppo_data_continuous(NamedTuple):  # noqa: N801
 
 
 class ppo_policy_data_continuous(NamedTuple):  # noqa: N801
-    """Input of `ppo_policy_error_continuous`: attributes as in `ppo_data_continuous`."""
+    """Input of `ppo_policy_error_continuous`: some fields of `ppo_data_continuous`."""
 
     mu_sigma_new: Logit
     mu_sigma_old: Logit
@@ -63,14 +56,14 @@ class ppo_policy_data_continuous(NamedTuple):  # noqa: N801
 def ppo_error_continuous(
     data: ppo_data_continuous, clip_ratio: float = 0.2, use_value_clip: bool = True, dual_clip: float | None = None
 ) -> tuple[ppo_loss, ppo_info]:
-    """See `ppo_error`."""
+    """Return what `ppo_error` returns for the same data."""
     return ppo_error(ppo_data(*data), clip_ratio, use_value_clip, dual_clip)
 
 
 def ppo_policy_error_continuous(
     data: ppo_policy_data_continuous, clip_ratio: float = 0.2, dual_clip: float | None = None
 ) -> tuple[ppo_policy_loss, ppo_info]:
-    """See `ppo_policy_error`."""
+    """Return what `ppo_policy_error` returns for the same data."""
     return ppo_policy_error(ppo_policy_data(*data), clip_ratio, dual_clip)
 
 
@@ -82,7 +75,7 @@ def vtrace_error_discrete_action(
     c_clip_ratio: float = 1.0,
     rho_pg_clip_ratio: float = 1.0,
 ) -> vtrace_loss:
-    """See `vtrace_error`, whose losses this returns."""
+    """Return the losses of `vtrace_error`, which explains the arguments, without the targets of the value."""
     return vtrace_error(data, gamma, lambda_, rho_clip_ratio, c_clip_ratio, rho_pg_clip_ratio)[0]
 
 
@@ -99,65 +92,54 @@ def compute_importance_weights(
     """Return pi_target(a) / pi_behaviour(a), `[...]`.
 
     Args:
-        target_output: logit of the policy that is evaluated, see `distribution.py`.
-        behaviour_output: logit of the policy that acted.
-        action: that the policy chose.
+        target_output: logit of the policy pi_target, see `distribution.py`.
+        behaviour_output: logit of the policy pi_behaviour, which acted.
+        action: the actions that it chose.
         action_space_type: 'discrete', 'continuous' or 'hybrid'; it must agree with the structure of the logit.
-        requires_grad: whether the gradient flows through the weights.
+        requires_grad: whether gradients flow through the returned weights.
 
     Raises:
-        ValueError: action_space_type is unknown or contradicts the logit.
+        ValueError: action_space_type is unknown or contradicts the structure of the logit.
     """
     kind = "discrete" if isinstance(target_output, Tensor) else "continuous" if "mu" in target_output else "hybrid"
     if action_space_type != kind:
-        raise ValueError(f"action_space_type is '{action_space_type}', but the logit is that of a {kind} action")
+        raise ValueError(f"action_space_type must be '{kind}' for this logit, got '{action_space_type}'")
     with torch.set_grad_enabled(requires_grad and torch.is_grad_enabled()):
         return (log_prob(target_output, action) - log_prob(behaviour_output, action)).exp()
 
 
-# Ways to choose an action from a logit.
+# Classes whose objects choose an action, given a logit.
 
 
 class ArgmaxSampler:
-    """The most likely discrete action."""
+    """Returns the most likely action: the argmax if it is discrete, mu if it is continuous."""
 
-    def __call__(self, logit: Tensor) -> Any:
+    def __call__(self, logit: Logit) -> Any:
         return mode(logit)
 
 
+MuSampler = HybridDeterminsticSampler = ArgmaxSampler  # the second is spelled as in DI-engine
+
+
 class MultinomialSampler:
-    """A discrete action drawn at random."""
+    """Returns a random discrete action, drawn with the probabilities of the policy."""
 
     def __call__(self, logit: Tensor) -> Any:
         return sample(logit)
 
 
-class MuSampler:
-    """The mean of a continuous action."""
-
-    def __call__(self, logit: dict[str, Any]) -> Any:
-        return mode(logit)
-
-
 class ReparameterizationSampler:
-    """A continuous action drawn at random as mu + sigma noise: the gradient flows through mu and sigma."""
+    """Returns a random continuous action, mu + sigma noise; the gradient flows through mu and sigma."""
 
     def __call__(self, logit: dict[str, Any]) -> Any:
         return torch.addcmul(logit["mu"], logit["sigma"], torch.randn_like(logit["mu"]))
 
 
 class HybridStochasticSampler:
-    """A hybrid action drawn at random; the gradient flows through the arguments' mu and sigma."""
+    """Returns a random hybrid action; the gradient flows through mu and sigma of its continuous part."""
 
     def __call__(self, logit: dict[str, Any]) -> Any:
         return {
             "action_type": MultinomialSampler()(logit["action_type"]),
             "action_args": ReparameterizationSampler()(logit["action_args"]),
         }
-
-
-class HybridDeterminsticSampler:
-    """The most likely type of a hybrid action, with the arguments' means; spelt as DI-engine's."""
-
-    def __call__(self, logit: dict[str, Any]) -> Any:
-        return mode(logit)

@@ -1,7 +1,7 @@
-"""Distributions of actions as functions of a policy's output.
+"""Distributions of actions as functions of a policy's output, the `logit`.
 
-The structure of `logit` determines the kind of action, for leading dimensions `[...]`, A discrete actions, D
-dimensions:
+The structure of the logit determines the kind of action. `...` stands for any leading dimensions, A is the number of
+discrete actions, D the number of dimensions of a continuous action:
 
 | kind | logit | action |
 |---|---|---|
@@ -9,8 +9,8 @@ dimensions:
 | continuous | dict(mu `[..., D]`, sigma `[..., D]`) | `[..., D]` |
 | hybrid | dict(action_type `[..., A]`, action_args=dict(mu, sigma)) | dict(action_type, action_args) |
 
-Continuous actions are independent normals; the parts of a hybrid action are independent of each other. A logit may be
--inf, which forbids the action.
+The dimensions of a continuous action are independent normal variables; the two parts of a hybrid action are independent
+of each other. An entry of -inf in a discrete logit forbids that action.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def log_prob_entropy(logit: Logit, action: Action) -> tuple[Tensor, Tensor]:
-    """Return `log_prob` and `entropy`, both `[...]`; faster than calling both functions."""
+    """Return `log_prob` and `entropy`, both `[...]`. This is faster than calling the two functions.
+
+    Raises:
+        ValueError: the action does not fit the logit in shape or structure.
+    """
     if isinstance(logit, Tensor):
         logp_A = logit.log_softmax(-1)
         return _gather(logp_A, action), _categorical_entropy(logp_A)
@@ -43,7 +47,7 @@ def log_prob_entropy(logit: Logit, action: Action) -> tuple[Tensor, Tensor]:
 
 
 def log_prob(logit: Logit, action: Action) -> Tensor:
-    """Return log pi(action), `[...]`: a density where the action is continuous.
+    """Return log pi(action), `[...]`, the log of a density if the action is continuous.
 
     Raises:
         ValueError: the action does not fit the logit in shape or structure.
@@ -57,7 +61,7 @@ def log_prob(logit: Logit, action: Action) -> Tensor:
 
 
 def entropy(logit: Logit) -> Tensor:
-    """Return -E log pi, `[...]`, in nats; differential entropy where the action is continuous."""
+    """Return the entropy -E log pi, `[...]`, in nats; it is a differential entropy if the action is continuous."""
     if isinstance(logit, Tensor):
         return _categorical_entropy(logit.log_softmax(-1))
     if "mu" in logit:
@@ -86,9 +90,9 @@ def kl_divergence(logit_p: Logit, logit_q: Logit) -> Tensor:
 
 @torch.no_grad()
 def sample(logit: Logit) -> Action:
-    """Draw an action with torch's global generator of the logit's device.
+    """Return a random action, drawn with torch's global generator of the logit's device.
 
-    A discrete action is the argmax of the logits plus Gumbel noise, for any leading dimensions.
+    A discrete action is the argmax of the logits plus Gumbel noise.
     """
     if isinstance(logit, Tensor):
         noise_A = torch.empty_like(logit, dtype=torch.promote_types(logit.dtype, torch.float32)).exponential_()
@@ -99,7 +103,7 @@ def sample(logit: Logit) -> Action:
 
 
 def mode(logit: Logit) -> Action:
-    """Return the most likely action: the argmax, or mu."""
+    """Return the most likely action: the argmax of a discrete logit, mu of a continuous one."""
     if isinstance(logit, Tensor):
         return logit.argmax(-1)
     if "mu" in logit:
@@ -111,21 +115,21 @@ def _part(value: Logit | Action, name: str) -> Any:
     if isinstance(value, Tensor) or name not in value:
         got = "a tensor" if isinstance(value, Tensor) else f"a dict of {', '.join(sorted(value)) or 'nothing'}"
         raise ValueError(
-            "a logit is a tensor, a dict of mu and sigma, or a dict of action_type and action_args, and an action or a "
-            f"second logit must be of the same kind: expected '{name}', got {got}"
+            "a logit must be a tensor, dict(mu, sigma) or dict(action_type, action_args), and an action or a second "
+            f"logit must be of the same kind: expected a dict with '{name}', got {got}"
         )
     return value[name]
 
 
 def _finite(logp_A: Tensor) -> Tensor:
-    """Return log-probabilities with the lowest number in place of -inf, which times a probability of 0 is 0."""
+    """Return log-probabilities with the lowest finite number instead of -inf, so that 0 times it is 0 and not NaN."""
     return logp_A.clamp_min(torch.finfo(logp_A.dtype).min)
 
 
 def _gather(logp_A: Tensor, action: Action) -> Tensor:
     if not isinstance(action, Tensor) or action.shape != logp_A.shape[:-1]:
         got = tuple(action.shape) if isinstance(action, Tensor) else "a dict"
-        raise ValueError(f"action must be {tuple(logp_A.shape[:-1])} for a logit {tuple(logp_A.shape)}, got {got}")
+        raise ValueError(f"expected action {tuple(logp_A.shape[:-1])} for logit {tuple(logp_A.shape)}, got {got}")
     return logp_A.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
 
@@ -137,7 +141,7 @@ def _normal_log_prob(logit: dict[str, Any], action: Action, log_sigma: Tensor) -
     mu = logit["mu"]
     if not isinstance(action, Tensor) or action.shape != mu.shape:
         got = tuple(action.shape) if isinstance(action, Tensor) else "a dict"
-        raise ValueError(f"action must be of mu's shape {tuple(mu.shape)}, got {got}")
+        raise ValueError(f"action must have the shape of mu, {tuple(mu.shape)}, got {got}")
     return -0.5 * ((action - mu) / logit["sigma"]).square().sum(-1) - log_sigma - mu.shape[-1] * HALF_LOG_TWO_PI
 
 

@@ -1,4 +1,7 @@
-"""Exploration schedules and epsilon-greedy action choice."""
+"""Epsilon-greedy exploration: the schedule of epsilon and the choice of actions.
+
+Shapes: N environments, M agents, A discrete actions.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,18 @@ from torch import Tensor
 
 
 def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "exp") -> Callable[[int], float]:
-    """Return epsilon as a function of the global environment step.
+    """Return epsilon as a function of the global env step t.
+
+    'linear': start + (end - start) min(t / decay, 1); 'exp': end + (start - end) exp(-t / decay).
 
     Args:
         start: epsilon at step 0.
-        end: limit or final value of epsilon.
-        decay: env steps; the whole fall for 'linear', the time constant for 'exp'.
+        end: final value of epsilon, or its limit for 'exp'.
+        decay: env steps; the length of the decrease for 'linear', the time constant for 'exp'.
         type_: 'linear' or 'exp'.
+
+    Raises:
+        ValueError: `type_` is unknown, or `decay` is not positive.
     """
     if type_ not in ("linear", "exp"):
         raise ValueError(f"epsilon schedule must be 'linear' or 'exp', got '{type_}'")
@@ -31,13 +39,14 @@ def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "ex
 def epsilon_greedy(
     logit_NA: Tensor, epsilon: float, mask_NA: Tensor | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Choose the greedy action, or with probability epsilon a uniform one, drawn independently for each row.
+    """Return the greedy action, or with probability epsilon a uniformly random one, independently for each row.
 
     Args:
-        logit_NA: action values `[N, A]`, or `[N, M, A]` of M agents, each of which is a row.
-        epsilon: probability, in [0, 1].
-        mask_NA: as `logit_NA`, true for the actions that are allowed, at least one in each row; None: all are.
-        generator: of the random numbers, on the device of `logit_NA`; None: torch's own.
+        logit_NA: action values `[N, A]`, or `[N, M, A]` for M agents, each of which is a row.
+        epsilon: probability of a random action, in [0, 1].
+        mask_NA: like `logit_NA`, true for the allowed actions, of which each row needs at least one; None: all are
+            allowed.
+        generator: source of the random numbers, on the device of `logit_NA`; None: torch's default generator.
 
     Returns:
         Actions `[N]`, or `[N, M]`, int64.
@@ -50,7 +59,7 @@ def epsilon_greedy(
     options: dict[str, Any] = {"device": action_N.device, "generator": generator}
     if mask_NA is None:
         random_N = torch.randint(logit_NA.shape[-1], action_N.shape, **options)
-    else:  # the argmax of random numbers of the allowed actions
+    else:  # each allowed action is equally likely to have the largest random number
         number_NA = torch.rand(logit_NA.shape, dtype=logit_NA.dtype, **options)
         random_N = number_NA.masked_fill(~mask_NA.bool(), -1.0).argmax(dim=-1)
     explore_N = torch.rand(action_N.shape, **options) < epsilon

@@ -1,6 +1,6 @@
-"""Generalised advantage estimation.
+"""Generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438).
 
-Shapes: T steps; any dimensions may follow, usually B trajectories.
+Shapes: T steps; any dimensions may follow, usually one of B trajectories.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
 
     Attributes:
         value: V(s_t).
-        next_value: V(s_{t+1}) of the true next state, also if an episode was truncated.
+        next_value: V(s_{t+1}) of the true next state, also where an episode was truncated.
         reward: r_t.
-        done: True if s_{t+1} is terminal, so that its value does not count. None: never.
-        traj_flag: True if t is the last step of its trajectory, terminated or truncated. None: as `done`.
+        done: true if s_{t+1} is terminal, so that its value does not count. None: false everywhere.
+        traj_flag: true if t is the last step of its trajectory, terminated or truncated. None: the same as `done`.
     """
 
     value: Tensor
@@ -33,7 +33,7 @@ class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
 
 @torch.no_grad()
 def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
-    """Return advantages (Schulman et al. 2016, arXiv:1506.02438, equation 16), `[T, ...]`, without gradient.
+    """Return the advantages of equation 16, `[T, ...]`, without gradient.
 
     delta_t = r_t + gamma (1 - done_t) V(s_{t+1}) - V(s_t)
     A_t = delta_t + gamma lambda (1 - traj_flag_t) A_{t+1}
@@ -44,7 +44,7 @@ def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
         lambda_: 0 gives the one-step TD error, 1 the discounted return minus V.
 
     Raises:
-        ValueError: shapes differ.
+        ValueError: the fields' shapes differ.
     """
     value, next_value, reward, done, traj_flag = data
     check_same_shape(value=value, next_value=next_value, reward=reward, done=done, traj_flag=traj_flag)

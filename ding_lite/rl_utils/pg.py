@@ -13,14 +13,14 @@ from ding_lite.rl_utils.common import check_same_shape, weighted_mean
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob_entropy
 
 
-class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
-    """Input of `pg_error`; the gradient flows through `logit`, the rest are constants of the batch.
+class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one below)
+    """Input of `pg_error`. The gradient flows through `logit`; the other fields are constants.
 
     Attributes:
-        logit: of the policy that learns.
-        action: taken at t.
-        return_: `[B]` discounted sums of the rewards from t on, or any other weight of log pi.
-        weight: `[B]` importance weights, or None for ones.
+        logit: output of the learning policy.
+        action: actions taken at t.
+        return_: `[B]`, discounted sums of the rewards from t on, or any other factor of log pi.
+        weight: `[B]`, importance weights; None: all are 1.
     """
 
     logit: Logit
@@ -30,17 +30,22 @@ class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
 
 
 class pg_loss(NamedTuple):  # noqa: N801
-    """Scalars; the caller subtracts `entropy_loss`, the mean entropy, times its weight."""
+    """Scalar losses: total = policy_loss - entropy_weight entropy_loss.
+
+    Attributes:
+        policy_loss: the loss of the policy.
+        entropy_loss: the mean entropy of the policy, in nats.
+    """
 
     policy_loss: Tensor
     entropy_loss: Tensor
 
 
 def pg_error(data: pg_data) -> pg_loss:
-    """Return -mean(w R log pi(a)) and mean(w entropy).
+    """Return the loss of the policy, -mean(w R log pi(a)), and the mean entropy, mean(w H(pi)).
 
     Raises:
-        ValueError: shapes differ.
+        ValueError: the fields' shapes do not fit together.
     """
     logit, action, return_, weight = data
     logp, entropy = log_prob_entropy(logit, action)

@@ -1,8 +1,8 @@
 """Losses of proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347).
 
-Shapes: B samples (more leading dimensions are welcome), D dimensions of a continuous action. Logits and actions may be
-discrete, continuous or hybrid everywhere, as `distribution.py` says. Every mean is mean(weight * x). The gradient flows
-through what is new; everything else is a constant of the batch.
+Shapes: B samples; more leading dimensions are allowed. `distribution.py` describes logits and actions, which may be
+discrete, continuous or hybrid. Every mean is mean(weight * x). Gradients flow through the fields whose names end in
+`_new`; the other fields are constants.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ding_lite.rl_utils.common import check_same_shape, weighted_mean
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_entropy
 
 
-class ppo_data(NamedTuple):  # noqa: N801 (DI-engine's name, as are those below)
+class ppo_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
     """Input of `ppo_error`.
 
     Attributes:
-        logit_new: of the policy that learns.
-        logit_old: of the policy that acted.
-        action: what it did.
-        value_new: `[B]`, V(s_t) of the critic that learns.
-        value_old: `[B]`, V(s_t) when the batch was collected.
-        adv: `[B]` advantages.
-        return_: `[B]`, what V(s_t) should be.
-        weight: `[B]` importance weights, or None for ones.
+        logit_new: output of the learning policy, pi_new.
+        logit_old: output of the policy that acted, pi_old.
+        action: actions that it chose.
+        value_new: `[B]`, V(s_t) of the learning critic.
+        value_old: `[B]`, V(s_t) when the batch was prepared.
+        adv: `[B]`, advantages.
+        return_: `[B]`, targets of V(s_t).
+        weight: `[B]`, importance weights; None: all are 1.
     """
 
     logit_new: Logit
@@ -41,7 +41,7 @@ class ppo_data(NamedTuple):  # noqa: N801 (DI-engine's name, as are those below)
 
 
 class ppo_policy_data(NamedTuple):  # noqa: N801
-    """Input of `ppo_policy_error`: attributes as in `ppo_data`."""
+    """Input of `ppo_policy_error`: some fields of `ppo_data`."""
 
     logit_new: Logit
     logit_old: Logit
@@ -51,7 +51,7 @@ class ppo_policy_data(NamedTuple):  # noqa: N801
 
 
 class ppo_value_data(NamedTuple):  # noqa: N801
-    """Input of `ppo_value_error`: attributes as in `ppo_data`."""
+    """Input of `ppo_value_error`: some fields of `ppo_data`."""
 
     value_new: Tensor
     value_old: Tensor
@@ -60,7 +60,13 @@ class ppo_value_data(NamedTuple):  # noqa: N801
 
 
 class ppo_loss(NamedTuple):  # noqa: N801
-    """Scalars; the caller adds the first two and subtracts `entropy_loss`, the mean entropy, each times its weight."""
+    """Scalar losses: total = policy_loss + value_weight value_loss - entropy_weight entropy_loss.
+
+    Attributes:
+        policy_loss: the loss of the policy.
+        value_loss: the loss of the value.
+        entropy_loss: the mean entropy of the policy, in nats.
+    """
 
     policy_loss: Tensor
     value_loss: Tensor
@@ -68,18 +74,18 @@ class ppo_loss(NamedTuple):  # noqa: N801
 
 
 class ppo_policy_loss(NamedTuple):  # noqa: N801
-    """Scalars, as in `ppo_loss`."""
+    """Scalar losses: two fields of `ppo_loss`."""
 
     policy_loss: Tensor
     entropy_loss: Tensor
 
 
 class ppo_info(NamedTuple):  # noqa: N801
-    """Detached scalars.
+    """Detached scalars to log.
 
     Attributes:
-        approx_kl: mean of log pi_old(a) - log pi_new(a), which estimates KL(old || new) and may be negative.
-        clipfrac: share of the ratios that are beyond 1 +- clip_ratio.
+        approx_kl: mean of log pi_old(a) - log pi_new(a), an estimate of KL(pi_old || pi_new) that may be negative.
+        clipfrac: share of the ratios pi_new(a) / pi_old(a) that are beyond 1 +- clip_ratio.
     """
 
     approx_kl: Tensor
@@ -89,7 +95,11 @@ class ppo_info(NamedTuple):  # noqa: N801
 def ppo_error(
     data: ppo_data, clip_ratio: float = 0.2, use_value_clip: bool = True, dual_clip: float | None = None
 ) -> tuple[ppo_loss, ppo_info]:
-    """Losses of policy and value: see `ppo_policy_error` and `ppo_value_error`."""
+    """Return the losses of policy and value, see `ppo_policy_error` and `ppo_value_error`.
+
+    Raises:
+        ValueError: dual_clip is not above 1, or the fields' shapes do not fit together.
+    """
     logit_new, logit_old, action, value_new, value_old, adv, return_, weight = data
     check_same_shape(adv=adv, value_new=value_new)
     policy_data = ppo_policy_data(logit_new, logit_old, action, adv, weight)
@@ -101,22 +111,22 @@ def ppo_error(
 def ppo_policy_error(
     data: ppo_policy_data, clip_ratio: float = 0.2, dual_clip: float | None = None
 ) -> tuple[ppo_policy_loss, ppo_info]:
-    """Clipped surrogate loss, equation 7 of the paper.
+    """Return the clipped surrogate loss, equation 7 of the paper.
 
     ratio = pi_new(a) / pi_old(a)
     objective = min(ratio A, clip(ratio, 1 - clip_ratio, 1 + clip_ratio) A)
-    where A < 0, with dual_clip (Ye et al. 2020, arXiv:1912.09729): objective = max(objective, dual_clip A)
+    With dual_clip (Ye et al. 2020, arXiv:1912.09729, eq. 5), if A < 0: objective = max(objective, dual_clip A)
 
     Args:
         data: see `ppo_policy_data`.
         clip_ratio: epsilon in the equation.
-        dual_clip: above 1, or None for none.
+        dual_clip: bound of the ratio if A < 0, above 1; None: no bound.
 
     Returns:
-        `policy_loss`, minus the mean objective, with the mean entropy; and what to log.
+        `policy_loss`, which is minus the mean objective, with the mean entropy; and figures to log.
 
     Raises:
-        ValueError: dual_clip is not above 1, or shapes differ.
+        ValueError: dual_clip is not above 1, or the fields' shapes do not fit together.
     """
     if dual_clip is not None and dual_clip <= 1.0:
         raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
@@ -141,13 +151,18 @@ def ppo_policy_error(
 
 
 def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_clip: bool = True) -> Tensor:
-    """Half the squared error of the value.
+    """Return half the mean squared error of the value, a scalar.
 
-    With use_value_clip it is the larger of the errors of V_new and of V_new clipped to V_old +- clip_ratio, so that a
-    value which moved further than clip_ratio in the right direction gets no gradient.
+    With use_value_clip, the error of a sample is the larger one of (R - V_new)^2 and (R - clip(V_new, V_old -
+    clip_ratio, V_old + clip_ratio))^2. A value that has moved towards R by more than clip_ratio then has no gradient.
+
+    Args:
+        data: see `ppo_value_data`.
+        clip_ratio: in the units of the values.
+        use_value_clip: whether to clip.
 
     Raises:
-        ValueError: shapes differ.
+        ValueError: the fields' shapes differ.
     """
     value_new, value_old, return_, weight = data
     check_same_shape(value_new=value_new, value_old=value_old, return_=return_, weight=weight)

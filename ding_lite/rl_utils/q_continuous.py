@@ -1,6 +1,6 @@
-"""Losses of critics Q(s, a), and of policies that learn from them, for continuous actions of a data set.
+"""Losses of critics Q(s, a) for continuous actions, and of policies that learn from such critics.
 
-Shapes: B samples, C critics, K actions of a state, D dimensions of an action. Every mean is over the batch.
+Shapes: B samples, C critics, K actions per state, D dimensions of an action. Every mean is over the batch.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ def q_td_error(
     value_gamma_B: Tensor,
     weight_B: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Squared error of each critic against one target, y = r + gamma (1 - done) V'(s').
+    """Return the squared error of critics against a common target, y = r + gamma (1 - done) V'(s').
 
     Args:
-        q_CB: Q_c(s, a); the gradient flows through it alone.
-        next_value_B: V'(s'), whatever the algorithm takes for it.
-        reward_B: reward, summed over n steps if the return has several.
+        q_CB: Q_c(s, a); the only argument that the gradient flows through.
+        next_value_B: V'(s'), the algorithm's estimate of the next state's value.
+        reward_B: the discounted sum of the rewards of n steps.
         done_B: true where s' is terminal.
-        value_gamma_B: discount of V'(s'), gamma^n for n steps.
-        weight_B: importance weights of prioritised replay, or None for ones.
+        value_gamma_B: discount of V'(s'), gamma^n.
+        weight_B: importance weights of prioritised replay; None: all are 1.
 
     Returns:
-        The loss, the sum over C of mean(w (y - Q_c)^2), and the errors y - Q_c `[C, B]`, detached and not weighed. The
-        mean of their absolute values over C is a sample's priority (Schaul et al. 2016, arXiv:1511.05952).
+        The scalar loss, the sum over c of mean(w (y - Q_c)^2), and the errors y - Q_c `[C, B]`, detached and without
+        weights. The mean over c of their absolute values can be the priority of a sample (Schaul et al. 2016,
+        arXiv:1511.05952).
 
     Raises:
         ValueError: shapes differ.
@@ -47,19 +48,24 @@ def q_td_error(
 def td3_bc_actor_error(
     q_B: Tensor, action_BD: Tensor, data_action_BD: Tensor, q_scale: Tensor, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """TD3+BC's policy loss (Fujimoto & Gu 2021, arXiv:2106.06860, eq. 5).
+    """Return the policy loss of TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860, eq. 3 and 5).
 
-    -lambda mean Q(s, pi(s)) + mean (pi(s) - a)^2, lambda = alpha / mean |Q|; the second mean is over D too.
+    loss = -lambda mean Q(s, pi(s)) + mean (pi(s) - a)^2, lambda = alpha / mean |Q(s, pi(s))|
+
+    The second mean is over samples and dimensions.
 
     Args:
         q_B: Q(s, pi(s)) of the first critic.
         action_BD: pi(s).
-        data_action_BD: a, of the data.
-        q_scale: mean |Q(s, pi(s))|, scalar, of all ranks' samples together; a constant.
-        alpha: weight of Q against imitation.
+        data_action_BD: a, the actions of the data.
+        q_scale: mean |Q(s, pi(s))| over the samples of all ranks, a scalar constant.
+        alpha: weight of Q relative to imitation.
 
     Returns:
-        The loss, and its second term, detached.
+        The scalar loss, and its second term, detached.
+
+    Raises:
+        ValueError: shapes differ.
     """
     check_same_shape(action=action_BD, data_action=data_action_BD)
     bc_loss = (action_BD - data_action_BD).square().mean()
@@ -67,38 +73,59 @@ def td3_bc_actor_error(
 
 
 def expectile_error(error_B: Tensor, tau: float) -> Tensor:
-    """Return mean |tau - 1(u < 0)| u^2, whose minimum over V is the tau-expectile of Q.
+    """Return mean |tau - 1(u < 0)| u^2, a scalar, which is smallest if V is the tau-expectile of Q.
 
-    Kostrikov et al. 2021, arXiv:2110.06169, eq. 5, of u = Q(s, a) - V(s). tau = 1/2 gives half the squared error;
-    as tau approaches 1, V approaches the largest Q of the data's actions.
+    Source: Kostrikov et al. 2021, arXiv:2110.06169, eq. 5.
+
+    Args:
+        error_B: u = Q(s, a) - V(s).
+        tau: in (0, 1). 1/2 gives half the squared error; as tau approaches 1, V approaches the largest Q of the data's
+            actions.
     """
     return (torch.where(error_B < 0, 1.0 - tau, tau) * error_B.square()).mean()
 
 
 def advantage_weight(adv_B: Tensor, beta: float, largest: float = 100.0) -> Tensor:
-    """Return min(exp(beta A), largest), detached: an action's weight in the imitation (arXiv:2110.06169, eq. 7)."""
+    """Return min(exp(beta A), largest) `[B]`, detached: how strongly each action of the data is imitated.
+
+    Source: Kostrikov et al. 2021, arXiv:2110.06169, eq. 7; the bound is from the authors' code.
+
+    Args:
+        adv_B: the advantages A.
+        beta: inverse temperature.
+        largest: upper bound of the weights.
+    """
     return (beta * adv_B.detach()).exp().clamp(max=largest)
 
 
 def conservative_gap(q_CKB: Tensor, log_density_KB: Tensor, data_q_CB: Tensor) -> Tensor:
     """Return mean over B of log sum_k exp(Q(s, a_k) - log p(a_k | s)) - Q(s, a), `[C]`.
 
-    Kumar et al. 2020, arXiv:2006.04779, app. F: up to log K, the first term estimates the logarithm of the integral of
-    exp Q(s, .) by importance sampling. The gap is large if Q is higher for other actions than for those of the data.
+    Source: Kumar et al. 2020, arXiv:2006.04779, app. F. Minus log K, the first term estimates the logarithm of the
+    integral of exp Q(s, .) over actions by importance sampling. The gap is large if Q is higher for other actions than
+    for those of the data.
 
     Args:
-        q_CKB: Q_c(s, a_k) of actions drawn from densities that may differ in k.
-        log_density_KB: log p(a_k | s); a constant.
+        q_CKB: Q_c(s, a_k) of K actions drawn from the densities p, which may differ between k.
+        log_density_KB: log p(a_k | s), a constant.
         data_q_CB: Q_c(s, a) of the data's action.
+
+    Raises:
+        ValueError: shapes differ.
     """
     check_same_shape(q=q_CKB[0], log_density=log_density_KB)
     return (torch.logsumexp(q_CKB - log_density_KB.detach(), dim=1) - data_q_CB).mean(-1)
 
 
 def temperature_error(log_alpha: Tensor, log_prob_B: Tensor, target_entropy: float) -> Tensor:
-    """Return -log alpha mean(log pi + target entropy), the loss that keeps the entropy at its target.
+    """Return -log alpha mean(log pi(a | s) + target entropy), the loss of alpha, the weight of the entropy.
 
-    Haarnoja et al. 2018, arXiv:1812.05905, eq. 18, with log alpha for alpha, as in their code. log_prob_B is a
-    constant.
+    It raises alpha while the policy's entropy is below its target. Source: Haarnoja et al. 2018, arXiv:1812.05905, eq.
+    18, with log alpha instead of alpha, as in the authors' code.
+
+    Args:
+        log_alpha: the learned number, `[1]` or a scalar.
+        log_prob_B: log pi(a | s) of actions of the policy, a constant.
+        target_entropy: in nats.
     """
     return -(log_alpha * (log_prob_B.detach() + target_entropy)).mean()

@@ -1,7 +1,7 @@
 """Quantile regression losses of distributional values (Dabney et al. 2018, arXiv:1710.10044).
 
 Shapes: T steps of an n-step return, B samples, A discrete actions, K quantiles. The suffix of a name gives its
-    dimensions.
+dimensions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class qrdqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `qrdqn_nstep_td_error`.
 
     Attributes:
-        q: `[B, A, K]`, quantiles of the return of the network that learns; the gradient flows through it.
-        next_n_q: `[B, A, K]`, those of s_{t+n} by the network that evaluates, usually the target network.
-        action: `[B]`, as the next four in `q_nstep_td_data`.
+        q: `[B, A, K]`, quantiles of the return at s_t, by the learning network; the gradient flows through it.
+        next_n_q: `[B, A, K]`, quantiles of the return at s_{t+n}, usually by the target network.
+        action: `[B]`; see `q_nstep_td_data` for this and the next three.
         next_n_action: `[B]`.
         reward: `[T, B]`, or `[B]` with `cum_reward=True`.
         done: `[B]`.
-        tau: `[B, K, 1]`, which quantiles `q` are, in (0, 1).
-        weight: `[B]` importance weights, or None for ones.
+        tau: `[B, K, 1]`, the probabilities of the quantiles `q`, in (0, 1).
+        weight: `[B]`, importance weights; None: all are 1.
     """
 
     q: Tensor
@@ -49,23 +49,25 @@ def qrdqn_nstep_td_error(
 ) -> tuple[Tensor, Tensor]:
     """Return the n-step quantile regression loss (Dabney et al. 2018, arXiv:1710.10044, eq. 10 and algorithm 1).
 
-    target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i; the
-    loss is the weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij), with Huber's L: u^2 / 2 up to
-    |u| = kappa, and kappa (|u| - kappa / 2) beyond.
+    target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i
+    loss = weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij)
+
+    theta are the quantiles `q`, theta' the quantiles `next_n_q`. L is Huber's loss: u^2 / 2 if |u| <= kappa, else
+    kappa (|u| - kappa / 2). Unlike in the paper, it is not divided by kappa.
 
     Args:
         data: see `qrdqn_nstep_td_data`.
         gamma: discount per environment step.
-        nstep: T, used where `value_gamma` is None.
-        value_gamma: as the next, see `q_nstep_td_error`.
-        cum_reward: see there.
-        kappa: Huber's threshold; with 0, L(u) = |u|, whose minimum are the exact quantiles.
+        nstep: n, used if `value_gamma` is None.
+        value_gamma: `[B]`, see `q_nstep_td_error`.
+        cum_reward: see `q_nstep_td_error`.
+        kappa: threshold of Huber's loss; with 0, L(u) = |u|, whose minimum is at the exact quantiles.
 
     Returns:
         The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
 
     Raises:
-        ValueError: q and next_n_q are not both `[B, A, K]`, or reward does not fit `cum_reward`.
+        ValueError: q and next_n_q are not both `[B, A, K]`, or the shape of reward contradicts `cum_reward`.
     """
     q, next_n_q, action, next_n_action, reward, done, tau, weight = data
     if q.ndim != 3 or q.shape != next_n_q.shape:

@@ -1,6 +1,7 @@
-"""The tanh of a normal, as the distribution of an action within -1..1 (Haarnoja et al. 2018, arXiv:1812.05905, app. C).
+"""The tanh of a normal variable, a distribution of actions between -1 and 1.
 
-Shapes: B samples, D dimensions of an action, `...` any leading dimensions.
+Source: Haarnoja et al. 2018, arXiv:1812.05905, appendix C. Shapes: B samples, D dimensions of an action, `...` any
+leading dimensions.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from ding_lite.rl_utils.distribution import HALF_LOG_TWO_PI
 
 
 def squashed_sample(logit: dict[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return actions a = tanh(u), u = mu + sigma noise, and log pi(a), with gradients to mu and sigma.
+    """Return actions a = tanh(u), u = mu + sigma noise, and log pi(a). The gradient flows through mu and sigma.
 
     log pi(a) = log N(u; mu, sigma) - sum over D of log(1 - tanh(u)^2), where
-    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) is exact for any u, also where tanh(u) rounds to 1.
+    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) is accurate for any u, also where tanh(u) is rounded to 1.
 
     Args:
         logit: `mu` and `sigma`, `[B, D]`.
-        noise: standard normal, `[..., B, D]`.
+        noise: standard normal numbers, `[..., B, D]`.
 
     Returns:
-        `[..., B, D]` and `[..., B]`.
+        The actions `[..., B, D]`, and log pi `[..., B]`.
     """
     u = torch.addcmul(logit["mu"], logit["sigma"], noise)
     log_normal = -0.5 * noise.square() - logit["sigma"].log() - HALF_LOG_TWO_PI

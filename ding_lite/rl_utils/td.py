@@ -1,6 +1,6 @@
-"""Temporal-difference losses of values of discrete actions.
+"""Temporal-difference losses of the values of discrete actions.
 
-Shapes: T steps of an n-step return, B samples, A discrete actions. A name's suffix says its dimensions.
+Shapes: T steps of an n-step return, B samples, A discrete actions. The suffix of a name gives its dimensions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `q_nstep_td_error`.
 
     Attributes:
-        q: `[B, A]`, Q(s_t, .) of the network that learns; the gradient flows through it.
-        next_n_q: `[B, A]`, Q(s_{t+n}, .) of the network that evaluates, usually the target network.
+        q: `[B, A]`, Q(s_t, .) of the learning network; the gradient flows through it.
+        next_n_q: `[B, A]`, Q(s_{t+n}, .), usually of the target network.
         action: `[B]`, integer actions taken at t.
-        next_n_action: `[B]`, integer actions chosen at t+n; the online network's argmax makes it double Q-learning.
-        reward: `[T, B]` rewards of the n steps, or `[B]` discounted sums of them with `cum_reward=True`.
-        done: `[B]`, true where the n steps ended in a terminal state: nothing is bootstrapped there.
-        weight: `[B]` importance weights, or None for ones.
+        next_n_action: `[B]`, integer actions chosen at t+n. Double Q-learning uses the learning network's argmax.
+        reward: `[T, B]`, rewards of the n steps, or with `cum_reward=True` `[B]`, their discounted sums.
+        done: `[B]`, true where the n steps ended in a terminal state, so that the bootstrap is zero.
+        weight: `[B]`, importance weights; None: all are 1.
     """
 
     q: Tensor
@@ -38,22 +38,23 @@ class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
 def discounts(
     gamma: float, nstep: int, device: torch.device | str | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return gamma^0 to gamma^n, `[n + 1]`."""
+    """Return the powers gamma^0 to gamma^n, `[n + 1]`, for `nstep` n."""
     return gamma ** torch.arange(nstep + 1, device=device, dtype=dtype)
 
 
 def nstep_sums(reward_TB: Tensor, cut_TB: Tensor, discount_K: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum the rewards of up to T steps, for replay, data sets and losses alike.
+    """Return the discounted sums of the rewards of up to T steps. Replay, data sets and losses use this function.
 
-    The sum is sum_{k < m} gamma^k r_{t+k}, where m is T, or less where the trajectory is cut before.
+    sum_{k < m} gamma^k r_{t+k}, where m is T, or less if the trajectory is cut earlier
 
     Args:
-        reward_TB: `[T, *]`, the rewards r_t to r_{t+T-1}.
-        cut_TB: `[T, *]`, true where the trajectory is cut after the step: later rewards do not count.
-        discount_K: at least `[T]`, powers of gamma, see `discounts`.
+        reward_TB: `[T, ...]`, the rewards r_t to r_{t+T-1}.
+        cut_TB: `[T, ...]`, true where the trajectory is cut after the step, so that later rewards do not count.
+        discount_K: at least T powers of gamma, see `discounts`.
 
     Returns:
-        The sums `[*]`, and the number m of rewards in each, `[*]`: what follows is discounted by gamma^m.
+        The sums `[...]`, and the numbers m of rewards in them, `[...]`. The value after the steps is discounted by
+        gamma^m.
     """
     counts_TB = cut_TB.cumsum(0) <= cut_TB  # no cut before this step
     discount_TB = discount_K[: len(reward_TB)].view(-1, *[1] * (reward_TB.ndim - 1))
@@ -61,7 +62,15 @@ def nstep_sums(reward_TB: Tensor, cut_TB: Tensor, discount_K: Tensor) -> tuple[T
 
 
 def nstep_return(reward_TB: Tensor, gamma: float) -> Tensor:
-    """Return the sum over k of gamma^k r_{t+k}, `[B]`, of rewards `[T, B]` that no end of a trajectory cuts."""
+    """Return the discounted sums of the rewards of T steps of the same trajectory, sum_k gamma^k r_{t+k}.
+
+    Args:
+        reward_TB: `[T, B]`, the rewards r_t to r_{t+T-1}.
+        gamma: discount per env step.
+
+    Returns:
+        `[B]`.
+    """
     discount_K = discounts(gamma, len(reward_TB), reward_TB.device, reward_TB.dtype)
     return nstep_sums(reward_TB, torch.zeros_like(reward_TB, dtype=torch.bool), discount_K)[0]
 
@@ -74,26 +83,28 @@ def q_nstep_td_error(
     value_gamma: Tensor | None = None,
     criterion: Callable[..., Tensor] = functional.mse_loss,
 ) -> tuple[Tensor, Tensor]:
-    """n-step Q-learning loss.
+    """Return the loss of n-step Q-learning.
 
-    target = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'(s_{t+n}, a_{t+n}); double Q-learning (van Hasselt et al.
-    2016, arXiv:1509.06461) when a_{t+n} is the online argmax and Q' the target network. The loss is the weighted mean
-    of `criterion(Q(s_t, a_t), target, reduction='none')`.
+    target = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'(s_{t+n}, a_{t+n})
+    loss = mean(w criterion(Q(s_t, a_t), target))
+
+    This is double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461) if a_{t+n} is the argmax of the learning
+    network and Q' is the target network.
 
     Args:
         data: see `q_nstep_td_data`.
-        gamma: discount per environment step.
-        cum_reward: whether `reward` is summed over the n steps already.
-        criterion: called as `torch.nn.functional.mse_loss` is.
-        nstep: T, used where `value_gamma` is None.
-        value_gamma: `[B]` discount of the bootstrap where the n steps may have been cut short: gamma^(steps taken).
+        gamma: discount per env step.
+        nstep: n, used if `value_gamma` is None.
+        cum_reward: whether `reward` is already summed over the n steps.
+        value_gamma: `[B]`, discount of the bootstrap, gamma^m for m rewards in the sum; None: gamma^n.
+        criterion: a function with the signature of `torch.nn.functional.mse_loss`.
 
     Returns:
-        The scalar loss, and the TD errors `target - Q(s_t, a_t)`, `[B]`, detached (|.| of them is the priority of
-        Schaul et al. 2016, arXiv:1511.05952).
+        The scalar loss, and the TD errors target - Q(s_t, a_t) `[B]`, detached. Their absolute values are the
+        priorities of Schaul et al. 2016, arXiv:1511.05952.
 
     Raises:
-        ValueError: q and next_n_q are not both `[B, A]`, or reward does not fit `cum_reward`.
+        ValueError: q and next_n_q are not both `[B, A]`, or the shape of reward contradicts `cum_reward`.
     """
     q, next_n_q, action, next_n_action, reward, done, weight = data
     if q.ndim != 2 or q.shape != next_n_q.shape:
@@ -113,7 +124,9 @@ def q_nstep_td_error(
 def return_and_discount(
     reward: Tensor, gamma: float, nstep: int, cum_reward: bool, value_gamma: Tensor | None
 ) -> tuple[Tensor, Tensor | float]:
-    """Return the discounted sum of the n steps' rewards, `[B]`, and the discount of the value that follows them.
+    """Return the discounted sum of the rewards of n steps, `[B]`, and the discount of the value after them.
+
+    Arguments as for `q_nstep_td_error`.
 
     Raises:
         ValueError: reward is not `[B]` with `cum_reward`, or not `[T, B]` without.

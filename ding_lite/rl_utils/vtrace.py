@@ -1,8 +1,8 @@
 """V-trace: off-policy corrected returns and losses (Espeholt et al. 2018, arXiv:1802.01561).
 
-Shapes: T steps of a sequence, B sequences. `distribution.py` describes logits and actions; `[T, B]` precedes A or D. A
-sequence may contain ends of trajectories: `done` cuts the bootstrap and `traj_flag` cuts the sum of corrections, as in
-`gae.py`. At a cut, v_{t+1} is V of the true next state, not of the next trajectory's first state.
+Shapes: T steps of a sequence, B sequences. `distribution.py` describes logits and actions; their leading dimensions are
+`[T, B]`. A sequence may contain ends of trajectories. As in `gae.py`, `done` cuts the bootstrap, `traj_flag` the sum of
+corrections. At a cut, v_{t+1} is V of the true next state, not of the first state of the next trajectory.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ding_lite.rl_utils.common import check_same_shape, discounted_sum, weighted
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_entropy
 
 
-class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below)
-    """Input of `vtrace_error`; the gradient flows through `target_output` and `value`.
+class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one below)
+    """Input of `vtrace_error`. The gradient flows through `target_output` and `value`.
 
     Attributes:
-        target_output: logit of the policy that learns.
-        behaviour_output: logit of the policy that acted.
-        action: that it chose.
-        value: `[T+1, B]`, V(s_t) of the critic that learns.
+        target_output: logit of the learning policy, pi.
+        behaviour_output: logit of the policy that acted, mu.
+        action: actions that it chose.
+        value: `[T+1, B]`, V(s_t) of the learning critic.
         reward: `[T, B]`.
-        weight: `[T, B]` or `[B]` importance weights, or None for ones.
-        next_value: `[T, B]`, V of the true next states; None: value[1:], which is right if no trajectory is truncated.
-        done: `[T, B]`, True if the next state is terminal. None: never.
-        traj_flag: `[T, B]`, True at a trajectory's last step, terminated or truncated. None: as `done`.
+        weight: `[T, B]` or `[B]`, importance weights; None: all are 1.
+        next_value: `[T, B]`, V of the true next states; None: value[1:], correct if no trajectory is truncated.
+        done: `[T, B]`, true if the next state is terminal. None: false everywhere.
+        traj_flag: `[T, B]`, true at the last step of a trajectory, terminated or truncated. None: the same as `done`.
     """
 
     target_output: Logit
@@ -43,7 +43,13 @@ class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name, as is that below
 
 
 class vtrace_loss(NamedTuple):  # noqa: N801
-    """Scalars; the caller adds the first two and subtracts `entropy_loss`, the mean entropy, each times its weight."""
+    """Scalar losses: total = policy_loss + value_weight value_loss - entropy_weight entropy_loss.
+
+    Attributes:
+        policy_loss: the loss of the policy.
+        value_loss: the loss of the value.
+        entropy_loss: the mean entropy of the policy, in nats.
+    """
 
     policy_loss: Tensor
     value_loss: Tensor
@@ -62,7 +68,7 @@ def vtrace_nstep_return(
     done: Tensor | None = None,
     traj_flag: Tensor | None = None,
 ) -> Tensor:
-    """Return the targets of the value (remark 1 of the paper), `[T, B]`, without gradient.
+    """Return the targets v_t of the value (remark 1 of the paper), `[T, B]`, without gradient.
 
     v_t = V(s_t) + delta_t + gamma lambda c_t (1 - traj_flag_t) (v_{t+1} - V(s_{t+1}))
     delta_t = rho_t (r_t + gamma (1 - done_t) V(s_{t+1}) - V(s_t))
@@ -73,10 +79,10 @@ def vtrace_nstep_return(
         reward: `[T, B]`.
         bootstrap_values: `[T+1, B]`, V(s_t).
         gamma: discount per environment step.
-        lambda_: 0 uses the error of one step, 1 those of the whole sequence.
-        next_value: as the next two, see `vtrace_data`.
-        done: see there.
-        traj_flag: see there.
+        lambda_: 0 uses the temporal difference of one step, 1 those of the whole sequence.
+        next_value: see `vtrace_data`.
+        done: see `vtrace_data`.
+        traj_flag: see `vtrace_data`.
 
     Raises:
         ValueError: shapes differ, or traj_flag comes without next_value.
@@ -111,12 +117,12 @@ def vtrace_advantage(
     Args:
         clipped_pg_rhos: `[T, B]`, min(rho_bar_pg, pi(a) / mu(a)).
         reward: `[T, B]`.
-        return_: `[T, B]`, v_{t+1}: rows 1 to T - 1 of `vtrace_nstep_return` and V of the state after the last.
+        return_: `[T, B]`, v_{t+1}: rows 1 to T - 1 of `vtrace_nstep_return`, then V of the state after the last step.
         bootstrap_values: `[T, B]`, V(s_t).
         gamma: discount per environment step.
-        next_value: as the next two, see `vtrace_data`; in place of `return_` where traj_flag is set.
-        done: see there.
-        traj_flag: see there.
+        next_value: see `vtrace_data`; it replaces `return_` where traj_flag is set.
+        done: see `vtrace_data`.
+        traj_flag: see `vtrace_data`.
 
     Raises:
         ValueError: shapes differ, or traj_flag comes without next_value.
@@ -139,18 +145,22 @@ def vtrace_error(
     c_clip_ratio: float = 1.0,
     rho_pg_clip_ratio: float = 1.0,
 ) -> tuple[vtrace_loss, Tensor]:
-    """Return -mean(w A log pi(a)), mean(w (v - V)^2) and mean(w entropy), with A and v from the functions above.
+    """Return the losses of policy and value, and the mean entropy (section 4.2 of the paper).
+
+    policy_loss = -mean(w A log pi(a)), value_loss = mean(w (v - V)^2), entropy_loss = mean(w H(pi))
+
+    The advantages A come from `vtrace_advantage`, the targets v from `vtrace_nstep_return`.
 
     Args:
         data: see `vtrace_data`.
         gamma: discount per environment step.
         lambda_: see `vtrace_nstep_return`.
-        rho_clip_ratio: rho_bar; it determines the policy whose value V converges to.
-        c_clip_ratio: c_bar; it determines the speed of convergence.
+        rho_clip_ratio: rho_bar, which determines the policy whose value V converges to.
+        c_clip_ratio: c_bar, which determines the speed of convergence.
         rho_pg_clip_ratio: rho_bar of the policy gradient.
 
     Returns:
-        The three losses, and v `[T, B]`, detached.
+        The losses, and the targets v `[T, B]`, detached.
 
     Raises:
         ValueError: shapes differ, or traj_flag comes without next_value.
@@ -174,11 +184,13 @@ def vtrace_error(
 
 
 def _check_cut(next_value: Tensor | None, traj_flag: Tensor | None) -> None:
+    """Raise ValueError if there are cuts, but no values of the true next states."""
     if traj_flag is not None and next_value is None:
         raise ValueError(
-            "traj_flag needs next_value: where a trajectory is truncated, value[1:] is of another trajectory"
+            "traj_flag needs next_value: after a truncated trajectory, value[1:] is the value of another trajectory"
         )
 
 
 def _terminal_zero(next_value: Tensor, done: Tensor | None) -> Tensor:
+    """Return the next values with zeros where the next state is terminal."""
     return next_value if done is None else next_value.masked_fill(done.bool(), 0.0)

@@ -1,4 +1,4 @@
-"""Tools of models, policies and workers: the optimizer step, running statistics, minibatches, checks of ranks."""
+"""Tools for models, policies and workers: optimizer step, target networks, statistics, minibatches, rank checks."""
 
 from ding_lite.torch_utils.diagnosis import NonFiniteError
 from ding_lite.torch_utils.drift import RankDriftError

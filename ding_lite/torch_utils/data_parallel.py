@@ -1,4 +1,4 @@
-"""Whether torch's DistributedDataParallel averages gradients: what the config asks for, and what contradicts."""
+"""Decides whether torch's DistributedDataParallel averages gradients, and checks the keys that configure it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,35 @@ from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 
-GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}
+GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}  # values of `policy.ddp` that need a GPU
 
 
 def choose_overlap(cfg: EasyDict, flat: FlatParameters) -> bool:
     """Return whether `OverlappedLoss` averages this flat gradient.
 
-    It does if `policy.data_parallel` is 'ddp', and if `policy.bp_update_sync` is False and gradients have to be sent.
-    Ranks that share memory send nothing, so there is nothing to overlap.
+    It does if `policy.data_parallel` is 'ddp'. It also does if `policy.bp_update_sync` is False and gradients are sent
+    in messages. Ranks that share memory send none, so backward has nothing to overlap with.
+
+    Args:
+        cfg: the compiled `cfg.policy`.
+        flat: the parameters and gradients.
     """
     sends = cfg.multi_gpu and get_world_size() > 1 and not flat.is_shared
     return uses_ddp(cfg) or (sends and not cfg.bp_update_sync)
 
 
 def uses_ddp(cfg: EasyDict) -> bool:
-    """Return whether the config asks for DistributedDataParallel; one process has nothing to average."""
+    """Return whether DistributedDataParallel is configured and there are several processes; `cfg` is `cfg.policy`."""
     return cfg.data_parallel == "ddp" and get_world_size() > 1
 
 
 def synchronize_batchnorm(model: nn.Module) -> nn.Module:
-    """Return the model with torch's SyncBatchNorm, which counts the samples of all ranks, for its batch normalisations.
+    """Replace the model's batch normalisation by torch's SyncBatchNorm, which uses the samples of all ranks.
 
-    Without gradient, when ranks act independently, the layers use their running statistics.
+    While gradients are disabled, ranks act independently, and the layers use their running statistics.
+
+    Returns:
+        The model with the new layers.
     """
     model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     for module in model.modules():
@@ -45,32 +52,32 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
 
     Args:
         policy: the compiled `cfg.policy`.
-        defaults: of `policy.ddp`.
+        defaults: the default values of `policy.ddp`.
 
     Raises:
-        ConfigError: if a value is unknown, contradicts another one, or needs a GPU.
+        ConfigError: a value has no effect, contradicts another one, or needs a GPU.
     """
     ddp = policy.ddp
     if policy.data_parallel == "flat":
         for key in [key for key in defaults if ddp[key] != defaults[key]]:
             raise ConfigError(
-                f"policy.ddp.{key}={ddp[key]!r} has an effect with policy.data_parallel='ddp' only: set that, or leave "
-                "it out."
+                f"policy.ddp.{key}={ddp[key]!r} has an effect only with policy.data_parallel='ddp': set that too, or "
+                "leave this key out."
             )
         return
     if ddp.comm_hook == "powersgd" and policy.learn.on_nonfinite == "skip":
         raise ConfigError(
-            "policy.ddp.comm_hook='powersgd' carries over what it did not send, a nan too: set "
-            "policy.learn.on_nonfinite='stop'."
+            "policy.ddp.comm_hook='powersgd' adds the part of a gradient that it did not send to the next one, so a "
+            "NaN would stay: set policy.learn.on_nonfinite='stop'."
         )
     if ddp.static_graph and ddp.find_unused_parameters:
         raise ConfigError(
-            "policy.ddp.static_graph=True finds unused parameters once and for all: set it or "
+            "policy.ddp.static_graph=True finds unused parameters in the first iteration: set either this or "
             "policy.ddp.find_unused_parameters=True, not both."
         )
     for key in [key for key, value in GPU_ONLY.items() if ddp[key] == value]:
         if not (policy.cuda and torch.cuda.is_available()):
             raise ConfigError(
-                f"policy.ddp.{key}={ddp[key]!r} is torch's for GPUs alone: set policy.cuda=True on a machine that has "
-                "one, or leave it out."
+                f"policy.ddp.{key}={ddp[key]!r} works only on GPUs: set policy.cuda=True on a machine that has one, or "
+                "leave this key out."
             )

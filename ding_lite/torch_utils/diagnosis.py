@@ -1,4 +1,4 @@
-"""What was not finite, on which rank: the error that a loss or gradient raises which is nan or infinite."""
+"""Finds out what is not finite, and on which rank, when a loss or a gradient is NaN or infinite."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import tree_map
 
-NAMES = 3  # parameters that a message lists at most
-ADVICE = "Look at that batch, or set policy.learn.on_nonfinite='skip' to go on without such updates."
+NAMES = 3  # largest number of parameters that a message lists
+ADVICE = "Examine that batch, or set policy.learn.on_nonfinite='skip' to skip such updates."
 
 
 class NonFiniteError(UserError):
     """A loss or gradient is NaN or infinite; raised on every rank with the same message.
 
     Attributes:
-        detail: what is not finite, on which rank.
+        detail: what is not finite, and on which rank.
         batch: this rank's batch, nested dicts of copied tensors.
         concerned: whether this rank's batch may be the cause.
         lag: learner iterations between the step and its detection.
-        iteration: the learner iteration of the step; set by the learner.
+        iteration: learner iteration of the step; the learner sets it.
     """
 
     def __init__(self, detail: str, batch: dict[str, Any], concerned: bool, lag: int) -> None:
@@ -35,7 +35,11 @@ class NonFiniteError(UserError):
         self._saved = ""
 
     def saved(self, path: str) -> NonFiniteError:
-        """If this rank is concerned, write the batch to `path`, for `load_checkpoint`; return an error that says so."""
+        """If this rank is concerned, save the batch; return this error, whose message then names the file.
+
+        Args:
+            path: the file, which `load_checkpoint` can read.
+        """
         if self.concerned:
             try:
                 save_checkpoint(path, {"iteration": self.iteration, "detail": self.detail, "batch": self.batch})
@@ -52,14 +56,17 @@ class NonFiniteError(UserError):
 def diagnose(
     module: nn.Module, batch: dict[str, Any], figures: dict[str, Tensor], loss: float, lag: int
 ) -> NonFiniteError:
-    """Ask all ranks which of them it was, and what they see; a collective call.
+    """Find out which ranks had a loss that is not finite, and what is wrong with their batches; a collective call.
 
     Args:
-        module: whose parameters' gradients are looked through.
-        batch: of the step.
-        figures: that the loss returned.
-        loss: of this rank.
+        module: the network that is trained; the message names parameters whose gradients are not finite.
+        batch: this rank's batch of the step.
+        figures: the figures that this rank's loss returned.
+        loss: this rank's loss.
         lag: learner iterations since the step.
+
+    Returns:
+        The error to raise, with the same message on every rank.
     """
     text = ""
     if not math.isfinite(loss):
@@ -76,7 +83,7 @@ def diagnose(
     if faults[first]:
         detail += f"; batch{f' of rank {first}' if several else ''}: {faults[first]}"
     detail += _describe_gradient(module)
-    kept = tree_map(lambda leaf: leaf.detach().to("cpu", copy=True), batch)  # no views of a whole collect
+    kept = tree_map(lambda leaf: leaf.detach().to("cpu", copy=True), batch)  # a view would keep a whole collect alive
     return NonFiniteError(detail, kept, not sources or get_rank() in sources, lag)
 
 
@@ -89,7 +96,10 @@ def _describe_gradient(module: nn.Module) -> str:
 
 
 def describe(data: dict[str, Any]) -> list[str]:
-    """Return what is not finite in nested dicts of tensors, such as `['reward has 3 inf of 64', 'obs.image ...']`."""
+    """Describe the values that are not finite in nested dicts of tensors, one string for each such tensor.
+
+    For example: `['reward has 3 inf of 64', 'obs.image has 1 nan of 4096']`.
+    """
     found = []
     for name, value in data.items():
         if isinstance(value, dict):

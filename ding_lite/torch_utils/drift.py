@@ -1,4 +1,4 @@
-"""Comparison of all ranks' parameters and buffers, to the last bit."""
+"""Compares the parameters and buffers of all ranks, bit by bit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.registry import UserError
 
-MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, from the golden ratio: its multiples look random
-INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+MIXER = 0x9E3779B97F4A7C15 - 2**64  # an odd number from the golden ratio, whose multiples look random
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by size in bytes
 
 
 class RankDriftError(UserError):
@@ -21,15 +21,16 @@ class RankDriftError(UserError):
 
 @torch.no_grad()
 def checksum(tensors: Iterable[Tensor]) -> tuple[int, int]:
-    """Return the sum of the numbers' bits as integers, and a sum weighted by hashes of their places, modulo 2^64.
+    """Return two checksums of all elements, modulo 2^64, computed from their bits read as integers.
 
-    Any changed bit changes the first sum. Exchanged numbers change only the second.
+    The first is a plain sum, which any single changed bit changes. The second weights each element by a hash of its
+    position, so it also changes when elements are exchanged.
     """
     plain, weighted, start = 0, 0, 1
     for tensor in tensors:
         bits = tensor.reshape(-1).view(INTEGERS[tensor.element_size()]).long()
         weight = torch.arange(start, start + len(bits), device=bits.device) * MIXER
-        weight ^= weight >> 29  # with equally spaced weights, two exchanges could cancel
+        weight ^= weight >> 29  # with equally spaced weights, two exchanges could cancel each other
         plain += int(bits.sum())
         weighted += int((bits * weight).sum())
         start += len(bits)
@@ -37,18 +38,22 @@ def checksum(tensors: Iterable[Tensor]) -> tuple[int, int]:
 
 
 def check_ranks(value: tuple[int, int], iteration: int) -> None:
-    """Compare this rank's `checksum` with those of all others; a collective call.
+    """Compare the checksums of all ranks; a collective call.
+
+    Args:
+        value: this rank's `checksum`.
+        iteration: the learner iteration, for the message.
 
     Raises:
-        RankDriftError: on every rank; it names the ranks that differ from the majority, or else from rank 0.
+        RankDriftError: on every rank, if some ranks differ from the majority (from rank 0 if there is none).
     """
     values = all_gather_object(value)
-    usual = Counter(values).most_common(1)[0][0]  # if several are equally common, that of the lowest rank
+    usual = Counter(values).most_common(1)[0][0]  # of several that are equally common, that of the lowest rank
     others = [str(rank) for rank, each in enumerate(values) if each != usual]
     if others:
         raise RankDriftError(
             f"Iteration {iteration}: the buffers or parameters of rank{'s' * (len(others) > 1)} {', '.join(others)} "
-            f"differ from those of rank {values.index(usual)}; all ranks must have the same bits. Something changes "
-            "them outside the averaged step, or the machines' processors or libraries differ; "
-            "policy.learn.learner.hook.check_ranks_after_iter=0 goes on all the same."
+            f"differ from those of rank {values.index(usual)}, but must be identical. Either something changes them "
+            "outside the averaged step, or the machines have different processors or libraries. To train "
+            "nevertheless, set policy.learn.learner.hook.check_ranks_after_iter=0."
         )

@@ -1,6 +1,6 @@
-"""Minibatches of on-policy samples, so that N ranks together step as one rank with all the samples would.
+"""Minibatches of on-policy samples: several ranks take the same steps as one rank that has all their samples.
 
-Shapes: R ranks, M samples of this rank, K minibatches, B samples of one.
+Shapes: R ranks, M samples of this rank, K minibatches, B samples of one minibatch.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 
 
 def rank_sizes(size: int) -> list[int]:
-    """Return the `size`s of all ranks, in the order of ranks, in one collective."""
+    """Return the `size` of every rank, in the order of ranks; one collective."""
     size_R = torch.zeros(get_world_size(), dtype=torch.int64)
     size_R[get_rank()] = size
     return allreduce_data(size_R).tolist()
 
 
 def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> list[dict[str, Any]]:
-    """Shuffle this rank's samples and cut them into nearly equal parts, as many on every rank.
+    """Shuffle this rank's samples and cut them into nearly equal parts, the same number on every rank.
 
-    K = round(mean of sizes / batch_size), but at least one, and at most the samples of the smallest rank: none if that
-    has none. Where ranks have different numbers of samples, every part gets (or has multiplied into its own)
-    `weight` `[B]` = B * R / (sum of B over ranks), so that the mean over ranks of weighted means is the mean of all.
+    K = round(mean of sizes / batch_size), but at least 1 and at most the size of the smallest rank (which may be 0). If
+    the sizes differ, every part is weighted by B * R / (sum of B over ranks), so that the mean over ranks of the
+    weighted means is the mean over all samples. This factor is stored as `weight` `[B]`; if the samples have a `weight`
+    already, it is multiplied by the factor.
 
     Args:
-        samples: dict, may be nested, of `[M, ...]` tensors on one device.
-        batch_size: samples per rank and minibatch, about.
+        samples: nested dict of `[M, ...]` tensors on one device.
+        batch_size: approximate number of samples per rank and minibatch.
         sizes: M of every rank, see `rank_sizes`.
 
     Returns:
-        K dicts of `[B, ...]` tensors, views of one shuffled copy.
+        K dicts of `[B, ...]` tensors, which are views of one shuffled copy of the samples.
     """
     count = min(max(1, round(sum(sizes) / len(sizes) / batch_size)), min(sizes))
     if count == 0:
@@ -60,12 +61,15 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
 
 @torch.no_grad()
 def normalize_parts(parts: list[Tensor]) -> list[Tensor]:
-    """Shift and scale each part to zero mean and unit standard deviation of that part of all ranks together.
+    """Normalise each part by its mean and standard deviation over all ranks, in one collective.
 
-    (x - mean) / (std + 1e-8), std the unbiased one; one collective for all parts.
+    (x - mean) / (std + 1e-8), where std is the square root of the unbiased variance.
 
     Args:
-        parts: K tensors `[B]` of floats, as many on every rank; their lengths may differ.
+        parts: K float tensors `[B]`. K is the same on every rank; the lengths B may differ.
+
+    Returns:
+        K tensors of the same shapes and dtypes.
     """
     if not parts:
         return []
@@ -84,12 +88,12 @@ def normalize_parts(parts: list[Tensor]) -> list[Tensor]:
 def explained_variance(value: Tensor, return_: Tensor) -> Tensor:
     """Return 1 - Var(R - V) / Var(R) over the samples of all ranks, in one collective.
 
-    1 means that the values predict the returns, 0 that they predict them no better than their mean does. It is 0 where
-    all returns are equal.
+    It is 1 if the values predict the returns exactly, 0 if they predict them no better than the mean return would, and
+    also 0 if all returns are equal.
 
     Args:
         value: V(s), of any shape.
-        return_: R, what V(s) should be, of the same shape and in the same units.
+        return_: R, the targets of V(s), of the same shape and in the same units.
 
     Returns:
         A scalar.

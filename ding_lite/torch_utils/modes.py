@@ -1,4 +1,7 @@
-"""What workers see of a policy: three modes, each a set of functions."""
+"""The three modes of a policy, each a set of functions. Workers use a policy only through them.
+
+Shapes: T steps, N environments, B samples.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +21,29 @@ class Act(Protocol):
     """Chooses actions for a batch of observations."""
 
     def __call__(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return a dict with `action` `[N, ...]` for observations `[N, ...]`."""
+        """Return a dict with `action` `[N, ...]`, and whatever else the policy stores, for observations `[N, ...]`."""
 
 
 class Reset(Protocol):
-    """Forgets what a policy remembers of the running episodes."""
+    """Clears a policy's memory of the running episodes, such as a recurrent state."""
 
     def __call__(self, env_id: np.ndarray | None = None) -> None:
-        """Forget the episodes of these environments; None means all of them."""
+        """Clear the memory of the environments with these numbers; None: of all."""
 
 
 @dataclass(frozen=True)
 class LearnMode:
-    """What a learner calls.
+    """The functions that a learner calls.
 
     Attributes:
-        forward: takes one optimizer step on a batch and returns figures.
-        loss: returns the loss of a batch and detached figures, and changes nothing.
+        forward: takes one optimizer step on a batch `[B, ...]` and returns figures.
+        loss: returns the loss of a batch and detached figures; it changes nothing.
         get_batches: yields the batches to learn from after a collect, for on-policy policies.
-        finish: ends a series of steps, and raises what is wrong with the last one.
+        finish: ends a series of steps; raises an error if the last one was not finite.
         checksum: returns a checksum of all parameters and buffers.
         monitor_vars: returns the names of the figures to log.
-        state_dict: returns what learning has changed, the same on all ranks.
-        load_state_dict: restores it.
+        state_dict: returns everything that learning changes; it is the same on all ranks.
+        load_state_dict: restores that state.
     """
 
     forward: Callable[[Batch], dict[str, Tensor]]
@@ -55,16 +58,16 @@ class LearnMode:
 
 @dataclass(frozen=True)
 class CollectMode:
-    """What a collector calls.
+    """The functions that a collector calls.
 
     Attributes:
-        forward: chooses actions, exploring; its keyword arguments come from `get_collect_kwargs`.
-        process_transition: returns the row `[N, ...]` of the rollout block that one step makes.
+        forward: chooses actions, with exploration; its keyword arguments come from `get_collect_kwargs`.
+        process_transition: returns the row `[N, ...]` of the rollout block for one step.
         get_train_sample: turns a rollout block `[T, N, ...]` into samples.
-        get_collect_kwargs: returns the keyword arguments of `forward` for a global env step.
-        reset: forgets episodes.
-        state_dict: returns what this rank alone remembers, such as a recurrent state.
-        load_state_dict: restores it.
+        get_collect_kwargs: returns the keyword arguments of `forward` for a number of env steps of all ranks.
+        reset: clears the memory of episodes.
+        state_dict: returns the state of this rank alone, such as a recurrent state.
+        load_state_dict: restores that state.
     """
 
     forward: Act
@@ -78,11 +81,11 @@ class CollectMode:
 
 @dataclass(frozen=True)
 class EvalMode:
-    """What an evaluator calls.
+    """The functions that an evaluator calls.
 
     Attributes:
-        forward: chooses the best actions.
-        reset: forgets episodes.
+        forward: chooses actions without exploration.
+        reset: clears the memory of episodes.
     """
 
     forward: Act

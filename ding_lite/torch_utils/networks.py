@@ -1,4 +1,4 @@
-"""All networks of a policy, however it holds them: found, and kept alike on all ranks."""
+"""Finds all networks of a policy, wherever it keeps them, and keeps them identical on all ranks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.dist.collectives import allreduce_data, broadcast_module
 from ding_lite.utils.dist.ranks import get_world_size
 
-CLOSED = ("builtins", "torch", "numpy", "gymnasium", "functools", "types")  # packages whose objects are not looked into
+CLOSED = ("builtins", "torch", "numpy", "gymnasium", "functools", "types")  # packages whose objects are not searched
 
 
 def modules_of(policy: Any) -> list[nn.Module]:
     """Return the networks that an object holds, in the same order on every rank.
 
     They may be attributes, elements of dicts, lists and tuples, or inside helper objects such as `TargetNetwork`, at
-    any depth. Sets are left out, since they have no order. A network inside another one is not listed.
+    any depth. Sets are not searched, because they have no order. A network that is part of another one is not listed.
     """
     found: dict[int, nn.Module] = {}
     for module in _walk(policy, set()):
@@ -36,7 +36,7 @@ def _walk(value: Any, seen: set[int]) -> Iterator[nn.Module]:
         return
     seen.add(id(value))
     if isinstance(value, nn.Module):
-        if not isinstance(value, DistributedDataParallel):  # it wraps a network that is found by itself
+        if not isinstance(value, DistributedDataParallel):  # it wraps a network that is found elsewhere
             yield value
         return
     if isinstance(value, Mapping):
@@ -53,7 +53,7 @@ def _walk(value: Any, seen: set[int]) -> Iterator[nn.Module]:
 
 
 def set_training(module: nn.Module, training: bool) -> None:
-    """Do what `module.train(training)` does, in a tenth of its time."""
+    """Set training or evaluation mode, as `module.train(training)` does, but ten times faster."""
     if type(module).train is not nn.Module.train:
         module.train(training)
         return
@@ -70,15 +70,16 @@ def broadcast_networks(modules: list[nn.Module]) -> None:
 
 
 def checksum_networks(modules: list[nn.Module]) -> tuple[int, int]:
-    """Return a checksum of the bits of all parameters and buffers."""
+    """Return a checksum of all parameters and buffers, to the bit; see `drift.checksum`."""
     tensors = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
     return checksum(tensors.values())
 
 
 def drifting_buffers(modules: list[nn.Module]) -> list[Tensor]:
-    """Return the buffers that each rank changes by its own samples, such as the statistics of batch normalisation.
+    """Return the buffers that each rank updates from its own samples, such as the statistics of batch normalisation.
 
-    `RunningMeanStd` is left out, as it merges the samples of all ranks itself. One process has none.
+    Buffers of `RunningMeanStd` are not among them, because it merges the samples of all ranks itself. With one process
+    the list is empty.
     """
     if get_world_size() == 1:
         return []
@@ -90,7 +91,7 @@ def drifting_buffers(modules: list[nn.Module]) -> list[Tensor]:
 
 @torch.no_grad()
 def average_buffers(buffers: list[Tensor]) -> None:
-    """Replace buffers by their means over all ranks, in one collective."""
+    """Replace each buffer by its mean over all ranks, in one collective."""
     means = allreduce_data({str(number): buffer for number, buffer in enumerate(buffers)}, op="mean")
     for number, buffer in enumerate(buffers):
         buffer.copy_(means[str(number)])

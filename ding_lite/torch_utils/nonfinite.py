@@ -1,9 +1,10 @@
-"""Steps whose loss or gradient is not finite on any rank: all ranks detect them, report them and skip them.
+"""Detects optimizer steps whose loss or gradient is not finite on some rank, and skips them on all ranks.
 
-If this rank's loss is not finite, NaN is written to `FlatParameters.flag` before backward. The gradient is averaged and
-its norm computed in any case; the norm is then not finite on any rank, so no further collective is needed. On a CPU the
-norm is read at once. On a GPU nothing waits: fused optimizers skip such a step by themselves (`found_inf`), and the
-result is read before the gradient of the next step is zeroed.
+If this rank's loss is not finite, NaN is written to `FlatParameters.flag` before backward. The flag is part of the
+gradient, which is averaged over ranks and whose norm is computed in any case. One NaN on any rank therefore makes the
+norm NaN on all ranks, and no further collective is needed. On a CPU, the norm is read at once. On a GPU, the process
+does not wait: fused optimizers skip such a step by themselves (`found_inf`), and the result is read before the gradient
+of the next step is zeroed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ding_lite.utils.dist.ranks import get_rank
 
 
 class _Step(NamedTuple):
-    """The data of a step that an error reports."""
+    """The data of a step, for an error message."""
 
     batch: dict[str, Any]
     figures: dict[str, Tensor]
@@ -31,15 +32,15 @@ class _Step(NamedTuple):
 class StepCheck:
     """Decides whether an optimizer step may be taken. All ranks call the same methods in the same order.
 
-    A step is: loss, `begin`, zero the gradient, `mark`, backward, average, norm, `passes`.
+    The order of a step is: loss, `begin`, zero the gradient, `mark`, backward, average, norm, `passes`.
 
     Args:
-        on_nonfinite: 'stop' raises `NonFiniteError`; 'skip' counts the step and warns the first time.
-        module: its gradients are searched for values that are not finite.
+        on_nonfinite: 'stop' raises `NonFiniteError`; 'skip' counts the skipped steps and warns about the first.
+        module: the network that is trained; an error names its parameters whose gradients are not finite.
 
     Attributes:
         skipped: number of skipped updates.
-        uncertain: whether the last step was skipped, or this is not known yet.
+        uncertain: True if the last step was skipped, or if this is not known yet.
     """
 
     def __init__(self, on_nonfinite: Literal["stop", "skip"], module: nn.Module) -> None:
@@ -51,9 +52,14 @@ class StepCheck:
         self._verdict: Tensor | None = None  # of the pending step, 1 if skipped, in memory that a GPU can write
 
     def begin(self, batch: dict[str, Any], figures: dict[str, Tensor]) -> None:
-        """Begin a step; an error would report its `batch` and `figures`.
+        """Begin a step.
 
-        The gradient of the previous step must still exist: if its result is not known yet, it is read now.
+        If the result of the previous step is not known yet, it is read now, so the gradient of that step must not have
+        been zeroed.
+
+        Args:
+            batch: the batch of this step, for an error message.
+            figures: the figures that its loss returned, for an error message.
 
         Raises:
             NonFiniteError: with 'stop', on every rank, if the previous step was not finite.
@@ -80,7 +86,14 @@ class StepCheck:
         self._resolve()
 
     def mark(self, loss: Tensor, flat: FlatParameters) -> None:
-        """If the loss is not finite, make the norm of the averaged gradient so; called between zeroing and backward."""
+        """If the loss is not finite, make the norm of the averaged gradient not finite either.
+
+        Call this after the gradient has been zeroed and before backward.
+
+        Args:
+            loss: this rank's loss, a scalar.
+            flat: the parameters and the gradient of the step.
+        """
         if loss.is_cuda:
             self._loss = loss.detach()
             flat.flag.copy_(self._loss * 0)
@@ -90,14 +103,14 @@ class StepCheck:
                 flat.flag.fill_(math.nan)
 
     def passes(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
-        """Return whether to clip the gradient and step; a GPU's fused optimizers decide later by themselves.
+        """Return whether to clip the gradient and step. On a GPU, fused optimizers decide later by themselves.
 
         Args:
-            norm: of the averaged gradient, scalar, not clipped.
-            optimizers: that would step.
+            norm: norm of the averaged gradient before clipping, a scalar.
+            optimizers: the optimizers that take the step.
 
         Raises:
-            NonFiniteError: with 'stop', on every rank.
+            NonFiniteError: with 'stop', on every rank, if the norm is not finite.
         """
         self.uncertain = self._lags(norm, optimizers)
         if self.uncertain:
@@ -109,14 +122,14 @@ class StepCheck:
         return True
 
     def cleaned(self, output: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return a step's figures, with finite priorities if it was or may be skipped: replay cannot use NaN."""
+        """Return the figures of a step. If it was or may be skipped, priorities that are not finite become 0."""
         if self.uncertain and "priority" in output:
             output["priority"] = output["priority"].nan_to_num(0.0, 0.0, 0.0)
         return output
 
     @staticmethod
     def _lags(norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
-        """Return whether all optimizers read `found_inf`, so that no one has to wait for the GPU."""
+        """Return whether all optimizers read `found_inf`, so that this process need not wait for the GPU."""
         groups = (group for optimizer in optimizers for group in optimizer.param_groups)
         return norm.is_cuda and all(group.get("fused") for group in groups)
 
@@ -141,5 +154,5 @@ class StepCheck:
         if self._stop:
             raise error
         if get_rank() == 0:
-            message = f"An update was left out: {error.detail}. Further ones are counted as 'skipped_updates'."
+            message = f"An update was skipped: {error.detail}. Further ones are counted as 'skipped_updates'."
             warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""torch's DistributedDataParallel, which averages gradients while backward still runs."""
+"""Averages gradients with torch's DistributedDataParallel, while backward is still running."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POW
 
 
 class OverlappedLoss:
-    """A loss whose backward pass averages gradients over all ranks, in place, into those of `FlatParameters`.
+    """A loss whose backward pass averages the gradients of `FlatParameters` over all ranks, in place.
 
-    DistributedDataParallel wraps a module whose forward pass is the loss, so policies do not change.
+    DistributedDataParallel wraps a module whose forward pass computes the loss, so policies need no change.
 
     Args:
-        network: all parameters that the loss trains.
-        loss: of a batch.
+        network: holds all parameters that the loss trains.
+        loss: computes the loss of a batch, and figures.
         cfg: the compiled `cfg.policy`.
         flat: the network's parameters and gradients.
     """
@@ -49,10 +49,10 @@ class OverlappedLoss:
         return self._ddp(batch)
 
     def backward(self, loss: Tensor) -> None:
-        """Compute the gradients' means over all ranks.
+        """Compute the gradients of a loss and average them over all ranks; a collective call.
 
         Raises:
-            ConfigError: if this rank's loss does not use all parameters and the config does not allow this.
+            ConfigError: this rank's loss does not use all parameters, and the config does not allow this.
         """
         assert self._ddp is not None
         with waiting():
@@ -103,8 +103,9 @@ _owners: weakref.WeakSet[OverlappedLoss] = weakref.WeakSet()  # each keeps the p
 def _free_groups() -> None:
     """Free the groups that DistributedDataParallel keeps, in a thread, before the interpreter ends.
 
-    If the interpreter's exit freed them, the process could deadlock: they wait for threads that may ask for the GIL.
-    A Python thread waits without the GIL. It gets a second, since an error may have left a collective pending.
+    If the interpreter's exit freed them, the process could deadlock, because they wait for threads that may need the
+    GIL. A Python thread waits without holding the GIL. The wait is limited to one second, because an error may have
+    left a collective unfinished.
     """
     groups = []
     for owner in list(_owners):

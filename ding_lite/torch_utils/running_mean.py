@@ -1,4 +1,4 @@
-"""Means of figures over many updates, without waiting for the device at each."""
+"""Means of logged figures over many updates, without waiting for the device after each update."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from torch import Tensor
 
 from ding_lite.utils.dist.collectives import allreduce_data
 
-MOST_RECENT = 256  # updates whose figures are kept as tensors
+MOST_RECENT = 256  # updates whose figures are kept as tensors before they are read
 
 
 class RunningMeans:
-    """Means of figures over all updates since they were last taken, and over all ranks.
+    """Computes means of figures over all updates since the last `take`, and over all ranks.
 
-    A figure that only some updates have is averaged over those. Values that are not finite, such as the loss of an
-    update that was left out, do not count, unless there are no others. Of a whole number, which is a count of
-    something, the last value is taken.
+    A figure that only some updates return is averaged over those. Values that are not finite, such as the loss of a
+    skipped update, are ignored; if a figure has no finite value, its mean is NaN. An integer figure is a count, and its
+    last value is used instead of a mean.
     """
 
     def __init__(self) -> None:
         self._recent: defaultdict[str, list[Tensor]] = defaultdict(list)
-        # sum of finite values, how many they are, how many are not finite; added up one by one, so that it does not
-        # matter when this is done
+        # sum of finite values, number of finite values, number of others; values are added one by one, so that the
+        # result does not depend on when they are read
         self._sums: dict[str, list[float]] = {}
         self._waiting = 0
 
     def add(self, figures: dict[str, Tensor], names: list[str]) -> None:
-        """Add those of an update's figures that have one of the names; of a tensor its mean counts."""
+        """Add the figures of one update.
+
+        Args:
+            figures: tensors by name; of a tensor with several elements the mean is used.
+            names: names of the figures to add; others are ignored.
+        """
         for name in names:
             value = figures.get(name)
             if value is not None:
@@ -55,7 +60,11 @@ class RunningMeans:
         self._waiting = 0
 
     def take(self, names: list[str]) -> dict[str, float]:
-        """Return the means of those of the figures that were added, and forget all; one collective."""
+        """Return the means of the named figures that any rank has added, and start anew; a collective call.
+
+        Args:
+            names: names of figures, the same on every rank.
+        """
         self._settle()
         table = torch.tensor([self._sums.get(name, [0.0, 0, 0]) for name in names], dtype=torch.float64)
         self._sums = {}
@@ -68,6 +77,6 @@ class RunningMeans:
         return {name: list(sums) for name, sums in self._sums.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `state_dict` gave."""
+        """Restore a state that `state_dict` returned."""
         self._recent.clear()
         self._waiting, self._sums = 0, {name: list(sums) for name, sums in state.items()}

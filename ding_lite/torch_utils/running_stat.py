@@ -1,4 +1,4 @@
-"""Mean and variance of data that come in parts, from several ranks."""
+"""Mean and variance of data that arrive in parts, and from several ranks. Shapes: R parts, one per rank."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from ding_lite.utils.dist.ranks import get_rank, get_world_size
 
 
 def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Join the moments of R parts, along the first dimension; `[R, ...]` of any further shape.
+    """Merge the moments of R parts into those of all data.
 
     n = sum n_r, mean = sum n_r mean_r / n, S = sum S_r + n_r (mean_r - mean)^2, where S is the sum of squared
     deviations from the mean (Chan et al. 1983, doi:10.1080/00031305.1983.10483115).
+
+    Args:
+        count_R: n_r `[R, ...]`.
+        mean_R: mean_r `[R, ...]`.
+        square_R: S_r `[R, ...]`.
+
+    Returns:
+        n, mean and S, each `[...]`.
     """
     count = count_R.sum(0)
     mean = (count_R * mean_R).sum(0) / count
@@ -23,7 +31,13 @@ def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Te
 
 
 def joined_moments(count: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return `merge_moments` of all ranks' data, in one collective; the arguments are float64 of one shape."""
+    """Merge the moments of all ranks in one collective, see `merge_moments`.
+
+    Args:
+        count: this rank's n, float64 of any shape.
+        mean: this rank's mean, of the same shape and dtype.
+        square: this rank's S, of the same shape and dtype.
+    """
     own = torch.stack([count, mean, square])
     table_R = own.new_zeros(get_world_size(), *own.shape)
     table_R[get_rank()] = own
@@ -31,18 +45,18 @@ def joined_moments(count: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor,
 
 
 class RunningMeanStd(nn.Module):
-    """Mean and variance of all values that every rank ever passed to `update`, in all or of each feature.
+    """Running mean and variance of all values that any rank has passed to `update`.
 
-    The buffers are the same on all ranks, and are saved with `state_dict`.
+    The buffers are identical on all ranks and are part of `state_dict`.
 
     Args:
-        shape: of what has a mean of its own, such as `(F,)` for F features; `()` is one mean of all values.
-        epsilon: added to the variance before the root is taken.
+        shape: shape of the mean: `(F,)` for one mean for each of F features, `()` for one mean of all values.
+        epsilon: added to the variance before the square root is taken.
 
     Attributes:
-        mean: of this shape, float64; 0 before the first update.
-        var: the biased variance, of this shape, float64; 1 before the first update.
-        count: values of each feature so far, scalar, float64.
+        mean: float64 of this shape; 0 before the first update.
+        var: the biased variance, float64 of this shape; 1 before the first update.
+        count: number of values of each feature so far, a float64 scalar.
     """
 
     mean: Tensor
@@ -57,9 +71,9 @@ class RunningMeanStd(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Merge the values `[..., *shape]` of all ranks, in one collective; their numbers may differ.
+        """Add the values `[..., *shape]` of all ranks, in one collective; ranks may have different numbers of values.
 
-        If one value of any rank is not finite, all are ignored, because it would stay in the statistics.
+        If any value of any rank is not finite, this update is ignored, because the statistics would stay NaN.
         """
         values = x.double().reshape(-1, *self.mean.shape)
         mean = values.sum(0) / max(len(values), 1)
@@ -73,13 +87,13 @@ class RunningMeanStd(nn.Module):
 
     @property
     def std(self) -> Tensor:
-        """sqrt(var + epsilon), float64; a scalar one leaves the type of a float tensor beside it as it is."""
+        """sqrt(var + epsilon), float64."""
         return (self.var + self._epsilon).sqrt()
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Return (x - mean) / std, of x's type."""
+        """Return (x - mean) / std, with the dtype of `x`."""
         return ((x - self.mean) / self.std).to(x.dtype)
 
     def denormalize(self, x: Tensor) -> Tensor:
-        """Return x * std + mean, of x's type: the inverse of `normalize`."""
+        """Return x * std + mean, with the dtype of `x`; the inverse of `normalize`."""
         return (x * self.std + self.mean).to(x.dtype)

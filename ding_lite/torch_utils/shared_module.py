@@ -1,4 +1,4 @@
-"""A module in memory that several processes of one machine share: one writes it, the others read complete versions."""
+"""A module in memory that several processes of one machine share: one writes it, and others read whole versions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from torch import Tensor, nn
 
 
 class SharedModule:
-    """The last written parameters and buffers of a module, with a version, for forked or spawned processes.
+    """Holds the newest parameters and buffers of a module, with a version number, for forked or spawned processes.
 
-    A kernel lock on an unnamed file excludes simultaneous reading and writing. A killed process releases it, and
-    nothing is left in the file system.
+    A kernel lock on an unnamed file prevents simultaneous reading and writing. The kernel releases the lock when a
+    process is killed, and nothing remains in the file system.
+
+    Args:
+        module: the module to copy; it is not changed.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -33,7 +36,7 @@ class SharedModule:
         return int(self._version)
 
     def write(self, module: nn.Module) -> int:
-        """Copy the tensors of a module of the same structure, on any device; return the new version.
+        """Store the tensors of a module with the same structure, on any device; return the new version.
 
         Raises:
             ValueError: the module has other tensors.
@@ -44,7 +47,14 @@ class SharedModule:
             return self.version
 
     def read(self, module: nn.Module, version: int = -1) -> int:
-        """Copy the tensors into a module of the same structure, unless it has `version`; return its version.
+        """Copy the stored tensors into a module with the same structure.
+
+        Args:
+            module: the module to overwrite, on any device.
+            version: the version that the module holds already; if it is still the newest, nothing is copied.
+
+        Returns:
+            The version that the module holds now.
 
         Raises:
             ValueError: the module has other tensors.
@@ -56,7 +66,7 @@ class SharedModule:
             return self.version
 
     def create_copy(self) -> nn.Module:
-        """Return a module with these tensors in private memory."""
+        """Return a copy of the module in memory of this process alone."""
         module = copy.deepcopy(self._module)
         self.read(module)
         return module

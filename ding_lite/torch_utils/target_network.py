@@ -1,4 +1,4 @@
-"""Target networks: delayed copies of a network, for targets that do not move with every step."""
+"""Target networks: delayed copies of a network, so that targets do not change with every step."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
 
 
 def check_target(learn: EasyDict) -> None:
-    """Raise `ConfigError` if `target_update_freq` and `target_theta` of `learn` contradict; set a default if neither.
+    """Check that at most one of `learn.target_update_freq` and `learn.target_theta` is set; if none is, set the former.
 
-    Both are None where they are not used.
+    Raises:
+        ConfigError: both are set.
     """
     if learn.target_theta is None and learn.target_update_freq is None:
         learn.target_update_freq = DEFAULT_TARGET_UPDATE_FREQ
@@ -26,23 +27,28 @@ def check_target(learn: EasyDict) -> None:
 
 
 class TargetNetwork:
-    """A copy of a network. Every `freq` updates it is copied again, or every update mixes in a share `theta` of it.
+    """A delayed copy of a network.
 
-    Buffers are copied at every update.
+    With `freq`, the parameters are copied after every `freq` updates. With `theta`, every update sets
+    target = (1 - theta) * target + theta * online. Buffers are copied at every update.
+
+    Args:
+        online: the network that learns; its parameters are views of `flat`.
+        flat: the flat parameters of the network's optimizers.
+        freq: learner iterations between two copies, or None.
+        theta: weight of the online network, or None. Exactly one of `freq` and `theta` is given.
 
     Attributes:
-        network: the copy, without gradient.
-        updates: number of updates, in learner iterations.
+        network: the copy; it needs no gradient.
+        updates: number of updates so far, in learner iterations.
+
+    Raises:
+        ValueError: `flat` does not hold exactly the trainable parameters of `online`.
     """
 
     def __init__(
         self, online: nn.Module, flat: FlatParameters, freq: int | None = None, theta: float | None = None
     ) -> None:
-        """Copy `online`, whose parameters are views of `flat`; exactly one of `freq` and `theta` is not None.
-
-        Raises:
-            ValueError: if `flat` does not hold all trainable parameters of `online`, or holds others too.
-        """
         self.network = copy.deepcopy(online)
         self.updates = 0
         self._freq, self._theta = freq, theta
@@ -52,7 +58,7 @@ class TargetNetwork:
         self.network.requires_grad_(False)
 
     def update(self) -> None:
-        """Update the copy; called once after each step of the network that learns."""
+        """Update the copy; call this once after each step of the online network."""
         self.updates += 1
         if self._theta is not None:
             self._target.lerp_(self._online, self._theta)
@@ -62,11 +68,15 @@ class TargetNetwork:
             buffer.copy_(source)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the target's part of a policy's learn state."""
+        """Return the target network's part of a policy's learn state."""
         return {"target_model": self.network.state_dict(), "iterations": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a policy's learn state; without `optimizer`, start a new run: the model's parameters, count 0."""
+        """Restore the copy from a policy's learn state.
+
+        If the state has no `optimizer`, only a model was saved and a new run starts: the copy gets the model's
+        parameters, and the count of updates is 0.
+        """
         resumed = "optimizer" in state
         self.network.load_state_dict(state["target_model"] if resumed else state["model"])
         self.updates = state["iterations"] if resumed else 0
@@ -81,7 +91,7 @@ def _in_order_of(flat: FlatParameters, online: nn.Module, copied: nn.Module) -> 
     copy_of = {id(parameter): its_copy for parameter, its_copy in pairs if parameter.requires_grad}
     if {id(parameter) for parameter in flat.parameters} != set(copy_of):
         raise ValueError(
-            "TargetNetwork: the optimizer trains other parameters than those of the network that the target follows. "
-            "Give each network that has a target an optimizer of its own, or of parts that make up all of it."
+            "TargetNetwork: the optimizer's parameters are not those of the network that the target copies. Give each "
+            "network that has a target its own optimizer, or one optimizer for each of its parts."
         )
     return nn.ParameterList(copy_of[id(parameter)] for parameter in flat.parameters)

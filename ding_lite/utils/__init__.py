@@ -1,6 +1,6 @@
-"""Registry, distributed, experiment files, logging: what every other layer may use.
+"""Tools that every other package may use: registries, keys, trees, seeds, logging, process group, checkpoint files.
 
-Names are resolved on first use, so that environment worker processes, which need only the registry, never load torch.
+Names are imported on first use, so that environment worker processes, which need only the registry, never load torch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Declaring a config key: its default, meaning, type and range in one place, in the class that has the key.
+"""Declares config keys: default, meaning, type and range in one place, in the class that has the key.
 
-A class declares its keys in `config`, nested dicts of `Key`:
+A class declares its keys in `config`, as nested dicts of `Key`:
 
     config = dict(
         learn=dict(
@@ -10,8 +10,8 @@ A class declares its keys in `config`, nested dicts of `Key`:
         ),
     )
 
-A subclass may write a plain value, `learning_rate=3e-4`, to change a default and keep the rest of the declaration. A
-plain value that no base class declares is a key of the value's type without range and meaning.
+A subclass may give a plain value, such as `learning_rate=3e-4`, to change a default and keep the rest of the
+declaration. A plain value that no base class declares becomes a key with the value's type, without range and meaning.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ LARGEST_INT = 2**31 - 1
 
 @dataclass(frozen=True)
 class Key:
-    """One config key.
+    """The declaration of one config key.
 
     Attributes:
-        default: its value unless the user sets it.
-        meaning: what it does, with units; error messages and docs/config.md quote it.
-        type: a type, a `typing` annotation or a tuple of them. None: the type of `default`, or of `choices`. Where the
-            default is None, None is allowed too.
-        low: the smallest allowed number; for a list, of each number in it.
-        high: the largest allowed number. None: no limit for floats; 2^31 - 1 for an int that has a `low`.
-        above: like `low`, but the bound itself is not allowed.
-        below: like `high`, but the bound itself is not allowed.
-        choices: the only allowed values.
+        default: the value that applies if the user sets none.
+        meaning: what the key does, with units; error messages and docs/config.md quote it.
+        type: a type, a `typing` annotation, or a tuple of them. None: the type of `default` or of the `choices`. If the
+            default is None, None is always allowed.
+        low: smallest allowed number; for a list, of each of its numbers.
+        high: largest allowed number. None: no limit for floats, 2^31 - 1 for an int that has a `low`.
+        above: bound that numbers must exceed.
+        below: bound that numbers must not reach.
+        choices: the only allowed values; empty if there is no such restriction.
     """
 
     default: Any
@@ -64,13 +64,21 @@ class Key:
         return (self.type, None) if self.default is None and not matches(None, self.type) else self.type
 
     def check(self, path: str, value: Any) -> None:
-        """Raise `ConfigError` unless `value` is allowed; `path` is the key's dotted name in the message."""
+        """Check a value.
+
+        Args:
+            path: dotted name of the key, for the message.
+            value: any value.
+
+        Raises:
+            ConfigError: the value is not allowed.
+        """
         mistake = self._find_mistake(value)
         if mistake:
             raise ConfigError(f"{path}{mistake}." + (f" Meaning: {self.meaning}." if self.meaning else ""))
 
     def _find_mistake(self, value: Any) -> str:
-        """Return what was expected and what was found, for a message; empty if the value is allowed."""
+        """Return what was expected and what was given, for a message; empty if the value is allowed."""
         if self.choices:
             allowed = any(value == choice and type(value) is type(choice) for choice in self.choices)
             return "" if allowed else f" must be {self._name_choices()}, got {show_value(value)}"
@@ -111,7 +119,7 @@ class Key:
         return bounds[0] if bounds else "a number"
 
     def range_text(self) -> str:
-        """Return the range as the reference shows it, such as `>= 1` or `0..1`; empty if there is none."""
+        """Return the range as docs/config.md shows it, such as `>= 1` or `0..1`; empty if there is none."""
         if self.choices:
             return ""
         if self.low is not None and self.high is not None:
@@ -121,14 +129,14 @@ class Key:
 
 
 def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
-    """Return the keys that a class and its bases declare in `config`, by their dotted names.
+    """Return the keys that a class and its base classes declare in `config`, by their dotted names.
 
-    Keys that a class lists in `config_without` are dropped from those of its bases. A section without keys is a `Key`
-    of type `SECTION`.
+    A class removes the keys of its base classes that it lists in `config_without`. A section without keys becomes a
+    `Key` of type `SECTION`.
 
     Args:
         cls: the class.
-        base: declarations that those of the class extend.
+        base: further declarations, which those of the class extend.
     """
     tree = dict(base)
     for owner in reversed(cls.__mro__):
@@ -143,7 +151,11 @@ def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
 
 
 def default_values(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return declarations, nested or dotted, as nested dicts of default values; the result is a copy."""
+    """Return nested dicts of copies of the default values.
+
+    Args:
+        tree: declarations, nested or by dotted names.
+    """
     values: dict[str, Any] = {}
     for path, key in _flatten(tree, ""):
         *sections, last = path.split(".")
@@ -155,7 +167,7 @@ def default_values(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the declarations `low`, in which those of `high` replace equal keys."""
+    """Return the declarations of both; where both have a key, that of `high` applies."""
     merged = {name: _overlay(value, {}) if isinstance(value, Mapping) else value for name, value in low.items()}
     for name, value in high.items():
         inner = merged.get(name)
@@ -171,7 +183,7 @@ def _overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _change_default(key: Key, value: Any) -> Key:
-    """Return `key` with another default; a value of another type replaces the declaration."""
+    """Return `key` with another default. A value of another type replaces type and range too."""
     fits = matches(list(value) if isinstance(value, tuple) else value, key.hint)
     if not fits and not key.choices:
         return Key(value, key.meaning)
@@ -192,11 +204,11 @@ def _flatten(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Key]]:
 
 
 def matches(value: Any, hint: Any) -> bool:
-    """Return whether a plain value has a type. An int counts as a float, a list as a tuple; a bool is not an int.
+    """Return whether a plain value has a type. An int counts as a float and a list as a tuple; a bool is not an int.
 
     Args:
         value: a number, a string, or lists and dicts of these.
-        hint: a type, a `typing` annotation (`Literal` too), or a tuple of them; `Any` is anything.
+        hint: a type, a `typing` annotation such as `Literal`, or a tuple of alternatives; `Any` allows everything.
     """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, tuple) or origin in (typing.Union, types.UnionType):
@@ -224,14 +236,14 @@ def describe(hint: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Return type and value for an error message, whatever the value is."""
+    """Return the type and the text of any value, for an error message."""
     return f"{type(value).__name__} {show_value(value)}"
 
 
 def show_value(value: Any) -> str:
-    """Return a value for an error message, whatever it is."""
+    """Return the text of any value, for an error message."""
     try:
         text = repr(value)
-    except Exception as error:  # a class of the user's; also an int of thousands of digits
+    except Exception as error:  # raised by a class of the user, or by an int of thousands of digits
         text = f"(its repr fails with {type(error).__name__})"
     return text if len(text) <= 80 else text[:77] + "..."

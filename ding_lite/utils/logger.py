@@ -1,8 +1,8 @@
-"""Write the messages and figures of a run, as text that any tool can read and for TensorBoard.
+"""Writes the messages and figures of a run, as text that any tool can read, and for TensorBoard.
 
 exp_dir/log/log.txt        terminal output, with times
-exp_dir/metrics.jsonl      one JSON object per call of `scalars`
-exp_dir/log/serial/        TensorBoard events over env steps; over iterations if nothing is played
+exp_dir/metrics.jsonl      one JSON object for each call of `scalars`
+exp_dir/log/serial/        TensorBoard events by env steps, or by learner iterations if nothing is played
 exp_dir/result.json        how the run ended
 """
 
@@ -23,19 +23,19 @@ from tensorboardX.proto.summary_pb2 import Summary
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.progress import console
 
-COUNTS = ("envstep", "train_iter", "time")  # keys of a line in metrics.jsonl that are not figures
-EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file; each waits for the disk
+COUNTS = ("envstep", "train_iter", "time")  # keys of a line of metrics.jsonl that are not figures
+EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, because a flush waits for the disk
 
 
 class ExperimentLogger(AbstractContextManager[Any]):
-    """Writes the log files and the terminal output on rank 0; other ranks print only warnings, with their number.
+    """Writes the log files and the terminal output on rank 0. Other ranks print only warnings, with their number.
 
-    If a file cannot be written, for instance on a full disk, this is reported once and training continues.
+    If a file cannot be written, for instance because the disk is full, this is reported once and training continues.
 
     Args:
-        exp_dir: Directory of the files.
-        rank: Rank of this process.
-        axis: The count on TensorBoard's horizontal axis, 'envstep' or 'train_iter'.
+        exp_dir: directory of the files.
+        rank: rank of this process.
+        axis: the count on TensorBoard's horizontal axis, 'envstep' or 'train_iter'.
     """
 
     def __init__(self, exp_dir: str, rank: int = 0, axis: str = "envstep") -> None:
@@ -47,7 +47,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
             os.makedirs(events_dir, exist_ok=True)
             self._text = open(os.path.join(exp_dir, "log", "log.txt"), "ab")  # noqa: SIM115 closed by close()
             self._metrics = open(os.path.join(exp_dir, "metrics.jsonl"), "ab")  # noqa: SIM115
-            # SummaryWriter would not do: its thread dies on a full disk, and every later call blocks
+            # not SummaryWriter: its thread dies if the disk is full, and then every call blocks
             self._events: EventsWriter | None = EventsWriter(os.path.join(events_dir, "events"), f".{os.getpid()}")
 
     def info(self, message: str) -> None:
@@ -56,7 +56,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
             self._say(message, "INFO")
 
     def warning(self, message: str) -> None:
-        """Write a message that the user should act on; ranks other than 0 write it to stderr only."""
+        """Write a message that the user should act on; ranks other than 0 write it only to stderr."""
         if self._rank == 0:
             self._say(message, "WARNING")
         else:
@@ -68,9 +68,9 @@ class ExperimentLogger(AbstractContextManager[Any]):
         A value that is not finite becomes `null` in metrics.jsonl and is left out of TensorBoard.
 
         Args:
-            values: Numbers or 0-d tensors by name. Reading a tensor waits for its device.
-            envstep: Env steps of all ranks so far.
-            train_iter: Iterations so far.
+            values: numbers or 0-d tensors by name. Reading a tensor waits for its device.
+            envstep: env steps of all ranks so far.
+            train_iter: learner iterations so far.
         """
         if self._rank != 0:
             return
@@ -97,8 +97,8 @@ class ExperimentLogger(AbstractContextManager[Any]):
         """Remove what was recorded after the checkpoint from which the run continues.
 
         Args:
-            position: What `position` returned at the checkpoint; metrics.jsonl is cut there.
-            step: The checkpoint's count on `axis`; TensorBoard drops everything from this count on.
+            position: what `position` returned at the checkpoint; metrics.jsonl is cut there.
+            step: the checkpoint's count on `axis`; TensorBoard drops everything from this count on.
         """
         if self._rank == 0:
             with suppress(OSError):  # it describes the end of the previous run
@@ -144,7 +144,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
             self._write_event(Event(wall_time=record["time"], step=record[self._axis], summary=Summary(value=points)))
 
     def _write_event(self, event: Event | None) -> None:
-        """Write an event, unless it is None, and flush the file if the time has come."""
+        """Write an event, unless it is None, and flush the file if `EVENTS_PERIOD` has passed."""
         if self._events is None:
             return
         try:
@@ -154,7 +154,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
                 self._events.flush()
                 self._next_flush = time.monotonic() + EVENTS_PERIOD
         except OSError:
-            self._events = None  # half an event is on disk, and TensorBoard cannot read past it
+            self._events = None  # the file ends with half an event, and TensorBoard cannot read past it
             raise
 
     @contextmanager
@@ -164,11 +164,11 @@ class ExperimentLogger(AbstractContextManager[Any]):
         except OSError as error:
             if not self._complained:
                 self._complained = True
-                console(f"WARNING cannot write below '{self._exp_dir}': {error.strerror}; training goes on unrecorded.")
+                console(f"WARNING cannot write to '{self._exp_dir}': {error.strerror}; training continues unrecorded.")
 
 
 def _plain(value: Any) -> Any:
-    """Convert tensors and arrays to numbers and lists, and numbers that are not finite, which JSON lacks, to None."""
+    """Convert tensors and arrays to numbers and lists, and numbers that JSON cannot express (NaN, infinity) to None."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""How far the run is: a bar on a terminal, a plain line now and then everywhere else."""
+"""Shows the progress of a run: a line that is updated on a terminal, otherwise a plain line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ LINE_PERIOD = 30.0  # seconds between two plain lines
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
-    monitor_interval = 0  # tqdm's refresher thread is of no use to a loop that reports often
+    monitor_interval = 0  # no refresher thread, because the loop reports often
 
 
 def console(line: str) -> None:
-    """Print a line to stderr, above the bar if there is one. A closed terminal is not an error."""
+    """Print a line to stderr, above the progress line if there is one. A closed terminal is not an error."""
     with suppress(OSError, ValueError):
-        tqdm.write(f"{line}\n", file=sys.stderr, end="")  # in one piece, for other ranks write to the same terminal
+        tqdm.write(f"{line}\n", file=sys.stderr, end="")  # one write, because other ranks use the same terminal
         sys.stderr.flush()
 
 
 class Progress(AbstractContextManager[Any]):
-    """Shows steps done, their rate, the mean return and the time left; steps are env steps, or what `words` say.
+    """Shows the number of steps done, their rate, the mean return and the time left.
 
     Args:
-        total: Where the run stops, in steps over all ranks; None if something else stops it.
-        enabled: False on every rank but 0: nothing is shown.
-        log: Takes the plain lines when stderr is no terminal, for example `ExperimentLogger.info`.
-        start: Env steps done before, by a run that this one resumes; they do not count for the rate.
-        words: What is done, the unit of its steps, and what else a plain line counts.
+        total: steps of all ranks after which the run ends; None if it is unknown.
+        enabled: whether to show anything; False on all ranks except 0.
+        log: prints the plain lines if stderr is not a terminal, for example `ExperimentLogger.info`.
+        start: steps that a resumed run had done before; they do not count for the rate.
+        words: the verb, the unit of the steps, and the name of the second count of a plain line.
     """
 
     def __init__(
@@ -56,7 +56,13 @@ class Progress(AbstractContextManager[Any]):
             self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe(None), **self._options)
 
     def update(self, step: int, beside: int, return_mean: float | None = None) -> None:
-        """Report the counts so far (over all ranks) and the latest mean return, None before the first episode ends."""
+        """Report the counts so far, of all ranks.
+
+        Args:
+            step: number of steps.
+            beside: the second count, for plain lines.
+            return_mean: newest mean return; None before the first episode has ended.
+        """
         if self._bar is not None:
             self._bar.desc = _describe(return_mean)
             self._bar.total = self._total and max(self._total, step)  # tqdm drops a total that was overshot
@@ -65,7 +71,7 @@ class Progress(AbstractContextManager[Any]):
             self._log(f"{self._line(step, return_mean)} | {self._beside} {beside}")
 
     def note(self, text: str) -> None:
-        """Show what the run is doing instead of the usual steps, until the next `update`."""
+        """Show a text in place of the mean return until the next `update`, for instance during an evaluation."""
         if self._bar is not None:
             self._bar.desc = text
             self._bar.refresh()
@@ -80,13 +86,8 @@ class Progress(AbstractContextManager[Any]):
         rate = (step - before) / max(now - then, 1e-9)
         return tqdm.format_meter(step, total, now - then, rate=rate, prefix=_describe(return_mean), **self._options)
 
-    def write(self, line: str) -> None:
-        """Print a line above the bar; nothing on ranks that are not enabled."""
-        if self._enabled:
-            console(line)
-
     def close(self) -> None:
-        """Leave the bar's last state on the screen."""
+        """End the display; its last state stays on the screen."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

@@ -1,4 +1,4 @@
-"""Registries that map names to classes, and the errors that a user's mistakes cause."""
+"""Registries that map names to classes, and the errors for a user's mistakes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 C = TypeVar("C", bound=type)
+CONFIG_MODULE = "_ding_lite_config_"  # begins the name of the module in which a config file is run
 
 
 class UserError(Exception):
-    """A mistake that the user can correct. The message is one line: what is wrong and what to do.
+    """A mistake that the user can correct. The message is one line that says what is wrong and what to do.
 
-    It may quote any text of the user: characters that cannot be printed are escaped.
+    The message may quote any text of the user, because characters that cannot be printed are escaped.
 
     Attributes:
-        longest: characters of a message; the middle of a longer one is left out.
+        longest: largest number of characters of a message; a longer one is shortened in the middle.
     """
 
     longest = 1000
@@ -33,20 +34,23 @@ class ConfigError(UserError, ValueError):
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` for the known name most like `name`, or an empty string if none is like it."""
-    match = difflib.get_close_matches(name[:100], list(known), n=1, cutoff=0.5)  # it takes seconds for a long one
+    """Return ` Did you mean 'x'?` for the known name that is most similar to `name`; empty if none is similar."""
+    match = difflib.get_close_matches(name[:100], list(known), n=1, cutoff=0.5)  # a long name would take seconds
     return f" Did you mean '{match[0]}'?" if match else ""
 
 
 def place_of(error: BaseException) -> str:
-    """Return file and line that an error comes from, as the beginning of a message."""
+    """Return the file and the line that raised an error, as the beginning of a message."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
     return f"{place[0]}, line {place[1]}: "
 
 
 class Registry(dict[str, type]):
-    """A dict of classes by name, as used in the `type` keys of a config.
+    """A dict from names, which the `type` keys of a config use, to classes.
+
+    Args:
+        kind: what the classes are, for messages.
 
     Example::
 
@@ -59,13 +63,17 @@ class Registry(dict[str, type]):
         self.kind = kind
 
     def register(self, name: str) -> Callable[[C], C]:
-        """Return a class decorator; a name that another class holds already raises `ConfigError`."""
+        """Return a class decorator that registers the class under a name.
+
+        Raises:
+            ConfigError: by the decorator, if another class has this name.
+        """
 
         def add(cls: C) -> C:
             taken = super(Registry, self).get(name)
-            if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+            if taken is not None and not _same_definition(taken, cls):
                 raise ConfigError(
-                    f"{self.kind} '{name}' is registered already, by {taken.__module__}.{taken.__name__}."
+                    f"{self.kind} '{name}' is the name of {taken.__module__}.{taken.__name__}: choose another one."
                 )
             self[name] = cls
             return cls
@@ -73,11 +81,26 @@ class Registry(dict[str, type]):
         return add
 
     def find(self, name: str) -> type[Any]:
-        """Return the class called `name`, or raise `ConfigError` naming the closest one."""
-        if not isinstance(name, str) or name not in self:  # what a config says may be anything
+        """Return the class that is registered under `name`.
+
+        Raises:
+            ConfigError: there is none; the message suggests the most similar name.
+        """
+        if not isinstance(name, str) or name not in self:  # a config may contain a value of any type here
             known = ", ".join(sorted(self)) or "none"
             raise ConfigError(f"Unknown {self.kind} type '{name}'.{closest(str(name), self)} Registered: {known}.")
         return self[name]
+
+
+def _same_definition(one: type, other: type) -> bool:
+    """Return whether two classes come from the same lines of code.
+
+    A config file that names itself in `import_names` is run twice, once as a config and once as a module.
+    """
+    places = [one.__module__, other.__module__]
+    if any(place.startswith(CONFIG_MODULE) for place in places):
+        places = [place.rpartition(".")[2].removeprefix(CONFIG_MODULE) for place in places]
+    return places[0] == places[1] and one.__qualname__ == other.__qualname__
 
 
 ENV_REGISTRY = Registry("environment")

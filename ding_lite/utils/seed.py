@@ -1,4 +1,4 @@
-"""Seed, save and restore the random generators of one process."""
+"""Seeds, saves and restores the random generators of one process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 
 
 def set_seed(seed: int) -> None:
-    """Seed Python's, NumPy's global and torch's generators (CUDA's too) in this process.
+    """Seed the global generators of Python, NumPy and torch, CUDA included, in this process.
 
     Args:
-        seed: Any integer; NumPy gets its lowest 32 bits.
+        seed: any integer; NumPy gets its lowest 32 bits.
     """
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # NumPy takes 32 bits
+    np.random.seed(seed % 2**32)  # NumPy accepts 32 bits
     torch.manual_seed(seed)
 
 
@@ -24,7 +24,7 @@ def random_state() -> dict[str, Any]:
     """Return the states of all generators that `set_seed` seeds, in types that a checkpoint can hold.
 
     Returns:
-        The states under `python`, `numpy` and `torch`. If this process has used CUDA, `cuda` has the state of the
+        The states, by the keys `python`, `numpy` and `torch`. If this process has used CUDA, `cuda` is the state of the
         current device's generator.
     """
     numpy_state = np.random.get_state(legacy=False)
@@ -39,7 +39,7 @@ def set_random_state(state: dict[str, Any]) -> None:
     """Restore the generators of this process.
 
     Args:
-        state: What `random_state` returned. Its tensors may be on any device, as `map_location` may have moved them.
+        state: what `random_state` returned. Its tensors may be on any device, because loading may have moved them.
     """
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])

@@ -1,4 +1,4 @@
-"""Functions on nested dicts of arrays, such as observations."""
+"""Functions of trees: nested dicts of arrays or tensors, such as observations."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """Apply a function to the leaves of nested dicts; everything except a dict is a leaf.
+    """Apply a function to the leaves of nested dicts. Everything that is not a dict is a leaf.
 
     Args:
-        fn: Called with one leaf of each tree.
-        tree: The first tree, whose keys are visited.
-        *others: Trees that have at least the keys of `tree`.
+        fn: called with one leaf of each tree.
+        tree: the tree whose keys are visited.
+        *others: trees that have at least the keys of `tree`.
 
     Returns:
-        A tree with the keys of `tree` and the results of `fn`.
+        A tree with the keys of `tree` and the results of `fn` as leaves.
     """
     if isinstance(tree, dict):
         return {key: tree_map(fn, value, *(other[key] for other in others)) for key, value in tree.items()}
@@ -37,11 +37,11 @@ def lengthen(rows: np.ndarray, length: int) -> np.ndarray:
     """Return a copy of an array with more rows.
 
     Args:
-        rows: `[R, ...]`.
-        length: The new number of rows, at least R.
+        rows: the array `[R, ...]`.
+        length: the new number of rows, at least R.
 
     Returns:
-        `[length, ...]`. The first R rows are those of `rows`, the others are not initialised.
+        `[length, ...]`. The first R rows are those of `rows`; the others are not initialised.
     """
     longer = np.empty((length, *rows.shape[1:]), rows.dtype)
     longer[: len(rows)] = rows

@@ -1,4 +1,4 @@
-"""Collector, evaluator, learner and replay: the parts that move data between environments and a policy."""
+"""Collectors, evaluator, learner, replay and data sets: they move data between environments and a policy."""
 
 from ding_lite.worker.collector import SampleCollector
 from ding_lite.worker.episode_collector import EpisodeCollector

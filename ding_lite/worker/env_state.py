@@ -1,4 +1,4 @@
-"""Conversion of the state of vector environments between arrays and the tensors that a checkpoint holds."""
+"""Converts the state of vector environments to the tensors that a checkpoint can hold, and back to arrays."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 
 def to_tensors(state: Any) -> Any:
-    """Return nested dicts and lists with every array as a tensor in the same memory; other leaves are unchanged."""
+    """Return nested dicts and lists in which each array is a tensor that shares its memory; other leaves stay."""
     return _map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, state)
 
 
 def to_arrays(state: Any) -> Any:
-    """Return nested dicts and lists with every tensor as an array in the same memory; other leaves are unchanged."""
+    """Return nested dicts and lists in which each tensor is an array that shares its memory; other leaves stay."""
     return _map_leaves(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, state)
 
 

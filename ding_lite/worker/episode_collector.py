@@ -1,4 +1,4 @@
-"""Collecting whole episodes, the same number in every environment, so that short ones do not count more."""
+"""Collects whole episodes, the same number in every environment, so that short episodes are not overrepresented."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
 
 
 class EpisodeCollector(SampleCollector):
-    """Plays `n_episode` episodes of one rank a call, from their beginning to their end.
+    """Plays `n_episode` whole episodes in each call of `collect`.
 
-    T is the number of steps that the slowest environment needs for its share. The others continue meanwhile, and these
-    steps are in the block too. `rl_utils.episodes.first_episodes` says which steps count: those of each environment's
-    first episodes, the same number in each. Every played step is an `env_step`, whether it counts or not. In all else
-    the block is that of `SampleCollector`.
+    T is the number of steps that the slowest environment needs for its share of the episodes. The other environments
+    continue meanwhile, so the block also contains steps of further episodes. Only the first episodes of each
+    environment, the same number in each, are used; `rl_utils.episodes.first_episodes` selects their steps. Every
+    played step counts as an `env_step`, used or not. Otherwise the block is the same as that of `SampleCollector`.
+
+    Args:
+        env: vector environment of N environments, see `ding_lite.envs.vector_env`.
+        policy: the policy's `collect_mode`.
+        n_episode: episodes that this rank plays in each collect, a multiple of N.
+        seeds: one seed for each environment.
+        interrupt: returns whether this process was asked to end.
     """
 
     def __init__(
@@ -32,13 +39,21 @@ class EpisodeCollector(SampleCollector):
         seeds: list[int],
         interrupt: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take a policy's `collect_mode`; `n_episode` is episodes of this rank and collect, a multiple of N."""
         super().__init__(env, policy, n_episode, seeds, interrupt)
 
     def collect(self, n_episode: int | None = None, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
-        """Play `n_episode` new episodes, see `SampleCollector.collect`; `episode` and its sums are of those alone."""
+        """Play `n_episode` new episodes.
+
+        Args:
+            n_episode: number of episodes, instead of the constructor's.
+            random: draw actions at random instead of asking the policy.
+
+        Returns:
+            The samples and the figures, as `SampleCollector.collect` returns them. `episode`, `return` and `length`
+            count only the selected episodes.
+        """
         start = time.perf_counter()
-        if self._episode_step_N.any():  # else all are new
+        if self._episode_step_N.any():  # otherwise every environment is at the start of an episode
             self.reset()
         kwargs = self._policy.get_collect_kwargs(self.envstep)
         share = n_episode // self._num_envs if n_episode else self._share

@@ -1,6 +1,7 @@
-"""DQN on Atari Pong, on any number of processes: `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`.
+"""DQN on Atari Pong on any number of processes.
 
-Batch size and n_sample are per process.
+Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`. Batch size and n_sample are per
+process.
 """
 
 from easydict import EasyDict

@@ -32,6 +32,8 @@ main_config, create_config = task_configs({!r}, {!r}, {})
 """
 # Processes of one machine send what they would else exchange in memory; no line of a program changes.
 SOCKETS = """
+from typing import Any
+
 from torch.distributed import rpc
 from ding_lite.utils.dist import flat_parameters
 

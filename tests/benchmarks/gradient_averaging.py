@@ -25,9 +25,9 @@ LEARNING = {"pong_dqn": 1, "cartpole_dqn": 20}  # whole learning steps, and how 
 LEARNING_WAYS: dict[str, tuple[list[str], bool]] = {
     "ours, shared memory": ([], True),
     "ours, one all-reduce": ([], False),
-    "ours, overlapped buckets": (["policy.bp_update_sync=False"], False),
     "torch DDP": (["policy.data_parallel=ddp"], False),
     "torch DDP, static graph": (["policy.data_parallel=ddp", "policy.ddp.static_graph=True"], False),
+    "torch DDP, bp_update_sync=False": (["policy.bp_update_sync=False"], False),
     "no averaging": ([], False),
 }
 
@@ -71,7 +71,6 @@ def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
         "torch DDP, bucket views": torch_way(gradient_as_bucket_view=True),
         "ours, shared memory": our_way(share_memory=True),
         "ours, flat": our_way(),
-        "ours, overlapped": our_way(overlap=True),
         "backward alone": timed(alone, alone.zero_grad, lambda: None),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -348,6 +349,27 @@ def test_import_names_register_the_parts(tmp_path: Path, monkeypatch: pytest.Mon
     del ENV_REGISTRY["config_test_plugin"]
     cfg = compile_config(pair(env=dict(type="config_test_plugin", import_names=["config_test_plugin"])))
     assert cfg.env.level == 2
+
+
+def test_a_config_file_may_name_itself_in_import_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its classes are then registered twice, by the file and by the module."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for names in (POLICY_REGISTRY, sys.modules):
+        monkeypatch.setitem(names, "config_test_own", None)  # so that the real entry is taken out again
+        del names["config_test_own"]
+    path = tmp_path / "config_test_own.py"
+    path.write_text(
+        "from ding_lite.policy import DQNPolicy\n"
+        "from ding_lite.utils import POLICY_REGISTRY\n"
+        "@POLICY_REGISTRY.register('config_test_own')\n"
+        "class OwnPolicy(DQNPolicy):\n"
+        "    config = dict(type='config_test_own')\n"
+        "main_config = dict(exp_name='own')\n"
+        "create_config = dict(env=dict(type='config_test'),\n"
+        "    policy=dict(type='config_test_own', import_names=['config_test_own']))\n"
+    )
+    for _ in range(2):
+        assert compile_config(str(path)).policy.type == "config_test_own"
 
 
 @pytest.mark.parametrize(

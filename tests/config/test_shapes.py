@@ -49,7 +49,12 @@ def test_one_length_may_be_written_as_number_or_list(given: Any) -> None:
         (nested("env.frame_stack", 4), spec(), "env.frame_stack=4, but the environment stacks 0 frames"),
         ({}, spec(action=Box(-1, 1, (3,))), "Policy 'config_test' takes Discrete actions, the environment has Box"),
         ({}, spec(action=MultiDiscrete([2, 3])), "takes Discrete actions, the environment has MultiDiscrete"),
-        ({}, spec(Dict(a=Discrete(2))), "policy.model.obs_shape is not set, and the environment does not tell it"),
+        ({}, spec(Box(-1, 1, ())), "policy.model.obs_shape is not set, and does not follow from the environment"),
+        (
+            {},
+            spec(Dict(camera=Box(0, 255, (3, 8, 8), np.uint8), speed=Box(-1, 1, (2,)))),
+            "observations are a Dict of camera, speed, but the model of policy 'config_test' takes one array: wrap",
+        ),
         (nested("policy.model.type", "config_test_wide"), spec(), "policy.model.width is not set.* expected int"),
     ],
 )

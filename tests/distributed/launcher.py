@@ -1,13 +1,16 @@
-"""Runs a script with torch's own launchers, leaving nothing behind."""
+"""Runs ranks, leaving nothing behind: with torch's own launchers, or forked from a process that has imported torch."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from typing import Literal
@@ -96,3 +99,59 @@ def launch(
     options = [f"--nproc_per_node={nproc}", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
     command = [sys.executable, "-m", f"torch.distributed.{launcher}", *options, *words]
     return finish(start(command, env, cwd), timeout)
+
+
+@functools.cache
+def fork_server() -> subprocess.Popen[str]:
+    """Start this process's fork server, which ends with it."""
+    command, pipe = [sys.executable, "-m", "tests.distributed.fork_server"], subprocess.PIPE
+    return subprocess.Popen(
+        command, env=clean_environment(), cwd=ROOT, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    )
+
+
+def run_ranks(
+    words: list[str],
+    nproc: int = 2,
+    timeout: float = 60,
+    env: dict[str, str] | None = None,
+    cwd: Path | str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `nproc` ranks of a module without a launcher: for tests of what ranks do, not of how they start or fail.
+
+    A fork server starts them, which saves importing torch in each rank and in the launcher.
+
+    Args:
+        words: `-m`, the module and its arguments, as for `launch`.
+        nproc: number of ranks.
+        timeout: seconds on a quiet machine.
+        env: environment variables to add.
+        cwd: the directory of the ranks.
+
+    Returns:
+        What all ranks printed; `returncode` is the first status that is not 0.
+    """
+    assert words[0] == "-m", words
+    marked = clean_environment({**(env or {}), MARK: uuid.uuid4().hex})
+    master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(nproc)}
+    master["LOCAL_WORLD_SIZE"] = master["WORLD_SIZE"]
+    environments = [{**marked, **master, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(nproc)]
+    with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
+        job = {
+            "words": [str(word) for word in words[1:]],
+            "environments": environments,
+            "cwd": str(cwd or os.getcwd()),
+            "timeout": timeout * PATIENCE,
+            "out": out.name,
+            "err": err.name,
+        }
+        server = fork_server()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            print(json.dumps(job), file=server.stdin, flush=True)
+            statuses = json.loads(server.stdout.readline())
+        finally:
+            kill_marked(marked[MARK])
+        status = next(filter(None, statuses), 0)
+        return subprocess.CompletedProcess(words, status, out.read(), err.read())

@@ -17,7 +17,7 @@ import pytest
 
 from ding_lite.config.agreement import check_same_config
 from ding_lite.utils import DDPContext, UserError, get_rank
-from tests.distributed.launcher import finish, free_port, launch, start
+from tests.distributed.launcher import finish, free_port, run_ranks, start
 from tests.entry.helpers import CONFIG
 
 SIZE = 3
@@ -87,7 +87,7 @@ def message(cfg: dict[str, Any], **limits: int) -> str:
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What every rank was told, the same on each."""
     folder = tmp_path_factory.mktemp("agreement")
-    done = launch(["-m", "tests.distributed.test_agreement", str(folder)], nproc=SIZE, timeout=150)
+    done = run_ranks(["-m", "tests.distributed.test_agreement", str(folder)], nproc=SIZE, timeout=150)
     assert done.returncode == 0, done.stderr
     reports = [json.loads(path.read_text()) for path in folder.iterdir()]
     assert len(reports) == SIZE

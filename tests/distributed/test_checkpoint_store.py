@@ -25,7 +25,7 @@ def save(store: CheckpointStore, number: int) -> str | None:
     """Save a state that only rank 0 has right, and a part that says whose it is; large enough to not be one page."""
     state = {"number": number if get_rank() == 0 else -1, "weight": torch.full((1000,), number)}
     local = {"obs": torch.full((100_000,), 1000 * get_rank() + number)}
-    return store.save(f"iteration_{number}", state, local, train_iter=number, envstep=number)
+    return store.save(number, state, local)
 
 
 def describe(loaded: Loaded) -> list[Any]:
@@ -70,7 +70,7 @@ def do_full_disk_on_0(directory: str) -> list[Any]:
 
 
 def do_own_directories(directory: str) -> list[Any]:
-    """As on two machines that do not see each other's files; opened twice, so that orphans would be removed."""
+    """Save as on two machines that do not see each other's files; then open again, which removes unfinished files."""
     own = os.path.join(directory, f"machine_{get_rank()}")
     store = CheckpointStore(own, keep=2)
     saved = [save(store, number) for number in (10, 20, 30)]
@@ -112,7 +112,7 @@ def expected(number: int, rank: int) -> list[Any]:
 
 def names(*numbers: int) -> list[str]:
     parts = [f"iteration_{n}{part}.pth.tar" for n in numbers for part in ("", ".rank_0", ".rank_1")]
-    return sorted(["ckpt_last.pth.tar", "manifest.json", *parts])
+    return sorted(["ckpt_last.pth.tar", *parts])
 
 
 def test_each_rank_gets_its_part_and_all_the_state_of_rank_0(ckpt: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_global_file_that_cannot_be_written_takes_the_parts_away_again(ckpt: P
 
 
 def test_another_count_of_ranks_is_refused(ckpt: Path) -> None:
-    advice = r"start with 2 to go on from it, or begin a new run from its model with .*load_ckpt_before_run"
+    advice = r"continue with 2, or begin a new run from its model with .*load_ckpt_before_run"
     with pytest.raises(CheckpointError, match=rf"saved by 2 rank\(s\), this run has 1: {advice}"):
         CheckpointStore(str(ckpt), 2).load_newest()
     assert sorted(os.listdir(ckpt)) == names(20, 30)
@@ -166,7 +166,7 @@ def test_another_count_of_ranks_is_refused(ckpt: Path) -> None:
     assert save(store, 10) is None
     first, second = run(one, "load")
     assert first == second
-    assert all("saved by 1 rank(s), this run has 2: start with 1 to go on" in outcome for outcome in first)
+    assert all("saved by 1 rank(s), this run has 2: continue with 1," in outcome for outcome in first)
 
 
 def test_ranks_need_not_see_each_others_files(tmp_path: Path) -> None:

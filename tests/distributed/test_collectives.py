@@ -29,7 +29,7 @@ from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.dist.machine_group import machine_group
 from ding_lite.utils.dist.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
-from tests.distributed.launcher import finish, free_port, launch, say, start
+from tests.distributed.launcher import PATIENCE, finish, free_port, launch, say, start
 
 ME = ["-m", "tests.distributed.test_collectives"]
 WAYS: tuple[dict[str, Any], ...] = ({}, {"share_memory": True})
@@ -288,7 +288,7 @@ def rank_hang(folder: str) -> None:
 # Tests.
 
 
-@pytest.fixture(scope="module", params=["run", "launch"])
+@pytest.fixture(scope="module", params=["run", pytest.param("launch", marks=pytest.mark.slow)])
 def failures(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[dict[str, str]]]:
@@ -310,7 +310,7 @@ def test_the_group_is_left_at_the_end(failures: list[dict[str, str]]) -> None:
     assert [failure["left"] for failure in failures] == ["[]", "[]"]
 
 
-@pytest.mark.parametrize("launcher", ["run", "launch"])
+@pytest.mark.parametrize("launcher", ["run", pytest.param("launch", marks=pytest.mark.slow)])
 def test_an_exception_on_one_rank_ends_the_job_within_seconds(launcher: Literal["run", "launch"]) -> None:
     done = launch([*ME, "crash", "RuntimeError"], launcher=launcher, timeout=50)
     ended = time.time()
@@ -395,10 +395,14 @@ def test_slurm_variables_alone_make_a_group(tmp_path: Path) -> None:
 
 
 def test_a_time_out_of_the_launcher_leaves_no_process(tmp_path: Path) -> None:
+    options = ["--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
+    process = start([sys.executable, "-m", "torch.distributed.run", *options, *ME, "hang", str(tmp_path)])
+    end = time.time() + 60 * PATIENCE
+    while len(ids := [int(text) for file in tmp_path.iterdir() if (text := file.read_text())]) < 2:
+        assert time.time() < end
+        time.sleep(0.05)
     with pytest.raises(subprocess.TimeoutExpired):
-        launch([*ME, "hang", str(tmp_path)], timeout=12)
-    ids = [int(file.read_text()) for file in tmp_path.iterdir()]
-    assert len(ids) == 2
+        finish(process, timeout=0.1)
     for pid in ids:
         deadline = time.time() + 5
         while is_running(pid) and time.time() < deadline:

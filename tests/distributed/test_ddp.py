@@ -22,7 +22,7 @@ from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import DDPContext, get_rank
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import launch, run_ranks
 from tests.policy.helpers import make_batch, make_policy, parameter_hash
 
 STEPS = 4
@@ -111,7 +111,7 @@ def fail(folder: str) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ddp")
-    done = launch(["-m", "tests.distributed.test_ddp", "main", str(folder)], timeout=150)
+    done = run_ranks(["-m", "tests.distributed.test_ddp", "main", str(folder)], timeout=150)
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
     return [

@@ -18,7 +18,7 @@ from ding_lite.entry import collect_demo_data
 from ding_lite.model import DQN
 from ding_lite.utils import DDPContext, get_rank
 from ding_lite.worker import DatasetError
-from tests.distributed.launcher import launch, say
+from tests.distributed.launcher import run_ranks, say
 from tests.entry.helpers import pair
 
 
@@ -36,7 +36,7 @@ def run_rank() -> None:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("recorded")
-    result = launch(["-m", "tests.distributed.test_demo_data"], cwd=folder)
+    result = run_ranks(["-m", "tests.distributed.test_demo_data"], cwd=folder)
     assert result.returncode == 0, result.stderr
     return folder, result.stdout
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.worker import EpisodeCollector
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import run_ranks
 from tests.worker.games import REWARD, CountingGame, collect_mode, game_env
 
 LENGTHS = (2, 300)  # steps of an episode, by rank
@@ -59,7 +59,7 @@ def collect(folder: str) -> None:
 
 
 def test_each_collect_is_one_collective_whatever_the_lengths(tmp_path: Path) -> None:
-    done = launch(["-m", "tests.distributed.test_episode_collector", str(tmp_path)])
+    done = run_ranks(["-m", "tests.distributed.test_episode_collector", str(tmp_path)])
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
     assert [rank["calls"] for rank in ranks] == [["all_reduce"] * 3] * 2

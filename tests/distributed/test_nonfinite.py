@@ -21,8 +21,8 @@ from ding_lite.torch_utils import NonFiniteError, RankDriftError, RunningMeanStd
 from ding_lite.utils import DDPContext, get_rank
 from ding_lite.utils.dist import shared_memory
 from ding_lite.worker import Learner
-from tests.distributed.launcher import launch
-from tests.policy.helpers import make_batch, make_policy, parameter_hash
+from tests.distributed.launcher import launch, run_ranks
+from tests.policy.helpers import make_batch, make_cfg, parameter_hash
 
 ME = ["-m", "tests.distributed.test_nonfinite"]
 # how gradients are averaged: in shared memory, in one collective, by torch's DDP where they are sent, by it always
@@ -43,7 +43,7 @@ class Rooted(DQNPolicy):
 
 def create(*overrides: str) -> DQNPolicy:
     torch.manual_seed(0)
-    return Rooted(make_policy("multi_gpu=True", *overrides)._cfg)
+    return Rooted(make_cfg("multi_gpu=True", *overrides))
 
 
 def make_batches(number: int, value: float = 1.0, at: int = -1, index: int = 3) -> list[dict[str, Tensor]]:
@@ -103,7 +103,7 @@ def rank_stop() -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    done = launch([*ME, "all", str(folder)], timeout=100)
+    done = run_ranks([*ME, "all", str(folder)], timeout=100)
     assert done.returncode == 0, done.stderr
     return [json.loads(Path(folder, f"rank{rank}.json").read_text()) for rank in range(2)]
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ding_lite.policy import DiscreteCQLPolicy
 from ding_lite.utils import POLICY_REGISTRY, ConfigError, DDPContext, get_rank
-from tests.distributed.launcher import finish, free_port, kill_marked, launch, start
+from tests.distributed.launcher import finish, free_port, kill_marked, launch, run_ranks, start
 from tests.entry.offline.helpers import offline_pair, record_cartpole, run_offline
 from tests.policy.helpers import parameter_hash
 from tests.survival.common import (
@@ -103,7 +103,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (path / f"{name}{rank}").mkdir()
             if content is not None:
                 np.savez(path / f"{name}{rank}" / "data.npz", **{k: v for k, v in content.items() if v is not None})
-    done = launch([*ME, "learn"], timeout=120, cwd=path)
+    done = run_ranks([*ME, "learn"], timeout=120, cwd=path)
     assert done.returncode == 0, done.stderr[-3000:]
     return path
 
@@ -177,7 +177,7 @@ def test_a_run_that_is_killed_and_terminated_goes_on_as_if_nothing_had_been(fold
         kill_marked(process.mark)
     assert finish(process, 120).returncode == -signal.SIGKILL
     assert not (run / "result.json").exists()
-    killed_at = checkpoints(run)[-1]["train_iter"]
+    killed_at = checkpoints(run)[-1][1]
     assert killed_at < last
 
     process = begin("policy.learn.resume_training=True")
@@ -190,7 +190,7 @@ def test_a_run_that_is_killed_and_terminated_goes_on_as_if_nothing_had_been(fold
     assert f"resumed from iteration_{killed_at}" in done.stderr
     told = read_json(run / "result.json")
     assert (told["stop_reason"], told["signal"]) == ("interrupted", signal.SIGTERM)
-    assert checkpoints(run)[-1]["train_iter"] == told["train_iter"] < last
+    assert checkpoints(run)[-1][1] == told["train_iter"] < last
 
     done = finish(begin("policy.learn.resume_training=True"), 120)
     assert done.returncode == 0, done.stderr[-3000:]

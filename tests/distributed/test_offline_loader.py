@@ -20,7 +20,7 @@ import torch
 
 from ding_lite.utils import DDPContext, InterruptGuard, all_gather_object, get_rank
 from ding_lite.worker import OfflineDataset, OfflineLoader
-from tests.distributed.launcher import finish, launch, say, start
+from tests.distributed.launcher import finish, run_ranks, say, start
 
 ME = "tests.distributed.test_offline_loader"
 SIZES = (100, 101)
@@ -71,7 +71,7 @@ def go_on(ending: str) -> None:
 
 @pytest.fixture(scope="module")
 def seen() -> list[dict[str, Any]]:
-    result = launch(["-m", ME, "share", ""])
+    result = run_ranks(["-m", ME, "share", ""])
     assert result.returncode == 0, result.stderr
     return json.loads(re.findall(r"^seen (.*)$", result.stdout, re.MULTILINE)[0])
 

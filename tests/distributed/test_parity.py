@@ -21,7 +21,7 @@ from ding_lite.policy import A2CPolicy, DQNPolicy, PPOPolicy
 from ding_lite.policy.base import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import run_ranks
 
 OPTIONS = {
     "dqn": [
@@ -104,7 +104,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
         problems[case] = {"cfg": cfg, "block": parity.collect_block(cfg)}
     torch.save(problems, folder / "problems.pt")
     for size in (2, 3):
-        done = launch(["-m", "tests.distributed.test_parity", str(folder)], nproc=size, timeout=240)
+        done = run_ranks(["-m", "tests.distributed.test_parity", str(folder)], nproc=size, timeout=240)
         assert done.returncode == 0, done.stderr
     found: States = {(1, 0): {(case, "flat"): parity.run_problem(problem) for case, problem in problems.items()}}
     for size in (2, 3):

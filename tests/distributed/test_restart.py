@@ -6,6 +6,8 @@ import os
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.distributed.launcher import launch
 
 SCRIPT = """
@@ -61,6 +63,7 @@ def test_a_restart_goes_on_in_its_directories_in_the_same_order_and_another_job_
     assert {path.name for path in tmp_path.iterdir()} == {*taken, "script.py"}
 
 
+@pytest.mark.slow
 def test_a_restart_does_not_undo_an_interrupt(tmp_path: Path) -> None:
     lines = opened(tmp_path, "interrupted", status=1)
     assert lines == [["False", "pong", "False"], ["True", "ended", "143"]]

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from ding_lite.entry import RolloutDataset
 from ding_lite.utils import DDPContext, get_rank
-from tests.distributed.launcher import finish, launch, start
+from tests.distributed.launcher import finish, run_ranks, start
 from tests.entry.test_rollout_dataset import hashes, make
 from tests.policy.helpers import parameter_hash
 
@@ -96,7 +96,7 @@ def check(ranks: list[dict[str, Any]], name: str, num_workers: int) -> None:
 
 
 def test_a_plain_torch_loop_on_two_ranks(tmp_path: Path) -> None:
-    done = launch(["-m", "tests.distributed.test_rollout_dataset", "plain", str(tmp_path)], timeout=120)
+    done = run_ranks(["-m", "tests.distributed.test_rollout_dataset", "plain", str(tmp_path)], timeout=120)
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
     check(ranks, "plain0", 0)

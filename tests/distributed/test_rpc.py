@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from ding_lite.utils import load_checkpoint
-from tests.distributed.launcher import ROOT, finish, free_port, launch, start
+from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, start
 
 ME = ["-m", "tests.distributed.rpc_ranks"]
 CONFIG = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_pg_rpc_config.py"
@@ -26,7 +26,7 @@ RANKS = range(3)
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("compare")
-    done = launch([*ME, "compare"], nproc=3, timeout=120, cwd=folder)
+    done = run_ranks([*ME, "compare"], nproc=3, timeout=120, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert os.listdir(folder) == ["compared.pt"]  # nothing of the configs that were refused
     return {"stdout": done.stdout, **torch.load(folder / "compared.pt", weights_only=False)}
@@ -68,7 +68,7 @@ def test_actions_are_drawn_as_in_one_process_by_a_generator_for_each_observer(co
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("train")
-    done = launch([*ME, "train"], nproc=3, timeout=120, cwd=folder)
+    done = run_ranks([*ME, "train"], nproc=3, timeout=120, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder, done.stderr
 
@@ -156,7 +156,7 @@ def test_a_signal_to_one_observer_ends_the_run_with_a_checkpoint(tmp_path: Path)
     assert [rank.returncode for rank in done] == [128 + signal.SIGUSR1] * 3
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["stop_reason"], result["signal"]) == ("interrupted", signal.SIGUSR1)
-    assert (tmp_path / "run" / "ckpt" / "manifest.json").exists()
+    assert (tmp_path / "run" / "ckpt" / "ckpt_last.pth.tar").exists()
 
 
 @pytest.mark.learn

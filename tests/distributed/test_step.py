@@ -18,8 +18,8 @@ from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils import DDPContext, get_rank, get_world_size
 from ding_lite.utils.dist import shared_memory
-from tests.distributed.launcher import launch
-from tests.policy.helpers import OBS, make_batch, make_policy, parameter_hash
+from tests.distributed.launcher import run_ranks
+from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash
 from tests.torch_utils.test_optimizer_step import TwoHeads, two_heads_step
 
 WAYS = {"flat": [], "ddp": ["data_parallel=ddp"]}
@@ -62,7 +62,7 @@ def train_two_heads(*overrides: str) -> list[list[float]]:
     """Take three steps on this rank's share of fixed batches; return the parameters."""
     torch.manual_seed(0)
     network = TwoHeads().double()
-    cfg = make_policy("multi_gpu=True", "learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", *overrides)._cfg
+    cfg = make_cfg("multi_gpu=True", "learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", *overrides)
     step: OptimizerStep = two_heads_step(network, cfg)
     for seed in range(3):
         batch = make_batch(8, seed, dtype=torch.float64)
@@ -74,7 +74,7 @@ def main(folder: str) -> None:
     torch.set_num_threads(1)
     with DDPContext(timeout=60):
         torch.manual_seed(get_rank())
-        policy = Hoarder(make_policy("multi_gpu=True")._cfg)
+        policy = Hoarder(make_cfg("multi_gpu=True"))
         found: dict[str, Any] = {name: parameter_hash(each) for name, each in policy.everything().items()}
         checksum = policy.learn_mode.checksum
         found["sums"] = [checksum()]
@@ -102,7 +102,7 @@ def main(folder: str) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("step")
-    done = launch(["-m", "tests.distributed.test_step", str(folder)], timeout=240)
+    done = run_ranks(["-m", "tests.distributed.test_step", str(folder)], timeout=240)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 

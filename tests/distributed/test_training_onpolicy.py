@@ -17,7 +17,7 @@ from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.policy import A2CPolicy, IMPALAPolicy, PGPolicy, PPOOffPolicy, PPOPolicy
 from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank, load_checkpoint
 from ding_lite.utils.tree import tree_leaves
-from tests.distributed.launcher import ROOT, launch
+from tests.distributed.launcher import ROOT, run_ranks
 from tests.policy.helpers import parameter_hash
 
 CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
@@ -65,7 +65,7 @@ def numbers(state: Any) -> Any:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("onpolicy")
-    done = launch(["-m", "tests.distributed.test_training_onpolicy"], timeout=240, cwd=folder)
+    done = run_ranks(["-m", "tests.distributed.test_training_onpolicy"], timeout=240, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 

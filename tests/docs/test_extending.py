@@ -13,7 +13,7 @@ import pytest
 
 from ding_lite.entry import cli
 from ding_lite.policy import Policy
-from tests.distributed.launcher import launch, say
+from tests.distributed.launcher import run_ranks, say
 from tests.docs.test_docs import ROOT, blocks
 from tests.policy.helpers import parameter_hash
 
@@ -49,7 +49,7 @@ def write_files(page: Path, folder: Path, within: str | None = None) -> list[str
 
 def train(words: list[str], folder: Path, timeout: float = 280) -> tuple[dict[str, Any], list[str]]:
     """Run `ding_lite` with these words on two ranks; return result.json and the hash of each rank's model."""
-    done = launch(["-m", "tests.docs.test_extending", *words], timeout=timeout, cwd=folder)
+    done = run_ranks(["-m", "tests.docs.test_extending", *words], timeout=timeout, cwd=folder)
     assert done.returncode == 0, done.stderr
     (result,) = folder.glob("*/result.json")
     return json.loads(result.read_text()), re.findall(r"^model of a rank: (\w+)$", done.stdout, re.M)

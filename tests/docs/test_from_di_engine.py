@@ -281,7 +281,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("name", "pipeline"), [("a2c", "serial_pipeline_onpolicy"), ("impala", "serial_pipeline")])
+@pytest.mark.parametrize(
+    ("name", "pipeline"),
+    [("a2c", "serial_pipeline_onpolicy"), pytest.param("impala", "serial_pipeline", marks=pytest.mark.slow)],
+)
 def test_a_config_file_runs_after_its_package_has_another_name(name: str, pipeline: str, tmp_path: Path) -> None:
     main, created, *_ = PAIRS[name]
     text = FILE.format(main=main, create=created, pipeline=pipeline)

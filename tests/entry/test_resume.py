@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
 
@@ -105,6 +108,39 @@ def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(kind
     assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
 
 
+class Unrepeatable(gymnasium.Wrapper):
+    """CartPole; if `noise` is set, instead an episode without an end whose observations nobody can repeat."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.noise = cfg["noise"]
+
+    def step(self, action: Any) -> Any:
+        if not self.noise:
+            return super().step(action)
+        return np.frombuffer(os.urandom(4), dtype=np.uint8).astype(np.float32) / 256, 1.0, False, False, {}
+
+
+def test_an_environment_that_cannot_be_restored_is_named_and_its_newest_step_is_truncated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    setting = (Unrepeatable, [{"noise": env == 2} for env in range(8)], [{"noise": False}] * 5)
+    train("dqn", "run", steps=STEPS // 2, env_setting=setting)
+    before = last_state("run")["local"]
+    capsys.readouterr()
+    train("dqn", "run", "policy.learn.resume_training=True", env_setting=setting)
+    assert "WARNING Environments [2] are not deterministic or cannot be restored" in capsys.readouterr().err
+    ring = last_state("run")["local"]["replay"]["ring"]
+    newest = before["replay"]["ring"]["size"] - 1  # both runs fit into the buffer
+    rings = (before["replay"]["ring"], ring)
+    was_cut_T, is_cut_T = (state["columns"]["traj_flag"].view(-1, 8)[:, 2] for state in rings)
+    assert (was_cut_T[: newest + 1].sum(), is_cut_T[: ring["size"]].nonzero().tolist()) == (0, [[newest]])
+    assert ring["episode_step"].view(-1, 8)[newest + 1, 2] == 0
+    followed = ring["final_obs"][ring["final_place"] == 8 * newest + 2]
+    assert torch.equal(followed, before["collector"]["env"]["obs"][2:3])  # of the step before the resume
+    assert result(Path("run"))["envstep"] == STEPS
+
+
 def test_what_was_logged_after_the_checkpoint_is_dropped() -> None:
     train("dqn", "whole")
     train("dqn", "cut", steps=STEPS // 2)
@@ -163,5 +199,5 @@ def test_the_newest_checkpoints_and_the_best_are_kept() -> None:
     names = {path.name for path in Path("run", "ckpt").iterdir()}
     kept = {name.split(".")[0] for name in names if name.startswith("iteration_")}
     assert len(kept) == 2
-    assert {"ckpt_best.pth.tar", "ckpt_last.pth.tar", "manifest.json"} < names
-    assert len(names) == 2 * len(kept) + 3
+    assert {"ckpt_best.pth.tar", "ckpt_last.pth.tar"} < names
+    assert len(names) == 2 * len(kept) + 2

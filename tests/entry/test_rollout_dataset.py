@@ -136,12 +136,12 @@ def test_episodes_are_whole(name: str) -> None:
         ("ppo", "batch", [f"policy.learn.lr_scheduler={SCHEDULE}"], r"policy\.learn\.lr_scheduler=.*set it to None"),
         (
             *("ppo", "batch", ["policy.learn.kl_early_stop=True", "policy.learn.target_kl=0.1"]),
-            r"policy\.learn\.kl_early_stop=True acts in ding_lite's own training loop",
+            r"policy\.learn\.kl_early_stop=True has an effect only in ding_lite's training loop",
         ),
         (
             *("ppo", "batch"),
             ["policy.learn.kl_adaptive=True", "policy.learn.target_kl=0.1", "policy.learn.kl_beta=1.0"],
-            r"policy\.learn\.kl_adaptive=True acts",
+            r"policy\.learn\.kl_adaptive=True has an effect",
         ),
     ],
 )

@@ -136,9 +136,9 @@ def test_each_environment_has_a_process_of_its_own_that_close_ends() -> None:
         (DIE, r"died \(exit code -9\)"),
         (RAISE, r"raised ArithmeticError: the pole is on fire"),
         (EXIT, r"raised SystemExit: 3"),
-        (HANG, r"gave no answer within 1\.5 s.*step_timeout"),
-        (HOLD, r"gave no answer within 1\.5 s.*step_timeout"),
-        (STOP, r"gave no answer within 1\.5 s.*step_timeout"),
+        (HANG, r"did not answer within 1\.5 s.*step_timeout"),
+        (HOLD, r"did not answer within 1\.5 s.*step_timeout"),
+        (STOP, r"did not answer within 1\.5 s.*step_timeout"),
     ],
     ids=["killed", "raises", "exits", "sleeps", "holds the GIL", "stopped"],
 )
@@ -149,7 +149,7 @@ def test_a_failed_worker_costs_its_own_episode_and_nothing_else(
     env.step(np.zeros(3, np.int64))
     obs, reward, terminated, truncated, info = env.step(np.array([action, 0, END]))
     assert re.fullmatch(
-        rf"Environment 0 {cause}.* it is started again \(failure 1 in a row, env.manager.max_retry is 3\)\.",
+        rf"Environment 0 {cause}.* it is restarted \(failure 1 in a row, env.manager.max_retry is 3\)\.",
         caplog.messages[0],
     )
     final_obs = info["final_obs"]

@@ -399,7 +399,7 @@ def test_builders_of_the_caller_take_the_place_of_the_type(manager: str) -> None
     env = create_vector_env(cfg, 2, 0, True, builders=builders)
     assert env.reset()[0].shape == (2, 2, 2)
     env.close()
-    with pytest.raises(ConfigError, match="3 environments are configured, but 2 functions"):
+    with pytest.raises(ConfigError, match="Expected 3 functions that build an environment, as configured, got 2"):
         create_vector_env(cfg, 3, 0, True, builders=builders)
     cfg.manager.type = "native"
     with pytest.raises(ConfigError, match="no engine of their own"):

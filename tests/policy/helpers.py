@@ -7,24 +7,40 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
-from ding_lite.policy import DQNPolicy
+from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 OBS, ACTIONS = 5, 3
 IMAGE = [4, 36, 36]
 
 
+def make_cfg(*overrides: str, model_given: bool = False, kind: str = "dqn", image: bool = False) -> EasyDict:
+    """Compile the config of a small policy; overrides without their `policy.`."""
+    network = dict(encoder_hidden_size_list=[4, 6, 6, 16] if image else [16, 8], obs_shape=IMAGE if image else OBS)
+    main = dict(policy=dict(nstep=2, model={} if model_given else {**network, "action_shape": ACTIONS}))
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
+    return compile_config((main, create), None, model_given, [f"policy.{item}" for item in overrides]).policy
+
+
 def make_policy(*overrides: str, model: nn.Module | None = None, kind: str = "dqn", image: bool = False) -> DQNPolicy:
     """Build a small policy; overrides without their `policy.`."""
-    network = dict(encoder_hidden_size_list=[4, 6, 6, 16] if image else [16, 8], obs_shape=IMAGE if image else OBS)
-    main = dict(policy=dict(nstep=2, model={} if model else {**network, "action_shape": ACTIONS}))
-    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
-    keys = [f"policy.{item}" for item in overrides]
-    cfg = compile_config((main, create), model_given=model is not None, overrides=keys)
-    return POLICY_REGISTRY.find(kind)(cfg.policy, model)
+    return POLICY_REGISTRY.find(kind)(
+        make_cfg(*overrides, model_given=model is not None, kind=kind, image=image), model
+    )
+
+
+def target_of(policy: Policy) -> dict[str, Tensor]:
+    """Return the target network's parameters and buffers, as a checkpoint has them."""
+    return policy.learn_mode.state_dict()["target_model"]
+
+
+def last_gradient(policy: Policy) -> Tensor:
+    """Return a copy of the gradient that the last step left, as one vector."""
+    return torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None])
 
 
 def make_batch(

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.policy import DQNPolicy, PGPolicy, Policy, PPOOffPolicy, PPOPolicy
+from ding_lite.torch_utils.networks import modules_of
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.distributed import parity
-from tests.policy.helpers import OBS, make_batch, make_policy, parameter_hash, same
+from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash, same, target_of
 
 
 class Halfway(DQNPolicy):
@@ -62,9 +63,8 @@ def test_contradictions_are_config_errors(override: str, message: str) -> None:
 
 
 def test_fields_that_are_not_enabled_are_not_built() -> None:
-    policy = make_policy()
-    player = DQNPolicy(policy._cfg, enable_field=("eval",))
-    assert not hasattr(player, "_target_model")
+    player = DQNPolicy(make_cfg(), enable_field=("eval",))
+    assert len(modules_of(player)) == 1  # no target network
     assert player.eval_mode.forward(np.zeros((3, OBS), np.float32))["action"].shape == (3,)
 
 
@@ -77,12 +77,10 @@ def trained(seed: int = 0) -> DQNPolicy:
 
 
 def everything(policy: DQNPolicy) -> list[Tensor]:
-    moments = policy._optimizer.optimizer.state_dict()["state"][0]
-    networks = [*policy.model.parameters(), *policy._target_model.parameters()]
-    return [
-        *(p.detach().clone() for p in networks),
-        *(moments[key].clone() for key in ("step", "exp_avg", "exp_avg_sq")),
-    ]
+    state = policy.learn_mode.state_dict()
+    moments = state["optimizer"]["state"][0]
+    networks = [*state["model"].values(), *state["target_model"].values()]
+    return [value.clone() for value in (*networks, *(moments[key] for key in ("step", "exp_avg", "exp_avg_sq")))]
 
 
 def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
@@ -98,7 +96,7 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
 def test_the_learning_rate_is_the_configs_and_not_the_checkpoints() -> None:
     policy, other = trained(), make_policy("learn.learning_rate=0.25", "learn.weight_decay=0.5")
     other.learn_mode.load_state_dict(policy.learn_mode.state_dict())
-    (group,) = other._optimizer.optimizer.param_groups
+    (group,) = other.learn_mode.state_dict()["optimizer"]["param_groups"]
     assert (group["lr"], group["weight_decay"]) == (0.25, 0.5)
 
 
@@ -113,8 +111,8 @@ def test_an_optimizers_state_of_another_size_is_refused() -> None:
 def test_the_model_alone_becomes_online_and_target_network_of_a_new_training() -> None:
     policy, other = trained(0), trained(10)
     other.learn_mode.load_state_dict({"model": policy.learn_mode.state_dict()["model"]})
-    for network in (other.model, other._target_model):
-        assert same(list(network.parameters()), list(policy.model.parameters()))
+    for state in (other.model.state_dict(), target_of(other)):
+        assert same(list(state.values()), list(policy.model.parameters()))
 
 
 def test_loading_keeps_the_flat_tensor() -> None:
@@ -171,7 +169,7 @@ def test_a_transition_may_keep_more() -> None:
     policy = make_policy()
     row = policy.collect_mode.process_transition(0, output, timestep)
     assert row == {"obs": 0, "action": 4, "reward": 1, "done": 2, "traj_flag": 3}
-    assert Keeping(policy._cfg).collect_mode.process_transition(0, output, timestep) == row | {"logit": 5}
+    assert Keeping(make_cfg()).collect_mode.process_transition(0, output, timestep) == row | {"logit": 5}
 
 
 def test_with_ignore_done_no_step_is_terminal_and_trajectories_are_cut_all_the_same() -> None:

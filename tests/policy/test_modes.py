@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
-from tests.policy.helpers import OBS, make_batch, make_policy, parameter_hash, same
+from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash, same
 
 OURS = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
 ACTING = ("collect", "eval")
@@ -121,7 +121,7 @@ class Own(DQNPolicy):
 
 
 def test_a_modules_own_train_method_is_called() -> None:
-    policy = Own(make_policy()._cfg)
+    policy = Own(make_cfg())
     policy.collect_mode.forward(np.zeros((3, OBS), np.float32))
     modes = {name: part.training for name, part in policy.model.named_modules()}
     assert modes["encoder"]
@@ -141,7 +141,7 @@ class Drawing(DQNPolicy):
 
 
 def test_the_noise_of_a_loss_comes_with_the_batch() -> None:
-    policy, batch = Drawing(make_policy()._cfg), make_batch(8)
+    policy, batch = Drawing(make_cfg()), make_batch(8)
     assert policy.learn_mode.forward(batch)["noise"].tolist() == [5] * 8
     assert policy.learn_mode.loss(batch)[1]["noise"].tolist() == [5] * 8
     assert "noise" not in batch

@@ -20,7 +20,7 @@ from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.registry import POLICY_REGISTRY, UserError
 from ding_lite.worker import Learner
 from tests.distributed import parity
-from tests.policy.helpers import make_batch, make_policy, same
+from tests.policy.helpers import make_batch, make_cfg, make_policy, same
 
 SKIP = "learn.on_nonfinite=skip"
 OURS = sorted(
@@ -126,7 +126,7 @@ def test_the_error_names_iteration_figures_batch_and_gradients() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
 @pytest.mark.parametrize("mode", ["stop", "skip"])
 @pytest.mark.parametrize("make", [trained, lagging])
-@pytest.mark.filterwarnings("ignore:An update was left out")
+@pytest.mark.filterwarnings("ignore:An update was skipped")
 def test_a_step_that_is_not_finite_has_no_effect(make: Any, mode: str, value: float, clip: str) -> None:
     # 1e30 squared is more than float32 holds
     policy = make(f"learn.on_nonfinite={mode}", f"learn.grad_clip_type={clip}", "learn.weight_decay=0.1")
@@ -141,7 +141,7 @@ def test_a_step_that_is_not_finite_has_no_effect(make: Any, mode: str, value: fl
 
 
 @pytest.mark.parametrize("make", [trained, lagging])
-@pytest.mark.filterwarnings("ignore:An update was left out")
+@pytest.mark.filterwarnings("ignore:An update was skipped")
 def test_training_goes_on_as_if_a_skipped_batch_had_not_been(make: Any) -> None:
     policy, other = make(SKIP), make(SKIP)
     good = [make_batch(8, seed) for seed in range(2, 6)]
@@ -160,7 +160,7 @@ def test_the_first_skipped_update_is_warned_of_and_all_are_counted_in_the_log() 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         learner.train([make_batch(8, 2), make_bad(), make_bad(), make_batch(8, 3)])
-    assert [str(warning.message)[:39] for warning in caught] == ["An update was left out: the loss is nan"]
+    assert [str(warning.message)[:38] for warning in caught] == ["An update was skipped: the loss is nan"]
     assert [report.get("skipped_updates") for report in reports] == [None, 1, 2, 2]
     other = trained(SKIP)
     other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
@@ -168,7 +168,7 @@ def test_the_first_skipped_update_is_warned_of_and_all_are_counted_in_the_log() 
 
 
 @pytest.mark.parametrize("make", [trained, lagging])
-@pytest.mark.filterwarnings("ignore:An update was left out")
+@pytest.mark.filterwarnings("ignore:An update was skipped")
 def test_priorities_stay_finite(make: Any) -> None:
     policy = make(SKIP, "priority=True")
     expected = policy._loss(make_bad())[1]["priority"]
@@ -178,7 +178,7 @@ def test_priorities_stay_finite(make: Any) -> None:
 
 
 def test_a_gradient_alone_is_enough() -> None:
-    policy = Rooted(make_policy()._cfg)
+    policy = Rooted(make_cfg())
     first, second, *_ = (name for name, _ in policy.model.named_parameters())
     with pytest.raises(NonFiniteError) as caught:
         policy._forward_learn(make_batch(8))
@@ -188,7 +188,7 @@ def test_a_gradient_alone_is_enough() -> None:
 
 
 def test_a_loss_alone_is_enough() -> None:
-    policy = Shifted(make_policy()._cfg)
+    policy = Shifted(make_cfg())
     before = everything(policy)
     with pytest.raises(NonFiniteError) as caught:
         policy._forward_learn(make_batch(8))
@@ -197,13 +197,13 @@ def test_a_loss_alone_is_enough() -> None:
 
 
 def test_a_figure_that_does_not_enter_the_loss_is_no_error() -> None:
-    policy = Talkative(make_policy()._cfg)
+    policy = Talkative(make_cfg())
     assert policy._forward_learn(make_batch(8))["q_value"].isnan()
 
 
-@pytest.mark.filterwarnings("ignore:An update was left out")
+@pytest.mark.filterwarnings("ignore:An update was skipped")
 def test_an_optimizer_that_is_not_fused_is_not_called() -> None:
-    policy = Descending(make_policy(SKIP)._cfg)
+    policy = Descending(make_cfg(SKIP))
     before = everything(policy)
     policy._forward_learn(make_bad())
     assert same(everything(policy), before)
@@ -224,7 +224,7 @@ def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, c
 
 
 def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
-    policy = Rooted(make_policy("learn.grad_clip_type=clip_norm")._cfg)
+    policy = Rooted(make_cfg("learn.grad_clip_type=clip_norm"))
     policy._optimizer.check = Lagging("stop", policy.model)
     policy._forward_learn(make_batch(8))
     with pytest.raises(NonFiniteError, match=r"first gradients that are not finite: [\w.]+ \(1 of "):
@@ -276,7 +276,7 @@ def batches_of(policy: Any, cfg: Any, block: dict[str, Any]) -> list[dict[str, A
 
 
 @pytest.mark.parametrize("name", OURS)
-@pytest.mark.filterwarnings("ignore:An update was left out")
+@pytest.mark.filterwarnings("ignore:An update was skipped")
 def test_every_policy_recovers_from_a_reward_that_is_not_finite(name: str) -> None:
     policy_cls: Any = POLICY_REGISTRY[name]
     kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))

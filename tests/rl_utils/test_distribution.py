@@ -206,11 +206,11 @@ def test_importance_weights_by_hand() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"action must be \(5,\)"):
+    with pytest.raises(ValueError, match=r"expected action \(5,\) for logit \(5, 2\)"):
         log_prob(torch.zeros(5, 2), torch.zeros(4, dtype=torch.int64))
-    with pytest.raises(ValueError, match=r"mu's shape \(5, 1\)"):  # would broadcast to [5, 5]
+    with pytest.raises(ValueError, match=r"the shape of mu, \(5, 1\)"):  # would broadcast to [5, 5]
         log_prob(normal(5, 1, seed=1), torch.zeros(5, dtype=torch.float64))
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         kl_divergence(torch.zeros(5, 2), torch.zeros(1, 2))
     with pytest.raises(ValueError, match="'action_type', got a dict of sigma"):
         entropy({"sigma": torch.ones(2)})

@@ -71,7 +71,7 @@ def test_shapes_are_checked() -> None:
         pg_error(data(return_=torch.ones(2, 1)))
     with pytest.raises(ValueError, match="weight"):
         pg_error(data(weight=torch.ones(1)))
-    with pytest.raises(ValueError, match="action must be"):
+    with pytest.raises(ValueError, match="expected action"):
         pg_error(data(action=tensor([[1], [0]])))
 
 

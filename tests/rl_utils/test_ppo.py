@@ -252,7 +252,7 @@ def test_shapes_are_checked() -> None:
     data: Any = random_data("discrete")
     with pytest.raises(ValueError, match=r"adv \(8,\), value_new \(8, 1\)"):
         ppo_error(data._replace(value_new=data.value_new.unsqueeze(1)))
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         ppo_error(data._replace(value_old=data.value_old.unsqueeze(1)))
     with pytest.raises(ValueError, match="weight"):
         ppo_policy_error(policy_data(weight=torch.ones(5, 1)))

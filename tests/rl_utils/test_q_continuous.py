@@ -32,11 +32,11 @@ def test_all_critics_learn_one_target_which_a_terminal_state_cuts() -> None:
 
 def test_values_that_would_broadcast_are_refused() -> None:
     column = torch.zeros(2, 1)
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         q_td_error(torch.zeros(2, 2), torch.zeros(2), column, torch.zeros(2), torch.zeros(2))
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         td3_bc_actor_error(torch.zeros(2), column, torch.zeros(2), tensor(1.0), 1.0)
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         conservative_gap(torch.zeros(2, 3, 4), torch.zeros(3, 1), torch.zeros(2, 4))
 
 

@@ -231,7 +231,7 @@ def test_returns_and_advantages_carry_no_gradient() -> None:
 def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"reward \(2, 1\), value \(1, 1\)"):
         vtrace_nstep_return(RHO, RHO, REWARD, VALUE[:-1])
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         vtrace_advantage(RHO, REWARD, VALUE, VALUE[:-1], 0.9)
     with pytest.raises(ValueError, match="log_prob"):
         vtrace_error_discrete_action(data(reward=REWARD.squeeze(1)))

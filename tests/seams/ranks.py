@@ -32,7 +32,7 @@ from ding_lite.utils import (
     tree_map,
 )
 from ding_lite.worker import SampleCollector
-from tests.distributed.launcher import launch, say
+from tests.distributed.launcher import run_ranks, say
 
 ME = ["-m", "tests.seams.ranks"]
 # For tests: short evaluations at the beginning and at the end, and ranks that are compared often.
@@ -68,7 +68,7 @@ def train_on_two(name: str, folder: Path, *overrides: str, max_train_iter: int =
         AssertionError: a rank failed, or the ranks' networks are not equal in every bit of parameters and buffers.
     """
     words = ["train", name, str(max_train_iter), *QUICK, *overrides]
-    done = launch([*ME, *words], timeout=280, cwd=folder)
+    done = run_ranks([*ME, *words], timeout=280, cwd=folder)
     assert done.returncode == 0, done.stderr
     checksums = dict(re.findall(r"^rank (\d) ended with (.*)$", done.stdout, re.M))
     assert set(checksums) == {"0", "1"}
@@ -146,7 +146,7 @@ def check_two_step_as_one(name: str, folder: Path, *overrides: str, halves: Call
     """
     batches = sample_batches(name, 3, 32, *overrides)
     torch.save(list(zip(*map(halves, batches), strict=True)), folder / "parts.pt")
-    done = launch([*ME, "learn", name, *overrides], timeout=280, cwd=folder)
+    done = run_ranks([*ME, "learn", name, *overrides], timeout=280, cwd=folder)
     assert done.returncode == 0, done.stderr
     alone = learn(name, batches, *overrides)
     first, second = (torch.load(folder / f"state{rank}.pt", weights_only=False) for rank in (0, 1))

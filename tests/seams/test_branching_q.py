@@ -12,7 +12,7 @@ from tests.seams.ranks import build, check_two_step_as_one, metrics, sample_batc
 NAME = "branching_q"
 
 
-@pytest.mark.parametrize("manager", ["base", "subprocess"])
+@pytest.mark.parametrize("manager", ["base", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_it_trains_on_two_processes(tmp_path: Path, manager: str) -> None:
     train_on_two(NAME, tmp_path, f"env.manager.type={manager}")
 

@@ -24,7 +24,7 @@ from ding_lite.entry import (
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils.networks import checksum_networks
 from ding_lite.utils import CheckpointError, ConfigError, DDPContext, get_rank, load_checkpoint
-from tests.distributed.launcher import launch, say
+from tests.distributed.launcher import run_ranks, say
 from tests.entry.test_resume import assert_same, last_state
 from tests.seams.curiosity import CuriosityRewardModel
 from tests.seams.ranks import QUICK, metrics, pair_of, train
@@ -57,7 +57,7 @@ def train_on_ranks(*words: str) -> None:
 
 
 def test_its_networks_train_on_two_processes_and_are_equal_on_both(tmp_path: Path) -> None:
-    done = launch([*ME, "train"], timeout=280, cwd=tmp_path)
+    done = run_ranks([*ME, "train"], timeout=280, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     began, ended = (
         dict(re.findall(rf"^rank (\d) {word} with (.*)$", done.stdout, re.M)) for word in ("began", "ended")
@@ -75,7 +75,7 @@ def test_its_networks_train_on_two_processes_and_are_equal_on_both(tmp_path: Pat
 
 
 def test_ranks_whose_reward_models_differ_are_told_apart(tmp_path: Path) -> None:
-    done = launch([*ME, "drift"], timeout=280, cwd=tmp_path)
+    done = run_ranks([*ME, "drift"], timeout=280, cwd=tmp_path)
     assert done.returncode != 0
     assert "differ from those of rank 0" in done.stderr + done.stdout
 

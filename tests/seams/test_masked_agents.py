@@ -13,7 +13,7 @@ from tests.seams.ranks import check_two_step_as_one, metrics, train, train_on_tw
 NAME = "masked_agents"
 
 
-@pytest.mark.parametrize("manager", ["base", "subprocess"])
+@pytest.mark.parametrize("manager", [pytest.param("base", marks=pytest.mark.slow), "subprocess"])
 def test_it_trains_on_two_processes(tmp_path: Path, manager: str) -> None:
     # The environment fails at an action that is masked, and a failure ends the run.
     result = train_on_two(NAME, tmp_path, f"env.manager.type={manager}", "env.manager.max_retry=0")

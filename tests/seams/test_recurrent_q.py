@@ -148,7 +148,7 @@ def test_two_processes_step_as_one(tmp_path: Path) -> None:
 
 
 def test_it_trains_on_two_processes(tmp_path: Path) -> None:
-    train_on_two(NAME, tmp_path, "env.manager.type=subprocess")
+    train_on_two(NAME, tmp_path)
 
 
 def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

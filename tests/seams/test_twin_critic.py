@@ -22,7 +22,7 @@ def test_the_algorithm_takes_at_most_80_lines() -> None:
 
 
 def test_it_trains_on_two_processes(tmp_path: Path) -> None:
-    train_on_two(NAME, tmp_path, "env.manager.type=subprocess")
+    train_on_two(NAME, tmp_path)
 
 
 def test_two_processes_step_as_one(tmp_path: Path) -> None:

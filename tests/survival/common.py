@@ -17,6 +17,7 @@ import torch
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from ding_lite.utils import load_checkpoint
+from ding_lite.utils.checkpoint.file import read_checkpoint
 from tests.distributed.launcher import MARK, ROOT, free_port
 
 RATES = ("time", "collect/env_step_per_second", "data/wait_share")  # what differs between two equal runs
@@ -89,18 +90,20 @@ def logged_iter(folder: Path) -> int:
     return json.loads(lines[-1])["train_iter"] if lines else 0
 
 
-def checkpoints(folder: Path) -> list[dict[str, Any]]:
-    """Return the committed checkpoints, oldest first."""
-    path = folder / "ckpt" / "manifest.json"
-    return read_json(path)["checkpoints"] if path.exists() else []
+def checkpoints(folder: Path) -> list[tuple[str, int]]:
+    """Return the name and the learner iteration of each committed checkpoint, oldest first."""
+    names = [path.name.removesuffix(".pth.tar") for path in (folder / "ckpt").glob("iteration_*.pth.tar")]
+    ordered = sorted((name for name in names if "." not in name), key=lambda name: list(map(int, name.split("_")[1:])))
+    return [(name, int(name.split("_")[1])) for name in ordered]
 
 
 def states(folder: Path) -> dict[str, Any]:
     """Return the newest global state, the best one and all ranks' parts, but for what counts seconds and bytes."""
-    newest = checkpoints(folder)[-1]
-    names = [newest["name"], *(f"{newest['name']}.rank_{rank}" for rank in range(newest["world_size"])), "ckpt_best"]
+    newest, _ = checkpoints(folder)[-1]
+    parts = read_checkpoint(str(folder / "ckpt" / f"{newest}.pth.tar"))[1]["parts"]
+    names = [newest, *(f"{newest}.rank_{rank}" for rank in range(len(parts))), "ckpt_best"]
     found = {name: load_checkpoint(str(folder / "ckpt" / f"{name}.pth.tar")) for name in names}
-    for name in (newest["name"], "ckpt_best"):
+    for name in (newest, "ckpt_best"):
         record = found[name]["record"]
         del record["seconds"], record["metrics_position"]
         record["collected"].pop("duration", None)
@@ -168,17 +171,12 @@ def compare_runs(whole: Path, other: Path, restarts: int | None = None) -> None:
         AssertionError: naming the first differences.
     """
     found = differences(states(whole), states(other), "ckpt")
-    for name, read in (("manifest.json", _kept), ("metrics.jsonl", _curves), ("result.json", _result)):
+    for name, read in (("checkpoints", checkpoints), ("metrics.jsonl", _curves), ("result.json", _result)):
         found += differences(read(whole), read(other), name)
     (shown, none), (shown_other, count) = points(whole), points(other)
     found += differences(shown, shown_other, "TensorBoard")
     found += differences((0, count if restarts is None else restarts), (none, count), "restarts")
     assert not found, f"{len(found)} differences: {'; '.join(found[:8])}"
-
-
-def _kept(folder: Path) -> list[dict[str, Any]]:
-    keys = ("name", "train_iter", "envstep", "world_size")
-    return [{key: entry[key] for key in keys} for entry in checkpoints(folder)]
 
 
 def _curves(folder: Path) -> list[dict[str, Any]]:

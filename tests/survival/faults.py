@@ -54,7 +54,7 @@ MODES = {
 }  # fmt: skip
 KNOWN = re.compile(
     r"run/(total_config\.py|(job|result)\.json|metrics\.jsonl|log/log\.txt|log/serial/events\.[\w.-]+|"
-    r"nonfinite/iteration_\d+\.rank_\d\.pth\.tar|ckpt/(manifest\.json|(ckpt_last|ckpt_best)\.pth\.tar|"
+    r"nonfinite/iteration_\d+\.rank_\d\.pth\.tar|ckpt/((ckpt_last|ckpt_best)\.pth\.tar|"
     r"(?P<checkpoint>iteration_\d+(_\d+)?)(\.rank_\d)?\.pth\.tar)(?P<temporary>\.tmp)?)|claim\.\d\.\d+|armed\.\d|happened"
 )
 TORCHS = re.compile(r"tmp/(torchinductor_\w+$|torchelastic_)")  # its cache; a folder that its launcher leaves, always
@@ -132,12 +132,12 @@ SAYS_SAVED = (r"ended \(interrupted\) .*checkpoint run",)
 SAYS_AGAIN = (r"All ranks start again, restart 1 of", r"resumed from iteration_")
 SAYS_NAN = (r"[Rr]ank {rank}\b", r"saved in 'run/nonfinite/iteration_")
 SAYS_DRIFT = (r"parameters of rank 1 differ from those of rank 0",)
-SAYS_FULL = (r"File too large", r"Training goes on")
+SAYS_FULL = (r"File too large", r"Training continues")
 SAYS_NOT_SAVED = ("THE LAST CHECKPOINT WAS NOT SAVED",)
 TORCH = (r"Root Cause", r"rank +: {rank} ")
 NO_LAUNCHER = (r"ends because torch's launcher",)
 WORKER_DIED, WORKER_STUCK, WORKER_RAISED = (
-    rf"Environment \d {how}" for how in ("died", "gave no answer within 1 s", "raised InjectedError: injected")
+    rf"Environment \d {how}" for how in ("died", "did not answer within 1 s", "raised InjectedError: injected")
 )
 MAX_RETRY = r"\(failure 4 in a row, env.manager.max_retry is 3\)"
 
@@ -322,7 +322,7 @@ def leftovers(fault: Fault, folder: Path, shared: set[str]) -> list[str]:
         time.sleep(0.1)
         shared &= set(os.listdir("/dev/shm"))
     wrong = [f"/dev/shm/{name} is left" for name in sorted(shared)]
-    kept = {entry["name"] for entry in checkpoints(folder / "run")}
+    kept = {name for name, _ in checkpoints(folder / "run")}
     for path in sorted(path for path in folder.rglob("*") if path.name not in ("out", "tmp")):
         name = str(path.relative_to(folder))
         match = KNOWN.fullmatch(name)

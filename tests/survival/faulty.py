@@ -162,7 +162,7 @@ ACTIONS: dict[str, Callable[[], Any]] = {
 
 
 def _lurk() -> None:
-    while not (os.path.exists("run/ckpt/manifest.json") and _is_stage()):
+    while not (os.path.exists("run/ckpt/ckpt_last.pth.tar") and _is_stage()):
         time.sleep(0.0002)
     if _fault["do"] in STEPS:
         _armed.touch()

@@ -95,10 +95,10 @@ class KilledRun:
             time.sleep(self._rng.uniform(0, 1))
         else:
             for _ in range(self._rng.randint(1, 4)):
-                self._wait(partial(self._is_newer, checkpoints(self._folder)[-1]["train_iter"]))
+                self._wait(partial(self._is_newer, checkpoints(self._folder)[-1][1]))
                 self._wait(partial(writes, pid, self._folder / "ckpt"))
             time.sleep(self._rng.uniform(0, 0.008))
-        self._newest = checkpoints(self._folder)[-1]["train_iter"]
+        self._newest = checkpoints(self._folder)[-1][1]
         self.figures["kills while a checkpoint was open"] += writes(pid, self._folder / "ckpt")
         self._kill(pid)
         self.check()
@@ -106,7 +106,7 @@ class KilledRun:
     def check(self) -> None:
         """See that the newest state can be read, is not older than one that was seen, and of the last interval."""
         files = {path.name for path in (self._folder / "ckpt").iterdir()}
-        listed = {entry["name"] for entry in checkpoints(self._folder)}
+        listed = {name for name, _ in checkpoints(self._folder)}
         left = {name for name in files if name.startswith("iteration_") and name.split(".")[0] not in listed}
         self.figures["kills that left files of no checkpoint"] += bool(left or any(".tmp" in name for name in files))
         with tempfile.TemporaryDirectory(dir=self._cwd) as copy:
@@ -139,7 +139,7 @@ class KilledRun:
         compare_runs(self._cwd / "whole", self._folder)
 
     def _is_newer(self, train_iter: int) -> bool:
-        return checkpoints(self._folder)[-1]["train_iter"] > train_iter
+        return checkpoints(self._folder)[-1][1] > train_iter
 
     def _start(self, words: list[str]) -> int:
         assert self._server.stdin is not None

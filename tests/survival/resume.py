@@ -135,7 +135,7 @@ def kill_and_go_on(case: Case, cwd: Path, name: str, rng: random.Random) -> str:
     try:
         moment = 0
         for count, kill in enumerate(case.kills, start=1):
-            low = max(moment, checkpoints(folder)[-1]["train_iter"]) if moment else 0
+            low = max(moment, checkpoints(folder)[-1][1]) if moment else 0
             moment = rng.randint(low + 1, max(low + 1, last * 6 * count // (10 * len(case.kills))))
             wait_until(partial(reached, folder, moment), process)
             kill_at_once(process, kill)
@@ -143,15 +143,15 @@ def kill_and_go_on(case: Case, cwd: Path, name: str, rng: random.Random) -> str:
                 ended = finish(process, 60)
                 assert ended.returncode == (-9 if kill in ("job", "longer") else 1), ended.stderr[-3000:]
                 assert not (folder / "result.json").exists(), "ended before it was killed"
-                newest = checkpoints(folder)[-1]
-                told.append(f"{kill} killed at iteration {logged_iter(folder)}, resumed from {newest['train_iter']}")
+                newest, train_iter = checkpoints(folder)[-1]
+                told.append(f"{kill} killed at iteration {logged_iter(folder)}, resumed from {train_iter}")
                 process = start(resume_command(case, name, kill), cwd=cwd)
         ended = finish(process, TIMEOUT)
     finally:
         kill_marked(process.mark)  # type: ignore[attr-defined]
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert "WARNING" not in ended.stderr, ended.stderr
-    resumed = f"resumed from {newest['name']}: " if not restarts else "resumed from iteration_"
+    resumed = f"resumed from {newest}: " if not restarts else "resumed from iteration_"
     assert resumed in ended.stderr, ended.stderr
     compare_runs(whole, folder, restarts=len(case.kills))
     return ", ".join(told) or f"{case.kills[0]} at iteration {moment}"
@@ -197,7 +197,7 @@ def kill_in_prefill(cwd: Path, name: str, ranks: int, rng: random.Random) -> str
     kill_rank(process, rng.randrange(ranks))
     done = finish(process, TIMEOUT)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "WARNING Restarted before the first checkpoint was written: the run begins again." in done.stderr
+    assert "WARNING Restarted before the first checkpoint was written: the run starts" in done.stderr
     run(train("whole"), cwd)
     compare_runs(cwd / f"{name}-whole", cwd / f"{name}-again", restarts=0)
     return "nothing to resume, begun again"

@@ -11,5 +11,5 @@ def test_no_damaged_checkpoint_is_misread() -> None:
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr[-3000:]
     assert run.stdout.endswith("1000 items: none was misread\n")
-    assert " manifest: iteration_10\n" in run.stdout  # damage was seen
-    assert " manifest: iteration_20\n" in run.stdout  # and was harmless, or in the manifest
+    assert " store: iteration_10\n" in run.stdout  # damage was seen
+    assert " store: iteration_20\n" in run.stdout  # and was harmless

@@ -17,9 +17,9 @@ from ding_lite.torch_utils.data_parallel import synchronize_batchnorm
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import OBS, make_batch, make_policy, same
+from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, same
 
-CFG = make_policy()._cfg
+CFG = make_cfg()
 
 
 class ActorCritic(nn.Module):
@@ -62,7 +62,7 @@ class TwoNetworks(DQNPolicy):
 
 def create(*overrides: str) -> TwoNetworks:
     torch.manual_seed(0)
-    return TwoNetworks(make_policy(*overrides)._cfg, ActorCritic())
+    return TwoNetworks(make_cfg(*overrides), ActorCritic())
 
 
 def everything(policy: TwoNetworks) -> list[Tensor]:
@@ -185,7 +185,7 @@ def two_heads_step(network: TwoHeads, cfg: Any = CFG) -> OptimizerStep:
 
 def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None:
     torch.manual_seed(0)
-    cfg = make_policy("learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", "learn.learning_rate=0.02")._cfg
+    cfg = make_cfg("learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", "learn.learning_rate=0.02")
     network, plain = TwoHeads(), TwoHeads()
     plain.load_state_dict(network.state_dict())
     step = two_heads_step(network, cfg)
@@ -238,12 +238,12 @@ def test_an_unknown_optimizer_is_named() -> None:
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "rmsprop", "sgd"])
 def test_a_step_that_is_not_finite_leaves_every_kind_of_optimizer_alone(kind: str) -> None:
-    network, cfg = TwoHeads(), make_policy("learn.on_nonfinite=skip")._cfg
+    network, cfg = TwoHeads(), make_cfg("learn.on_nonfinite=skip")
     step = OptimizerStep(network, network.loss, cfg, optimizer=kind)
     step.step(make_batch(8))
     before, bad = [p.detach().clone() for p in network.parameters()], make_batch(8)
     bad["reward"][0] = math.inf
-    with pytest.warns(RuntimeWarning, match="An update was left out"):
+    with pytest.warns(RuntimeWarning, match="An update was skipped"):
         step.step(bad)
     assert same(before, list(network.parameters()))
     step.step(make_batch(8))
@@ -260,18 +260,18 @@ def test_a_name_belongs_to_one_optimizer(name: str) -> None:
     ("overrides", "message"),
     [
         (["data_parallel=horovod"], "policy.data_parallel must be 'flat' or 'ddp', got 'horovod'."),
-        (["ddp.static_graph=True"], "policy.ddp.static_graph=True has an effect with policy.data_parallel='ddp' only"),
+        (["ddp.static_graph=True"], "policy.ddp.static_graph=True has an effect only with policy.data_parallel='ddp'"),
         (["data_parallel=ddp", "ddp.comm_hook=fp8"], "must be '', 'fp16', 'bf16' or 'powersgd', got 'fp8'."),
         (
             ["data_parallel=ddp", "ddp.comm_hook=powersgd", "learn.on_nonfinite=skip"],
-            "policy.ddp.comm_hook='powersgd' carries over what it did not send",
+            "policy.ddp.comm_hook='powersgd' adds the part of a gradient that it did not send",
         ),
         (
             ["data_parallel=ddp", "ddp.static_graph=True", "ddp.find_unused_parameters=True"],
             "policy.ddp.static_graph=True finds unused parameters",
         ),
-        (["data_parallel=ddp", "ddp.sync_batchnorm=True"], "policy.ddp.sync_batchnorm=True is torch's for GPUs alone"),
-        (["data_parallel=ddp", "ddp.comm_hook=bf16"], "policy.ddp.comm_hook='bf16' is torch's for GPUs alone"),
+        (["data_parallel=ddp", "ddp.sync_batchnorm=True"], "policy.ddp.sync_batchnorm=True works only on GPUs"),
+        (["data_parallel=ddp", "ddp.comm_hook=bf16"], "policy.ddp.comm_hook='bf16' works only on GPUs"),
         (["data_parallel=ddp", "ddp.bucket_cap_mb=0"], "policy.ddp.bucket_cap_mb: expected a number above 0, got 0"),
     ],
 )

@@ -21,7 +21,7 @@ from ding_lite.torch_utils import RunningMeanStd, minibatches, normalize_parts, 
 from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import run_ranks
 
 SIZES = (7, 12, 4)
 
@@ -166,7 +166,7 @@ def run_checks(folder: str) -> None:
 @pytest.fixture(scope="module", params=[2, 3])
 def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     folder = tmp_path_factory.mktemp("ranks")
-    result = launch(["-m", "tests.torch_utils.test_ranks", str(folder)], nproc=request.param, timeout=120)
+    result = run_ranks(["-m", "tests.torch_utils.test_ranks", str(folder)], nproc=request.param, timeout=120)
     assert result.returncode == 0, result.stderr
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(request.param)]
 

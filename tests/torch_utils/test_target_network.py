@@ -104,7 +104,7 @@ def test_it_follows_a_network_whose_parts_are_optimised_in_another_order(kwargs:
 
 def test_an_optimizer_of_other_parameters_is_refused() -> None:
     online = HeadAndEncoder()
-    with pytest.raises(ValueError, match="other parameters than those of the network"):
+    with pytest.raises(ValueError, match="parameters are not those of the network"):
         TargetNetwork(online, FlatParameters(online.head), theta=0.5)
-    with pytest.raises(ValueError, match="other parameters than those of the network"):
+    with pytest.raises(ValueError, match="parameters are not those of the network"):
         TargetNetwork(online.head, FlatParameters(online), theta=0.5)

@@ -170,7 +170,7 @@ def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> Non
     assert run.returncode == 0, run.stderr
     assert run.stdout == "end\n"
     assert [line for line in run.stderr.splitlines() if not line.startswith("xxx")] == [
-        f"WARNING cannot write below '{tmp_path}': File too large; training goes on unrecorded.",
+        f"WARNING cannot write to '{tmp_path}': File too large; training continues unrecorded.",
         "still here",
         "and here",
     ]

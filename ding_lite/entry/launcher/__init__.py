@@ -1,1 +1,1 @@
-"""Starting the ranks of a job, from the command line or from Python."""
+"""Starts the ranks of a job, from the command line or from Python."""

@@ -1,4 +1,4 @@
-"""`launch`: run a function, or a config's pipeline, on several new processes of this machine, from Python."""
+"""`launch`: runs a function, or a config's pipeline, on several new processes of this machine, from Python."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Starting the ranks of a job on this machine, and restarting them after a failure, with torch's elastic launcher.
+"""Starts the ranks of a job on this machine, and restarts them after a failure, with torch's elastic launcher.
 
-The launcher runs in this process and prints one or two lines about a failure. It does not restart a run that a signal
-interrupted, nor one that a mistake of the user ended.
+The launcher runs in this process and prints one or two lines about a failure. It does not restart a run after a signal
+or after a mistake of the user.
 """
 
 from __future__ import annotations

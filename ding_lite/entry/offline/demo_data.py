@@ -1,4 +1,11 @@
-"""Recording the play of a trained policy as a data set."""
+"""Recording the episodes of a trained policy as a data set.
+
+The columns are `obs, action, reward, next_obs, done, traj_flag`, and the rows of a trajectory are adjacent. Rewards are
+the true ones. Actions are in the policy's units (-1..1 with `env.act_scale`); in Minari's format they are in the
+environment's units. The `next_obs` of a truncated episode is its true last observation. `done` means terminated.
+`traj_flag` is True wherever a trajectory is cut, also at the end of the recording. An episode whose environment failed
+is truncated.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +39,8 @@ from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
 from ding_lite.worker.offline.files import DatasetError, check_target, count_rows, write_columns, write_minari
 
-LONG_TRAINED = 10**10  # env steps: explores as at the end of training if the length of the training is unknown
-BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # of an experiment
+LONG_TRAINED = 10**10  # env steps; used if the length of the training is unknown: explores as at its end
+BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # in an experiment directory
 
 
 def collect_demo_data(
@@ -50,67 +57,76 @@ def collect_demo_data(
     explore: bool = False,
     overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Play with a trained policy and write one data set of its steps; under a launcher, each rank plays a share.
+    """Let a trained policy act and write its steps to one data set; under a launcher, each rank plays a share.
 
-    The columns are `obs, action, reward, next_obs, done, traj_flag`; the rows of a trajectory are adjacent. Rewards are
-    the true ones. Actions are in the policy's units (-1..1 with `env.act_scale`), in Minari's format in those of the
-    environment. The `next_obs` of a truncated episode is its true last observation. `done` means terminated,
-    `traj_flag` any cut, that at the end of the recording included. An episode whose environment failed is truncated.
-    The model is `model`, or that of `state_dict` or `state_dict_path`, or else of the experiment's best checkpoint.
+    The beginning of this module describes the columns. The weights come from `model`, `state_dict` or
+    `state_dict_path`, or else from the experiment's best checkpoint.
 
     Args:
-        input_cfg: the config that it was trained with, such as its experiment's `total_config.py`.
-        seed: of environments and exploration.
-        collect_count: env steps of all ranks together, or episodes with `collect_episodes`.
+        input_cfg: the config with which the policy was trained, such as the `total_config.py` of its experiment.
+        seed: seed of environments and exploration.
+        collect_count: env steps of all ranks together; with `collect_episodes`, episodes.
         expert_data_path: .hdf5, .h5 or .npz file, a new directory for .npy files, or an id such as `cartpole/expert-v0`
             of a new Minari data set.
         env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)`, see `serial_pipeline`.
-        model: used instead of the one that the config describes.
-        state_dict: of the policy (a checkpoint's state, or its `policy`), or of the model.
-        state_dict_path: a checkpoint.
+        model: a model to use instead of the one that the config describes.
+        state_dict: the state of the policy (a checkpoint's content, or its `policy`) or of the model.
+        state_dict_path: path of a checkpoint.
         collect_episodes: record whole episodes only.
         explore: act as in training; by default as in evaluation.
-        overrides: `dotted.key=value` strings, stronger than the config.
+        overrides: `dotted.key=value` strings, which take precedence over the config.
 
     Returns:
-        `transitions`, `episodes` that ended, and their `return_mean`, which the data set has as attributes too.
+        `transitions`, `episodes` that ended, and their `return_mean`. The data set has them as attributes too.
 
     Raises:
-        ConfigError: a mistake in the config, or nothing to record from.
-        DatasetError: the data set cannot be written; before anything is played, if this is known by then.
-        CheckpointError: the checkpoint is missing, damaged, or of another policy.
+        ConfigError: the config has a mistake, or there is no trained policy.
+        DatasetError: the data set cannot be written. If possible, this is found before anything is played.
+        CheckpointError: the checkpoint is missing, damaged, or belongs to another policy.
     """
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, limits={"collect_count": collect_count})
-    cfg, spec = setup.cfg, setup.spec
     if collect_count < get_world_size():
         raise ConfigError(f"collect_count={collect_count}: expected at least 1 for each of {get_world_size()} ranks.")
     kind = _check_target(expert_data_path)
-    cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, so the config's value does not matter
+    setup.cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, so the config's value does not matter
     policy = setup.create_policy(get_rank(), "record", "policy", fields=("collect", "eval"))
-    source, envstep = _load(policy, cfg.exp_name, model, state_dict, state_dict_path)
+    source, envstep = _load(policy, setup.cfg.exp_name, model, state_dict, state_dict_path)
     mode = _recording_mode(policy, explore, envstep)
     columns, figures, action_space = _play(setup, mode, collect_count, collect_episodes)
     parts = _gather(columns)
     if parts:
         columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)
-        about = {"env_id": cfg.env.env_id or cfg.env.type, "policy": cfg.policy.type, "source": source}
-        about |= {"seed": cfg.seed, "explore": explore, **figures}
-        if kind == "minari":
-            columns["action"] = policy_side(action_space, cfg.env.act_scale)[1](columns["action"])
-            spaces = {"observation_space": spec.observation_space, "action_space": action_space}
-            known = env_setting is None and not spec.frame_stack and cfg.env.env_id in gymnasium.registry
-            write_minari(expert_data_path, columns, spaces | {"env": cfg.env.env_id if known else None}, about)
-        else:
-            write_columns(expert_data_path, columns, about)
-        print(
-            f"{figures['transitions']:,} transitions, {figures['episodes']:,} episodes with mean return "
-            f"{figures['return_mean']:.2f}: {expert_data_path}"
-        )
+        origin = {"policy": setup.cfg.policy.type, "source": source, "explore": explore, **figures}
+        _write(setup, kind, expert_data_path, columns, origin, action_space)
     return figures
 
 
+def _write(
+    setup: RunSetup,
+    kind: str,
+    path: str,
+    columns: dict[str, Any],
+    origin: dict[str, Any],
+    action_space: gymnasium.Space[Any],
+) -> None:
+    """Write the columns of all ranks and their origin as a data set of this kind, and print what it holds."""
+    cfg, spec = setup.cfg, setup.spec
+    origin = {"env_id": cfg.env.env_id or cfg.env.type, "seed": cfg.seed, **origin}
+    if kind == "minari":
+        columns["action"] = policy_side(action_space, cfg.env.act_scale)[1](columns["action"])
+        known = setup.builders[0] is None and not spec.frame_stack and cfg.env.env_id in gymnasium.registry
+        spaces = {"observation_space": spec.observation_space, "action_space": action_space}
+        write_minari(path, columns, spaces | {"env": cfg.env.env_id if known else None}, origin)
+    else:
+        write_columns(path, columns, origin)
+    print(
+        f"{origin['transitions']:,} transitions, {origin['episodes']:,} episodes with mean return "
+        f"{origin['return_mean']:.2f}: {path}"
+    )
+
+
 def _check_target(path: str) -> str:
-    """Return the kind of the data set that `path` will be; an error of rank 0 is raised on all ranks."""
+    """Return the kind of data set to write to `path`; an error of rank 0 is raised on all ranks."""
     answer: list[Any] = [None]
     if get_rank() == 0:
         try:
@@ -127,21 +143,23 @@ def _check_target(path: str) -> str:
 def _load(
     policy: Policy, exp_name: str, model: nn.Module | None, state: dict[str, Any] | None, path: str | None
 ) -> tuple[str, int]:
-    """Load the policy's trained model; return its origin, and the env steps of its training."""
+    """Load the weights into the policy; return where they come from, and the env steps of their training."""
     name = "state_dict"
     if state is None:
         if not path and model is not None:
             return "model", LONG_TRAINED
         name = path or os.path.join(exp_name, BEST)
         if not path and not os.path.exists(name):
-            raise ConfigError(f"Nothing to record: '{name}' does not exist. Give state_dict_path, state_dict or model.")
+            raise ConfigError(
+                f"No trained policy to record: '{name}' does not exist. Give state_dict_path, state_dict or model."
+            )
         state = load_checkpoint(name)
     load_model(policy, state, name)
     return name, state.get("collector", {}).get("envstep", LONG_TRAINED)
 
 
 def _recording_mode(policy: Policy, explore: bool, envstep: int) -> CollectMode:
-    """Return a mode for the collector, instead of the policy's `collect_mode`, whose rows are plain transitions."""
+    """Return a collect mode whose rows are plain transitions, to use instead of the policy's own."""
     mode = policy.collect_mode if explore else policy.eval_mode
     kwargs = policy.collect_mode.get_collect_kwargs(envstep) if explore else {}
 
@@ -162,7 +180,11 @@ def _recording_mode(policy: Policy, explore: bool, envstep: int) -> CollectMode:
 def _play(
     setup: RunSetup, mode: CollectMode, count: int, whole: bool
 ) -> tuple[dict[str, Any], dict[str, Any], gymnasium.Space[Any]]:
-    """Return this rank's columns `[R, ...]`, the figures of all ranks, and the environment's own action space."""
+    """Let the policy play `count` env steps, or episodes if `whole`, on all ranks together.
+
+    Returns:
+        This rank's columns `[R, ...]`, the figures of all ranks, and the environment's own action space.
+    """
     rank, ranks, num_envs = get_rank(), get_world_size(), setup.cfg.env.collector_env_num
     share = count // ranks + (rank < count % ranks)
     if whole:  # all environments play the same number
@@ -190,7 +212,7 @@ def _play(
 
 
 def _clip(action: Any, space: gymnasium.Space[Any]) -> Any:
-    """Return actions clipped to the bounds of a Box, as the environment clips them; exploration may exceed these."""
+    """Return actions clipped to the bounds of a Box, as the environment does; exploration may exceed the bounds."""
     if isinstance(action, dict):
         return {key: _clip(part, space[key]) for key, part in action.items()}  # type: ignore[index]
     return action.clip(space.low, space.high) if isinstance(space, gymnasium.spaces.Box) else action
@@ -199,7 +221,7 @@ def _clip(action: Any, space: gymnasium.Space[Any]) -> Any:
 def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
     """Return the first `number` rows of a block `[T, N, ...]`, ordered by environment and then by step.
 
-    If `number` is None, return the rows of the whole episodes that count, see `first_episodes`.
+    If `number` is None, return the rows of the whole episodes that `first_episodes` selects.
     """
     following = tree_map(lambda obs, last: torch.cat([obs[1:], last[None]]), block["obs"], block["last_obs"])
     if "final_index" in block:
@@ -220,7 +242,7 @@ def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
 
 
 def _gather(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return all ranks' columns on rank 0, an empty list on other ranks."""
+    """Return the columns of all ranks on rank 0, and an empty list on the other ranks."""
     if get_world_size() == 1:
         return [columns]
     parts: list[Any] | None = [None] * get_world_size() if get_rank() == 0 else None

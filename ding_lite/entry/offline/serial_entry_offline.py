@@ -1,4 +1,4 @@
-"""The offline pipeline."""
+"""The pipeline that learns from a data set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def serial_pipeline_offline(
 ) -> Policy:
     """Learn from a data set until `policy.learn.train_epoch`, another limit or the stop value is reached.
 
-    Each rank learns from its own part, which is drawn anew in every epoch. Environments are only built for evaluation.
+    Each rank learns from its own part, which is drawn anew in every epoch. Environments are built only for evaluation.
 
     Args:
         input_cfg: `(main_config, create_config)`, or the path of a python file that defines both;

@@ -1,4 +1,4 @@
-"""Samples from a data set: an object that yields its batches takes the place of the collector."""
+"""The source of an offline run: an object that yields batches of a data set is used as the collector."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.worker.offline.loader import OfflineLoader
 
-AGREE_PERIOD = 0.5  # seconds between two agreements of all ranks on whether to end
+AGREE_PERIOD = 0.5  # seconds between two collectives in which the ranks agree whether to stop
 
 
 class BatchFeed:
-    """A rank's batches, epoch after epoch. An `Experiment` uses it in the place of a collector.
+    """Yields a rank's batches, epoch after epoch. An `Experiment` uses it as its collector.
+
+    Args:
+        loader: this rank's loader.
+        interrupt: returns whether this rank was asked to stop.
 
     Attributes:
         envstep, episode_count: always 0.
-        epoch: completed passes over the data set.
-        interrupted: whether any rank was asked to end, as all ranks agreed after the last `batches`.
+        epoch: number of completed passes over the data set.
+        interrupted: whether any rank was asked to stop; the ranks agree on it at the end of each call of `batches`.
     """
 
     envstep = episode_count = 0
 
     def __init__(self, loader: OfflineLoader, interrupt: Callable[[], bool]) -> None:
-        """Create the feed from this rank's loader; `interrupt` returns whether this rank was asked to end."""
         self._loader, self._interrupt = loader, interrupt
         self._rest: Iterator[dict[str, Any]] | None = None  # of the current epoch
         self._until_agreed = 1  # batches until the next agreement, the same on all ranks
@@ -47,10 +50,13 @@ class BatchFeed:
         return self._loader.epoch
 
     def batches(self, due: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        """Yield batches until the epoch ends, something else is `due`, or the ranks have to agree on ending.
+        """Yield batches until the epoch ends, `due` returns True, or the ranks have to agree whether to stop.
 
-        The place of the stop may depend on time, because it does not change the results. All ranks stop after the same
-        batch.
+        All ranks leave the loop after the same batch. Which batch this is may depend on time, because it does not
+        change the results.
+
+        Args:
+            due: returns whether something other than learning has to be done, such as an evaluation.
         """
         if self._rest is None:
             self._rest = self._loader.epoch_batches()
@@ -78,7 +84,7 @@ class BatchFeed:
             self._until_agreed = max(1, min(int(AGREE_PERIOD / max(pace, 1e-9)), 2 * self._until_agreed))
 
     def take_figures(self) -> dict[str, float]:
-        """Return `epoch`, and the ranks' mean share of time since the last call that was spent waiting for data."""
+        """Return `epoch`, and `wait_share`: the share of the time since the last call that ranks waited for data."""
         self._tick()
         times = allreduce_data({"seconds": self._seconds, "waited": self._loader.waited - self._waited_before})
         self._seconds, self._waited_before = 0.0, self._loader.waited
@@ -91,7 +97,7 @@ class BatchFeed:
         self._loader.load_state_dict(state)
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return an empty dict: what a rank reads follows from the shared state."""
+        """Return an empty dict, because the shared state determines what each rank reads."""
         return {}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
@@ -124,7 +130,7 @@ def create_feed(
 
 
 def read_alike(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
-    """Read the data set on every rank; an error of one rank is raised on all.
+    """Read the data set on every rank; an error of one rank is raised on all. A collective call.
 
     Raises:
         ConfigError: the data set lacks a column, does not fit the environment, is too small, or differs between ranks.

@@ -1,4 +1,4 @@
-"""The agent: owns the head, the optimizer and everything except the environments, which observers play."""
+"""The agent of an rpc run: owns everything except the environments, which the observers play."""
 
 from __future__ import annotations
 

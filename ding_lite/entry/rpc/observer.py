@@ -1,4 +1,4 @@
-"""An observer: plays its own environments and keeps the observations; only features of them leave the process."""
+"""An observer of an rpc run: plays its own environments, and sends only features of the observations."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ def find_encoder(policy: Policy) -> nn.Module:
     if not {"encoder", "head"} <= set(found):
         raise ConfigError(
             f"{what} cannot be split between observers and an agent: expected an 'encoder' of observations and a "
-            f"'head', got {', '.join(found)}. Take a policy such as 'pg', or train it with serial_pipeline_onpolicy."
+            f"'head', got {', '.join(found)}. Use a policy such as 'pg', or train it with serial_pipeline_onpolicy."
         )
     encoder = model.get_submodule("encoder")
     buffers = [name for name, _ in encoder.named_buffers()]
     if buffers:
         raise ConfigError(
-            f"The encoder of {what} has buffers ({', '.join(buffers)}), which each observer would change for itself: "
-            "take a normalisation without them, such as LayerNorm."
+            f"The encoder of {what} has buffers ({', '.join(buffers)}), which would differ between observers: use a "
+            "normalisation without buffers, such as LayerNorm."
         )
     return encoder
 

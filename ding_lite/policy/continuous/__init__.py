@@ -1,1 +1,1 @@
-"""Actor-critics with action values Q(s, a), for continuous actions."""
+"""Policies for continuous actions that learn an actor and action values Q(s, a)."""

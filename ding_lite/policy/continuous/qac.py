@@ -1,10 +1,11 @@
-"""What policies share that learn an actor and critics Q(s, a) for continuous actions.
+"""The base class of policies that learn an actor and critics Q(s, a) for continuous actions.
 
-Shapes: B samples, N environments, D dimensions of an action, C critics. Actions are within -1..1, which `env.act_scale`
-maps to the bounds of the environment; recorded ones beyond are clipped, as the environment did.
+Shapes: B samples, N environments, D dimensions of an action, C critics. Actions are between -1 and 1; `env.act_scale`
+maps them to the bounds of the environment. Recorded actions outside these bounds are clipped, as the environment did
+when they were recorded.
 
-Every network has its own optimizer, and its figures are logged under its name: `critic_loss`,
-`critic_grad_norm` (of the averaged gradient, before clipping), `critic_learning_rate`, `actor_loss` and so on.
+Every network has its own optimizer, and its figures are logged under its name: `critic_loss`, `critic_grad_norm` (the
+norm of the averaged gradient before clipping), `critic_learning_rate`, `actor_loss` and so on.
 """
 
 from __future__ import annotations
@@ -26,44 +27,52 @@ from ding_lite.utils.registry import ConfigError
 
 
 class QACPolicy(Policy):
-    """Base of actor-critics for continuous actions, trained from a replay buffer, or with `OfflinePolicy` from data.
+    """Base of actor-critics for continuous actions.
 
-    Their models have the networks `actor` and `critic`, as `QAC` has. A subclass creates its optimizers with
-    `_add_optimizer` and its targets with `_add_target` in `_init_learn`; in `_forward_learn` it calls `_prepare`, then
-    `_step` for each network, then `_update_targets`. Where replay is prioritised, the figures of the critics' loss hold
-    `priority` `[B]`, such as the mean of |error| over the critics that `q_td_error` returns.
+    They learn from a replay buffer or, if combined with `OfflinePolicy`, from a data set.
+
+    The model has the networks `actor` and `critic`, like `QAC`. A subclass does the following:
+
+    * `_init_learn` creates the optimizers with `_add_optimizer` and the target networks with `_add_target`.
+    * `_forward_learn` calls `_prepare`, then `_step` for each network, then `_update_targets`.
+    * If replay is prioritised, the critics' loss returns `priority` `[B]` among its figures, for example the mean over
+      the critics of the absolute errors that `q_td_error` returns.
+
+    Attributes:
+        action_space: the required value of `policy.model.action_space`.
+        networks: names of the networks whose figures are logged.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
         priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
-        priority_IS_weight=Key(False, "weigh losses to undo the bias of prioritised replay"),
-        nstep=Key(1, "env steps summed before the bootstrap", low=1),
-        random_collect_size=Key(0, "env steps per rank played at random before learning starts", low=0),
+        priority_IS_weight=Key(False, "weight the loss of each sample to correct the bias of prioritised replay"),
+        nstep=Key(1, "env steps whose rewards are summed before the bootstrap", low=1),
+        random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
         model=dict(
-            twin_critic=Key(True, "two critics, whose smaller value is believed"),
-            action_space=Key("reparameterization", "what the actor says, see the model"),
+            twin_critic=Key(True, "use two critics; their smaller value is the estimate"),
+            action_space=Key("reparameterization", "what the actor returns; fixed by the policy"),
             actor_head_hidden_size=Key(256, "size of the actor's hidden layers"),
             critic_head_hidden_size=Key(256, "size of a critic's hidden layers"),
         ),
         learn=dict(
             update_per_collect=Key(1, "learner iterations after each collect", low=1),
             batch_size=256,
-            target_theta=Key(0.005, "share of the critic that its target takes over at an update", above=0, high=1),
+            target_theta=Key(0.005, "share of a network mixed into its target at each update", above=0, high=1),
         ),
         collect=dict(
-            noise_sigma=Key(0.1, "standard deviation of the noise on actions, where the actor says one", low=0),
+            noise_sigma=Key(0.1, "standard deviation of the Gaussian noise added to the actor's action", low=0),
         ),
         other=dict(
             replay_buffer=dict(
-                type=Key("", "'uniform' or 'prioritized'; empty: as policy.priority says"),
-                replay_buffer_size=Key(100000, "env steps per rank that are kept", low=1),
+                type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
+                replay_buffer_size=Key(100000, "capacity of the buffer, in env steps per rank", low=1),
             ),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
-    action_space: ClassVar[str] = "reparameterization"  # what policy.model.action_space has to be
-    networks: ClassVar[tuple[str, ...]] = ("critic", "actor")  # whose figures are logged
+    action_space: ClassVar[str] = "reparameterization"
+    networks: ClassVar[tuple[str, ...]] = ("critic", "actor")
     _model: Any  # with these networks as attributes
 
     @classmethod
@@ -71,9 +80,9 @@ class QACPolicy(Policy):
         super().check_config(cfg)
         given = cfg.policy.model.get("action_space", cls.action_space)
         if given != cls.action_space:
-            raise ConfigError(f"policy.model.action_space must be '{cls.action_space}' for this policy, got '{given}'.")
+            raise ConfigError(f"policy.model.action_space must be '{cls.action_space}', got '{given}': leave it out.")
         if not cfg.env.act_scale:
-            raise ConfigError(f"Policy '{cfg.policy.type}' acts within -1..1: set env.act_scale=True.")
+            raise ConfigError(f"Policy '{cfg.policy.type}' acts between -1 and 1: set env.act_scale=True.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -87,19 +96,24 @@ class QACPolicy(Policy):
         self._targets: dict[str, TargetNetwork] = {}
 
     def _add_target(self, name: str) -> nn.Module:
-        """Return a target of the network of this name, which has an optimizer; `_update_targets` lets it follow."""
+        """Return a new target network for the model's network of this name; `_update_targets` lets it follow slowly.
+
+        The network needs an optimizer of the same name, see `_add_optimizer`.
+        """
         flat, theta = self._optimizers[name].flat, self._cfg.learn.target_theta
         self._targets[name] = TargetNetwork(getattr(self._model, name), flat, theta=theta)
         return self._targets[name].network
 
     def _update_targets(self) -> None:
+        """Mix the share `learn.target_theta` of every network into its target."""
         for target in self._targets.values():
             target.update()
 
     def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return the batch as the losses want it: actions `[B, D]` within -1..1, and `noise`.
+        """Return the batch in the form that the losses expect.
 
-        `weight` `[B]` is in it only if `policy.priority_IS_weight` says so.
+        `action` is `[B, D]` between -1 and 1. `done` is false everywhere if `learn.ignore_done` is set. `weight` `[B]`
+        is left out unless `policy.priority_IS_weight` is set.
         """
         action_BD = batch["action"].reshape(len(batch["action"]), -1).clamp(-1.0, 1.0)
         done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
@@ -109,13 +123,17 @@ class QACPolicy(Policy):
         return batch
 
     def _step(self, name: str, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Take a step of the optimizer of this name; return its figures, the common ones under that name."""
+        """Take one step of the optimizer of this name.
+
+        Returns:
+            The figures of its loss, and `<name>_loss` and `<name>_grad_norm`.
+        """
         output = self._optimizers[name].step(batch)
         common = {f"{name}_loss": output.pop("total_loss"), f"{name}_grad_norm": output.pop("grad_norm")}
         return output | common
 
     def _run_frozen(self, network: nn.Module, obs: Tensor, **kwargs: Any) -> Any:
-        """Return what `_run` does, with a gradient to `kwargs` and none to the network."""
+        """Return the result of `_run`; its gradient flows to `kwargs`, but not to the network's parameters."""
         with _frozen(network):
             return self._run(network, obs, **kwargs)
 
@@ -136,9 +154,10 @@ class QACPolicy(Policy):
         return output | {"action": self._explore(output)}
 
     def _explore(self, output: dict[str, Any]) -> Tensor:
-        """Return the action to play while collecting, `[N, D]`, given what `_forward_eval` returned.
+        """Return the action to collect with, `[N, D]`, for an output of `_forward_eval`.
 
-        Here it is a sample of the squashed normal that the actor says, or the actor's action with Gaussian noise.
+        It is a sample of the squashed normal distribution if the actor returns one, else the actor's action plus
+        Gaussian noise.
         """
         if "logit" in output:
             return squashed_sample(output["logit"], torch.randn_like(output["logit"]["mu"]))[0]
@@ -151,13 +170,13 @@ class QACPolicy(Policy):
         return output | {"action": output["action"] if "action" in output else self._mode(output["logit"])}
 
     def _mode(self, logit: dict[str, Tensor]) -> Tensor:
-        """Return the action in the middle of the distribution, `[N, D]`."""
+        """Return the action at the centre of the distribution, `[N, D]`."""
         return logit["mu"].tanh()
 
 
 @contextmanager
 def _frozen(network: nn.Module) -> Iterator[None]:
-    """Let what is computed inside pass gradients through a network, and none to its parameters."""
+    """Inside this block, gradients flow through a network to its inputs, but not to its parameters."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     for parameter in parameters:
         parameter.requires_grad_(False)

@@ -1,1 +1,1 @@
-"""Algorithms that learn from a data set."""
+"""Policies that learn from a data set instead of an environment."""

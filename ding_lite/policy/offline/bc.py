@@ -1,7 +1,14 @@
 """Behaviour cloning (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88): supervised learning of an expert's actions.
 
-Logged: `total_loss`; for discrete actions `accuracy`, the share of samples whose most likely action is the expert's;
-for continuous actions `action_error`, the mean absolute difference per dimension; `grad_norm` before clipping.
+Logged figures:
+
+* `total_loss`: the loss that is minimised.
+* `accuracy`, discrete actions only: the share of samples whose most likely action is the expert's.
+* `action_error`, continuous actions only: the mean absolute difference to the expert's action, over samples and
+  dimensions.
+* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
+
+Deviations from the paper: Adam replaces gradient descent, and cross entropy the squared error of discrete actions.
 """
 
 from __future__ import annotations
@@ -19,23 +26,23 @@ from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 REGRESSION_LOSSES = {"l1_loss": functional.l1_loss, "mse_loss": functional.mse_loss}
-LABEL_SMOOTHING = 0.1  # share of the probability that is spread evenly over all actions
+LABEL_SMOOTHING = 0.1  # share of the target probability that is spread evenly over all actions
 
 
 @POLICY_REGISTRY.register("bc")
 class BCPolicy(OfflinePolicy, Policy):
-    """Behaviour cloning of discrete and continuous actions. Override `_loss` to change what is minimised."""
+    """Behaviour cloning of discrete or continuous actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="bc",
-        continuous=Key(None, "whether actions are continuous; None: as the environment's are", type=bool),
+        continuous=Key(None, "whether actions are continuous; None: determined by the environment", type=bool),
         loss_type=Key(
             "l1_loss",
-            "of continuous actions: 'l1_loss' or 'mse_loss'; the median's or the mean's",
+            "loss of continuous actions: 'l1_loss' learns their median, 'mse_loss' their mean",
             choices=("l1_loss", "mse_loss"),
         ),
         learn=dict(
-            ce_label_smooth=Key(False, "of discrete actions: a tenth of the probability is spread over all of them"),
+            ce_label_smooth=Key(False, "discrete actions: spread a tenth of the target probability over all actions"),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
@@ -58,12 +65,16 @@ class BCPolicy(OfflinePolicy, Policy):
         return [*super()._monitor_vars_learn(), "accuracy", "action_error"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached tensors to log. Pure in model and batch.
+        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
 
-        Cross entropy -log p(a | s) where the model returns `logit`, else the mean of |a - mu(s)| or of its square.
+        The loss is the cross entropy -log pi(a | s) if the model returns `logit`. Otherwise it is the mean of
+        |a - mu(s)|, or of its square.
 
         Args:
-            batch: `obs` `[B, ...]`, `action` `[B]`, or `[B, D]` if continuous.
+            batch: `obs` `[B, ...]`; `action` `[B]`, or `[B, D]` if continuous.
+
+        Raises:
+            ValueError: the shape of the batch's actions is not that of the model's.
         """
         output, action = self._run(self._model, batch["obs"]), batch["action"]
         if "logit" in output:
@@ -71,13 +82,13 @@ class BCPolicy(OfflinePolicy, Policy):
             loss = functional.cross_entropy(output["logit"], action, label_smoothing=smoothing)
             return loss, {"accuracy": (output["logit"].detach().argmax(-1) == action).to(loss.dtype)}
         mu, action = output["action"], self._to_device(action)
-        if mu.shape != action.shape:  # else [B, 1] and [B] would broadcast to B x B pairs
-            raise ValueError(f"action must be of shape {tuple(mu.shape)}, as the model's, got {tuple(action.shape)}")
+        if mu.shape != action.shape:  # [B, 1] and [B] would be broadcast to B x B pairs
+            raise ValueError(f"action must have the model's shape {tuple(mu.shape)}, got {tuple(action.shape)}")
         loss = REGRESSION_LOSSES[self._cfg.loss_type](mu, action)
         return loss, {"action_error": (mu.detach() - action).abs()}
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        return self._forward_eval(obs)  # recorded actions are those of evaluation
+        return self._forward_eval(obs)  # for recording data: the policy does not explore
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:

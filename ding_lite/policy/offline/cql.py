@@ -1,6 +1,6 @@
-"""Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779) on SAC (Haarnoja et al. 2018, arXiv:1812.05905).
+"""Conservative Q-learning (CQL, Kumar et al. 2020, arXiv:2006.04779) with SAC (Haarnoja et al. 2018, arXiv:1812.05905).
 
-The critics' values are lowered for actions that are not in the data:
+The critics learn lower values for actions that are not in the data:
 
     y = r + gamma (1 - done) (min_c Q'_c(s', a') [- alpha log pi(a' | s')]),  a' ~ pi(. | s')
     gap_c = mean log sum_k exp(Q_c(s, a_k) - log p(a_k | s)) - Q_c(s, a)
@@ -8,14 +8,22 @@ The critics' values are lowered for actions that are not in the data:
     L_actor = mean alpha log pi(a | s) - min_c Q_c(s, a),  a ~ pi(. | s)
     L_alpha = -log alpha mean(log pi(a | s) + target entropy),  target entropy -D
 
-The actions a_k are `num_actions` uniform ones, as many from pi(. | s), and as many from pi(. | s'), each with the
-density that it was drawn from. With Lagrange, min_q_weight gap_c is multiplied by alpha', which grows while the product
-is above `lagrange_thresh` and falls while it is below: L_lagrange = -alpha' mean_c(min_q_weight gap_c -
-lagrange_thresh).
+There are three times `num_actions` actions a_k: `num_actions` uniform ones, as many from pi(. | s), and as many from
+pi(. | s'). p is the density that an action was drawn from. The term in brackets is used if `with_q_entropy` is set.
 
-Logged: see `policy.qac`; `q_value`, the mean of Q(s, a); `td_error`, of |y - Q(s, a)|; `conservative_gap`, of gap_c,
-in which log(3 num_actions) is due to the number of samples; `log_prob`, of log pi(a | s), minus the policy's entropy;
-`alpha`; `lagrange`, alpha'.
+If `with_lagrange` is set, gap_c is also multiplied by a learned number alpha'. It grows while min_q_weight gap_c is
+above `lagrange_thresh` and falls while it is below:
+
+    L_lagrange = -alpha' mean_c(min_q_weight gap_c - lagrange_thresh)
+
+Logged figures, in addition to those of `policy/continuous/qac.py`:
+
+* `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
+* `conservative_gap`: the mean of gap_c. It contains log(3 num_actions), because it sums over actions without averaging.
+* `log_prob`: the mean of log pi(a | s), an estimate of minus the policy's entropy.
+* `alpha`: the weight of the entropy, if it is learned. `lagrange`: alpha', if it is learned.
+
+Deviation from the paper: the actor does not imitate the data in the first iterations, as it does in the authors' code.
 """
 
 from __future__ import annotations
@@ -38,13 +46,18 @@ LARGEST_LAGRANGE = 1e6
 
 
 class Coefficient(nn.Module):
-    """A positive number that is learned through its logarithm."""
+    """A positive number that is learned as its logarithm.
+
+    Args:
+        value: the initial number.
+    """
 
     def __init__(self, value: float) -> None:
         super().__init__()
         self.log = nn.Parameter(torch.tensor([math.log(value)]))
 
     def forward(self) -> Tensor:
+        """Return the number, a scalar."""
         return self.log[0].exp()
 
 
@@ -55,17 +68,17 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="cql",
         learn=dict(
-            learning_rate_q=Key(3e-4, "step size of the critics' Adam, and of alpha'", low=0, high=10**6),
+            learning_rate_q=Key(3e-4, "step size of the critics' Adam, and of that of alpha'", low=0, high=10**6),
             learning_rate_policy=Key(3e-4, "step size of the actor's Adam", low=0, high=10**6),
             learning_rate_alpha=Key(3e-4, "step size of alpha's Adam", low=0, high=10**6),
-            alpha=Key(0.2, "weight of the entropy, at first if auto_alpha", above=0),
-            auto_alpha=Key(True, "learn alpha, so that the entropy is target_entropy"),
-            target_entropy=Key(None, "in nats; None: minus the number of dimensions", type=float),
-            num_actions=Key(10, "actions of each kind that stand for all, in a state", low=1),
+            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
+            auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
+            target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
+            num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
             min_q_weight=Key(1.0, "weight of the conservative term", low=0),
-            with_q_entropy=Key(False, "the target counts the entropy too"),
-            with_lagrange=Key(False, "adapt the conservative term's weight to lagrange_thresh"),
-            lagrange_thresh=Key(-1.0, "what min_q_weight gap_c is to be, above 0; with_lagrange only"),
+            with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
+            with_lagrange=Key(False, "learn a factor of the conservative term; see lagrange_thresh"),
+            lagrange_thresh=Key(-1.0, "target of min_q_weight times the gap, above 0; used by with_lagrange only"),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
@@ -77,7 +90,7 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
         learn = cfg.policy.learn
         if learn.with_lagrange and learn.lagrange_thresh <= 0:
             raise ConfigError(
-                f"policy.learn.with_lagrange=True needs a lagrange_thresh above 0, got {learn.lagrange_thresh}."
+                f"policy.learn.with_lagrange=True needs a lagrange_thresh above 0, got {learn.lagrange_thresh}: set it."
             )
 
     def _init_learn(self) -> None:
@@ -103,11 +116,11 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
         return normal | {"actor": torch.randn_like(action_BD), "uniform": torch.rand_like(like_KBD) * 2.0 - 1.0}
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the critics' loss and detached figures. Pure in the networks and the batch, see `_prepare`."""
+        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         learn, noise = self._cfg.learn, batch["noise"]
         with torch.no_grad():
             logit = self._run(self._model.actor, torch.cat([batch["obs"], batch["next_obs"]]))
-            noise_KXD = torch.cat([noise["now"], noise["next"]], dim=1)  # X: states, then next states
+            noise_KXD = torch.cat([noise["now"], noise["next"]], dim=1)  # X = 2 B: states, then next states
             action_KXD, logp_KX = squashed_sample(logit, noise_KXD)
             now_KBD, next_KBD = action_KXD.chunk(2, dim=1)
             value_B = self._run(self._target_critic, batch["next_obs"], action=next_KBD[0]).amin(0)
@@ -116,7 +129,7 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
             action = torch.cat([batch["action"].unsqueeze(0), noise["uniform"], now_KBD, next_KBD])
             half = torch.full_like(logp_KX.chunk(2, dim=1)[0], -math.log(2.0) * action.shape[-1])
             log_density = torch.cat([half, *logp_KX.chunk(2, dim=1)])
-        q = self._run(self._model.critic, batch["obs"], action=action)  # of the data's action first
+        q = self._run(self._model.critic, batch["obs"], action=action)  # the data's action is the first
         q_CB = q[:, 0]
         loss, error_CB = q_td_error(q_CB, value_B, batch["reward"], batch["done"], batch["value_gamma"])
         gap_C = conservative_gap(q[:, 1:], log_density, q_CB)
@@ -125,19 +138,19 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
         return loss + weight * gap_C.sum(), figures
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the actor's loss and detached figures, `log_prob` `[B]` among them. Pure, as the critics'."""
+        """Return L_actor and detached figures, which include `log_prob` `[B]`."""
         action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
         q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD).amin(0)
         return (self._alpha().detach() * logp_B - q_B).mean(), {"log_prob": logp_B.detach()}
 
     def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return alpha's loss and its value, for a batch with `log_prob` `[B]`."""
+        """Return L_alpha, and alpha as a figure, for a batch with `log_prob` `[B]`."""
         target = self._cfg.learn.target_entropy
         target = -float(batch["action"].shape[-1]) if target is None else target
         return temperature_error(self._alpha.log, batch["log_prob"], target), {"alpha": self._alpha().detach()}
 
     def _lagrange_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of alpha', and its value, for a batch with `conservative_gap` `[C]`."""
+        """Return L_lagrange, and alpha' as a figure, for a batch with `conservative_gap` `[C]`."""
         value = self._lagrange().clamp(max=LARGEST_LAGRANGE)
         excess = self._cfg.learn.min_q_weight * batch["conservative_gap"].mean() - self._cfg.learn.lagrange_thresh
         return -value * excess, {"lagrange": value.detach()}

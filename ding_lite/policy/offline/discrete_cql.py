@@ -1,11 +1,21 @@
-"""Conservative Q-learning for discrete actions (Kumar et al. 2020, arXiv:2006.04779), on quantiles of the return.
+"""Conservative Q-learning for discrete actions (CQL, Kumar et al. 2020, arXiv:2006.04779) on quantiles of the return.
 
 Values of actions that are not in the data are unreliable, and a maximum over actions selects the overestimated ones.
-CQL therefore adds `min_q_weight` times the gap between the soft maximum of Q over actions and the Q of the data's
-action to the quantile regression loss of QR-DQN (Dabney et al. 2018, arXiv:1710.10044) with double Q-learning.
+CQL therefore adds a term to the loss that lowers Q for other actions and raises it for the data's action (CQL(H), eq. 4
+of the paper):
 
-Logged: `total_loss` = `td_loss` + min_q_weight * `min_q_loss`; `q_value`, the mean of Q over batch and actions;
-`grad_norm` before clipping.
+    L = L_td + min_q_weight mean(log sum_a' exp Q(s, a') - Q(s, a))
+
+L_td is the quantile regression loss of QR-DQN (Dabney et al. 2018, arXiv:1710.10044), and Q the mean of the quantiles.
+
+Logged figures:
+
+* `total_loss`: L. `td_loss`: L_td. `min_q_loss`: the mean in the second term, without its weight.
+* `q_value`: the mean of Q over the batch and all actions.
+* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
+
+Deviations from the paper: double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461) chooses the next action, and
+returns may have several steps.
 """
 
 from __future__ import annotations
@@ -33,15 +43,15 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
     config: ClassVar[dict[str, Any]] = dict(
         type="discrete_cql",
         discount_factor=0.97,
-        nstep=Key(1, "env steps summed before the bootstrap", low=1),
+        nstep=Key(1, "env steps whose rewards are summed before the bootstrap", low=1),
         learn=dict(
             min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
-            kappa=Key(1.0, "the quantile regression's loss is quadratic up to this error; 0: nowhere", low=0),
+            kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
             target_update_freq=Key(
-                None, "learner iterations between copies to the target; 100 if both unset", type=int, low=1
+                None, "learner iterations between copies to the target; 100 if both are None", type=int, low=1
             ),
             target_theta=Key(
-                None, "or the share of the online network mixed in at every iteration", type=float, above=0, high=1
+                None, "instead: share of the online network mixed in per iteration", type=float, above=0, high=1
             ),
         ),
     )
@@ -101,7 +111,7 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         self._target.load_state_dict(state)
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        return self._forward_eval(obs)  # recorded actions are those of evaluation
+        return self._forward_eval(obs)  # for recording data: the policy does not explore
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:

@@ -1,16 +1,23 @@
-"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169). It never evaluates actions that the data lack.
+"""Implicit Q-learning (IQL, Kostrikov et al. 2021, arXiv:2110.06169). It evaluates only actions that are in the data.
 
-V learns the value of the better actions in the data, Q learns from V, and the actor imitates better actions more:
+V learns the value of the better actions in the data, Q learns from V, and the actor imitates better actions more
+(equations 5 to 7 of the paper):
 
     L_value = mean |tau - 1(u < 0)| u^2,  u = min_c Q'_c(s, a) - V(s)
     L_critic = sum_c mean (r + gamma (1 - done) V(s') - Q_c(s, a))^2
     L_actor = -mean min(exp(beta u), 100) log pi(a | s)
 
-Q' follows the critics slowly. All three losses use the networks from before the iteration. As in the authors' code, pi
-is a normal that is not squashed, with one sigma per dimension, which is at least exp(-5).
+Q' is a target network that follows the critics slowly.
 
-Logged: see `policy.qac`; `q_value` and `v_value`, means of Q(s, a) and V(s); `adv`, of u; `adv_weight`, of the weights
-of L_actor; `log_prob`, of log pi(a | s).
+Logged figures, in addition to those of `policy/continuous/qac.py`:
+
+* `q_value`, `v_value`: the means of Q(s, a) and V(s).
+* `adv`: the mean of u. `adv_weight`: the mean of min(exp(beta u), 100).
+* `log_prob`: the mean of log pi(a | s).
+
+As in the authors' code, pi is a normal distribution that is not squashed by tanh; its sigma has one value per
+dimension, at least exp(-5), and does not depend on the observation. Unlike in their code, u in L_actor and V(s') in
+L_critic are computed before the iteration's step of V.
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error, q
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
-LEAST_SIGMA = math.exp(-5.0)  # without a bound, the likelihood of a data set with one action per state is unbounded
+LEAST_SIGMA = math.exp(-5.0)  # else the likelihood of data with one action per state could grow without limit
 
 
 @POLICY_REGISTRY.register("iql")
@@ -41,8 +48,8 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
             learning_rate_q=Key(3e-4, "step size of the critics' Adam", low=0, high=10**6),
             learning_rate_value=Key(3e-4, "step size of the value's Adam", low=0, high=10**6),
             learning_rate_policy=Key(3e-4, "step size of the actor's Adam", low=0, high=10**6),
-            tau=Key(0.7, "expectile: 0.5 values the data's policy, towards 1 its best actions", above=0, below=1),
-            beta=Key(3.0, "inverse temperature: 0 imitates all actions alike", low=0),
+            tau=Key(0.7, "expectile: 0.5 values the data's policy, values near 1 its best actions", above=0, below=1),
+            beta=Key(3.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
@@ -64,7 +71,7 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         return [*super()._monitor_vars_learn(), "q_value", "v_value", "adv", "adv_weight", "log_prob"]
 
     def _value_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the value's loss and detached figures, `adv` `[B]` among them. Pure in the networks and the batch."""
+        """Return L_value and detached figures, which include `adv` `[B]`."""
         with torch.no_grad():
             q_B = self._run(self._target_critic, batch["obs"], action=batch["action"]).amin(0)
         v_B = self._run(self._model.value, batch["obs"])[0]
@@ -72,13 +79,13 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         return expectile_error(adv_B, self._cfg.learn.tau), {"adv": adv_B.detach(), "v_value": v_B.detach()}
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the critics' loss and detached figures. Pure in networks and batch, with `next_value` `[B]`."""
+        """Return L_critic and detached figures, for a batch with `next_value` `[B]`, V(s')."""
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
         loss, _ = q_td_error(q_CB, batch["next_value"], batch["reward"], batch["done"], batch["value_gamma"])
         return loss, {"q_value": q_CB.detach()}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the actor's loss and detached figures. Pure in the networks and the batch, with `adv` `[B]`."""
+        """Return L_actor and detached figures, for a batch with `adv` `[B]`, u."""
         logit = self._run(self._model.actor, batch["obs"])
         logp_B = log_prob(logit | {"sigma": logit["sigma"].clamp(min=LEAST_SIGMA)}, batch["action"])
         weight_B = advantage_weight(batch["adv"], self._cfg.learn.beta)
@@ -100,4 +107,4 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         return action_ND.clamp(-1.0, 1.0)
 
     def _mode(self, logit: dict[str, Tensor]) -> Tensor:
-        return logit["mu"]  # the model keeps it within -1..1
+        return logit["mu"]  # the model keeps it between -1 and 1

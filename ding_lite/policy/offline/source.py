@@ -1,4 +1,4 @@
-"""The mixin of policies whose samples come from a data set instead of an environment."""
+"""The mixin for policies that learn from a data set instead of an environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from easydict import EasyDict
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 
-# Keys that have a meaning only with a replay buffer; offline policies list them in `config_without`.
+# Keys that only make sense with a replay buffer; offline policies list them in `config_without`.
 REPLAY_KEYS = (
     *("priority", "priority_IS_weight", "random_collect_size"),
     *("learn.update_per_collect", "collect.n_sample", "other.replay_buffer"),
@@ -18,12 +18,15 @@ REPLAY_KEYS = (
 
 
 class OfflinePolicy:
-    """Mixin of policies that learn from the data set `policy.collect.data_path` and play only in evaluations.
+    """Mixin for policies that learn from the data set `policy.collect.data_path` and act only in evaluations.
 
-    Put it before the algorithm's base class: `class TD3BCPolicy(OfflinePolicy, QACPolicy)`. The algorithm does not
-    depend on where its samples come from. A batch is a dict of `[B, ...]` tensors on the policy's device: `obs, action,
-    reward, next_obs, done` and `value_gamma`, the discount of the bootstrap. `reward` is summed over `policy.nstep`
-    steps, if the policy has that key.
+    Put it before the algorithm's base class: `class TD3BCPolicy(OfflinePolicy, QACPolicy)`. The algorithm itself does
+    not depend on the source of its samples. A batch is a dict of `[B, ...]` tensors on the policy's device: `obs`,
+    `action`, `reward`, `next_obs`, `done` and `value_gamma`, the discount of the bootstrap. If the policy has the key
+    `nstep`, `reward` is the discounted sum over that many steps.
+
+    Attributes:
+        required_columns: columns without which a data set is refused.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -31,13 +34,13 @@ class OfflinePolicy:
             train_epoch=Key(100, "passes over the data set", low=1),
             learner=dict(
                 dataloader=dict(
-                    num_workers=Key(1, "processes per rank that load ahead; 0: none", low=0, high=4096),
+                    num_workers=Key(1, "worker processes per rank that load batches; 0: none", low=0, high=4096),
                 ),
             ),
         ),
         collect=dict(
-            data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: as the path's ending says"),
-            data_path=Key("", "the data set: a file, a directory, or the id of a Minari data set"),
+            data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: determined by the path's ending"),
+            data_path=Key("", "the data set: a file, a directory or a Minari id"),
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline_offline"
@@ -45,9 +48,17 @@ class OfflinePolicy:
 
     @classmethod
     def check_columns(cls, policy: EasyDict, columns: Container[str]) -> None:
-        """Raise `ConfigError` if the policy's config needs more than a data set with these columns contains."""
+        """Check that a data set has the columns that the config of the policy needs.
+
+        Args:
+            policy: the compiled `cfg.policy`.
+            columns: names of the data set's columns.
+
+        Raises:
+            ConfigError: a column is missing.
+        """
         if "next_obs" in cls.required_columns and policy.learn.ignore_done and "next_obs" not in columns:
             raise ConfigError(
-                "policy.learn.ignore_done=True bootstraps from what follows terminal steps, but the data set "
-                f"'{policy.collect.data_path}' has no next_obs that tells: add that column, or set it to False."
+                "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "
+                f"'{policy.collect.data_path}' has no column next_obs: add it, or set ignore_done=False."
             )

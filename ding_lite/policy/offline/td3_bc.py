@@ -1,16 +1,21 @@
-"""TD3+BC: TD3 (Fujimoto et al. 2018, arXiv:1802.09477) that also imitates the data (Fujimoto & Gu 2021, 2106.06860).
+"""TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): TD3 (Fujimoto et al. 2018, arXiv:1802.09477) that imitates the data.
 
-The critics learn from a smoothed target action, the actor from Q and from the data's actions:
+The critics learn from a target action with noise, the actor from Q and from the data's actions:
 
     y = r + gamma (1 - done) min_c Q'_c(s', a'),  a' = clip(pi'(s') + clip(sigma eps, low, high), -1, 1)
     L_critic = sum_c mean (y - Q_c(s, a))^2
     L_actor = -lambda mean Q_1(s, pi(s)) + mean (pi(s) - a)^2,  lambda = alpha / mean |Q_1(s, pi(s))|
 
-The actor and both targets move once in `actor_update_freq` iterations. Unlike in the paper, observations are not
-normalised; if necessary, do so both in the data set and in the environment.
+The actor and both target networks are updated once in `actor_update_freq` iterations.
 
-Logged: see `policy.qac`; `q_value`, the mean of Q(s, a); `td_error`, of |y - Q(s, a)|; `bc_loss`, the second term of
-L_actor; `q_scale`, mean |Q_1(s, pi(s))| of all ranks.
+Logged figures, in addition to those of `policy/continuous/qac.py`:
+
+* `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
+* `bc_loss`: the second term of L_actor.
+* `q_scale`: mean |Q_1(s, pi(s))| over the samples of all ranks.
+
+Deviation from the paper: observations are not normalised. If they should be, normalise them in the data set and in the
+environment.
 """
 
 from __future__ import annotations
@@ -36,19 +41,19 @@ class TD3BCPolicy(OfflinePolicy, QACPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="td3_bc",
         model=dict(
-            action_space=Key("regression", "the actor says an action"),
+            action_space=Key("regression", "what the actor returns: an action"),
         ),
         learn=dict(
             learning_rate_actor=Key(1e-3, "step size of the actor's Adam", low=0, high=10**6),
             learning_rate_critic=Key(1e-3, "step size of the critics' Adam", low=0, high=10**6),
-            actor_update_freq=Key(2, "learner iterations between two steps of actor and targets", low=1),
-            noise=Key(True, "noise on the target action"),
-            noise_sigma=Key(0.2, "its standard deviation", low=0),
+            actor_update_freq=Key(2, "learner iterations between two updates of the actor and the targets", low=1),
+            noise=Key(True, "add noise to the target action"),
+            noise_sigma=Key(0.2, "standard deviation of the noise on the target action", low=0),
             noise_range=dict(
-                min=Key(-0.5, "least noise"),
-                max=Key(0.5, "greatest noise"),
+                min=Key(-0.5, "lower bound of the noise on the target action"),
+                max=Key(0.5, "upper bound of the noise on the target action"),
             ),
-            alpha=Key(2.5, "weight of Q against imitation", low=0),
+            alpha=Key(2.5, "weight of Q relative to imitation", low=0),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = REPLAY_KEYS
@@ -59,7 +64,7 @@ class TD3BCPolicy(OfflinePolicy, QACPolicy):
         super().check_config(cfg)
         low, high = cfg.policy.learn.noise_range.min, cfg.policy.learn.noise_range.max
         if low > high:
-            raise ConfigError(f"policy.learn.noise_range: min must not be more than max, got {low} and {high}.")
+            raise ConfigError(f"policy.learn.noise_range: expected min <= max, got {low} and {high}: swap them.")
 
     def _init_learn(self) -> None:
         super()._init_learn()
@@ -76,7 +81,7 @@ class TD3BCPolicy(OfflinePolicy, QACPolicy):
         return {"target": torch.randn_like(batch["action"].reshape(len(batch["action"]), -1))}
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the critics' loss and detached figures. Pure in the networks and the batch, see `_prepare`."""
+        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             action_BD = self._run(self._target_actor, batch["next_obs"])
             if self._cfg.learn.noise:
@@ -89,7 +94,7 @@ class TD3BCPolicy(OfflinePolicy, QACPolicy):
         return loss, {"q_value": q_CB.detach(), "td_error": error_CB.abs()}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the actor's loss and detached figures. Pure in the networks and the batch; a collective call."""
+        """Return L_actor and detached figures. All ranks must call it together, because it averages over ranks."""
         action_BD = self._run(self._model.actor, batch["obs"])
         q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD)[0]
         q_scale = allreduce_data(q_B.detach().abs().mean(), op="mean")

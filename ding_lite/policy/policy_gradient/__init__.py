@@ -1,1 +1,1 @@
-"""Policy gradients: actor-critics on-policy and from replay."""
+"""Policies that follow the gradient of log pi(a | s): REINFORCE and actor-critics, on-policy or with replay."""

@@ -1,8 +1,16 @@
-"""Advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783), synchronous: one pass over each collect.
+"""Advantage actor-critic (A2C), the synchronous form of A3C (Mnih et al. 2016, arXiv:1602.01783).
 
-Logged: `policy_loss`, `value_loss`, `entropy`; `explained_variance`, 1 - Var(R - V) / Var(R) of the collect's returns;
-`grad_norm` before clipping; `learning_rate`. Unlike the paper: generalised advantage estimation (Schulman et al. 2016,
-arXiv:1506.02438) for n-step returns, Adam for RMSProp.
+Each collect is learned from in one pass of minibatches.
+
+Logged figures:
+
+* `total_loss`: the loss that is minimised, policy_loss + value_weight value_loss - entropy_weight entropy.
+* `policy_loss`, `value_loss`, `entropy`: its parts without their weights. The entropy is in nats.
+* `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
+* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
+
+Deviations from the paper: all ranks and environments step together; generalised advantage estimation (Schulman et al.
+2016, arXiv:1506.02438) replaces n-step returns; Adam replaces RMSProp.
 """
 
 from __future__ import annotations
@@ -21,13 +29,13 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 @POLICY_REGISTRY.register("a2c")
 class A2CPolicy(ActorCriticPolicy):
-    """A2C for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
+    """A2C for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="a2c",
         discount_factor=0.9,
         learn=dict(
-            adv_norm=Key(False, "advantages of each minibatch, of all ranks together, to mean 0 and deviation 1"),
+            adv_norm=Key(False, "normalise each minibatch's advantages, over all ranks, to mean 0 and deviation 1"),
             grad_clip_type="clip_norm",
         ),
         collect=dict(
@@ -46,10 +54,10 @@ class A2CPolicy(ActorCriticPolicy):
         yield from self._minibatches(samples_M, rank_sizes(len(samples_M["adv"])))
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached tensors to log. Pure in model and batch.
+        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
 
         Args:
-            batch: `obs, action`, `adv` and `return_` `[B]`, and `weight` `[B]` where ranks differ in B.
+            batch: `obs`, `action`, `adv` `[B]`, `return_` `[B]`, and `weight` `[B]` if B differs between ranks.
         """
         output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
         data = a2c_data(

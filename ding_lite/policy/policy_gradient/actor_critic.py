@@ -1,6 +1,7 @@
-"""What actor-critic policies share: acting by a stochastic policy, advantages, minibatches.
+"""The base class of actor-critic policies: acting with a stochastic policy, advantages, minibatches.
 
-Shapes: T steps, N environments, M = T N samples, B samples of a minibatch. `logit` as `rl_utils.distribution` says.
+Shapes: T steps, N environments, M = T N samples, B samples of a minibatch, K ended episodes.
+`rl_utils/distribution.py` describes logits.
 """
 
 from __future__ import annotations
@@ -24,17 +25,20 @@ from ding_lite.utils.tree import tree_map
 
 
 class ActorCriticPolicy(Policy):
-    """Base of policies whose model returns `logit` and `value`; on-policy unless a subclass says otherwise."""
+    """Base of policies whose model returns `logit` and `value`.
+
+    They are on-policy unless a subclass changes `pipeline`.
+    """
 
     config: ClassVar[dict[str, Any]] = dict(
         learn=dict(
-            value_weight=Key(0.5, "weight of the value loss; the policy's is 1"),
+            value_weight=Key(0.5, "weight of the value loss; that of the policy loss is 1"),
             entropy_weight=Key(0.01, "weight of the entropy bonus"),
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
-    _explained: Tensor | None = None  # `explained_variance` of the last collect's samples
+    _explained: Tensor | None = None  # `explained_variance` of the last collect
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -42,8 +46,8 @@ class ActorCriticPolicy(Policy):
         n_sample, batch_size = cfg.policy.collect.n_sample, cfg.policy.learn.batch_size
         if cls.pipeline == "serial_pipeline_onpolicy" and batch_size > n_sample:
             raise ConfigError(
-                f"policy.learn.batch_size={batch_size} is more than policy.collect.n_sample={n_sample}, all that there "
-                "is to learn from after a collect: lower the one or raise the other."
+                f"policy.learn.batch_size={batch_size} is more than policy.collect.n_sample={n_sample}, the number of "
+                "samples of a collect: lower batch_size or raise n_sample."
             )
 
     @staticmethod
@@ -57,10 +61,15 @@ class ActorCriticPolicy(Policy):
         output = super()._forward_learn(batch)
         return output if self._explained is None else output | {"explained_variance": self._explained}
 
-    # From what was collected to minibatches.
+    # Preparing minibatches.
 
     def _minibatches(self, samples_M: dict[str, Any], sizes: list[int]) -> Iterator[dict[str, Any]]:
-        """Yield minibatches of a pass in random order; `sizes` are M of all ranks."""
+        """Yield the minibatches of one pass over the samples, in random order.
+
+        Args:
+            samples_M: dict of `[M, ...]` tensors.
+            sizes: M of each rank.
+        """
         batches = minibatches(samples_M, self._cfg.learn.batch_size, sizes)
         if self._cfg.learn.adv_norm:
             for batch, adv_B in zip(batches, normalize_parts([batch["adv"] for batch in batches]), strict=True):
@@ -68,14 +77,28 @@ class ActorCriticPolicy(Policy):
         yield from batches
 
     def _advantages(self, block: dict[str, Any], value_TN: Tensor, next_value_TN: Tensor) -> tuple[Tensor, Tensor]:
-        """Return advantages and the returns that values should predict, `[T, N]`."""
+        """Return advantages, and the returns that the values should predict, both `[T, N]`.
+
+        Args:
+            block: `reward`, `done`, `traj_flag` `[T, N]`.
+            value_TN: V(s_t).
+            next_value_TN: V(s_{t+1}), as `_values` returns it.
+        """
         data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
         adv_TN = gae(data, self._cfg.discount_factor, self._cfg.collect.gae_lambda)
         return adv_TN, adv_TN + value_TN
 
     @torch.no_grad()
     def _values(self, block: dict[str, Any], recompute: bool = False) -> tuple[Tensor, Tensor]:
-        """Return V(s_t) and V(s_{t+1}) `[T, N]`, the latter of the true final observation where an episode ended."""
+        """Return V(s_t) and V(s_{t+1}), both `[T, N]`.
+
+        Where an episode ended, V(s_{t+1}) is the value of its true final observation.
+
+        Args:
+            block: `obs` and `value`, `last_obs` `[N, ...]`, and `final_obs` `[K, ...]`, `final_index` `[K]` if any
+                episode ended.
+            recompute: compute V(s_t) with the present model instead of using `value`.
+        """
         value_TN = block["value"]
         if recompute:
             value_M = self._run(self._model, flatten_rows(block["obs"]), mode="compute_critic")["value"]
@@ -108,5 +131,5 @@ class ActorCriticPolicy(Policy):
 
 
 def flatten_rows(data: Any) -> Any:
-    """Return nested dicts of `[T, N, ...]` as `[T N, ...]`."""
+    """Return tensors or nested dicts of shape `[T, N, ...]` reshaped to `[T N, ...]`."""
     return tree_map(lambda leaf: leaf.flatten(0, 1), data)

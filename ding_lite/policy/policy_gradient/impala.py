@@ -1,7 +1,15 @@
 """IMPALA: an off-policy actor-critic with V-trace targets (Espeholt et al. 2018, arXiv:1802.01561).
 
-Logged: `policy_loss`, `value_loss`, `entropy`; `explained_variance`, 1 - Var(v - V) / Var(v) of a rank's batch;
-`grad_norm` before clipping; `learning_rate`. Unlike the paper: a replay buffer for a queue of actors, Adam for RMSProp.
+Logged figures:
+
+* `total_loss`: the loss that is minimised, policy_loss + value_weight value_loss - entropy_weight entropy.
+* `policy_loss`, `value_loss`, `entropy`: its parts without their weights. The entropy is in nats.
+* `explained_variance`: 1 - Var(v - V) / Var(v) of the V-trace targets v and values V, over a rank's batch.
+* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
+
+Deviations from the paper: a replay buffer replaces the queue between actors and learner; sequences start at any stored
+step; Adam replaces RMSProp.
+
 Shapes: U steps of a sequence, B sequences, K episodes truncated inside them.
 """
 
@@ -21,12 +29,12 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("impala")
 class IMPALAPolicy(ActorCriticPolicy):
-    """IMPALA for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
+    """IMPALA for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="impala",
         unroll_len=Key(
-            32, "env steps of a sequence, which is one sample: n_sample and batch_size count sequences", low=1
+            32, "env steps of a sequence, which counts as one sample: n_sample, batch_size, buffer size", low=1
         ),
         learn=dict(
             update_per_collect=Key(4, "learner iterations after each collect", low=1),
@@ -34,28 +42,29 @@ class IMPALAPolicy(ActorCriticPolicy):
             learning_rate=0.0005,
             entropy_weight=0.0001,
             lambda_=Key(0.95, "lambda of the V-trace return", low=0, high=1),
-            rho_clip_ratio=Key(1.0, "greatest importance weight of a temporal difference", low=0),
-            c_clip_ratio=Key(1.0, "greatest importance weight of what follows", low=0),
-            rho_pg_clip_ratio=Key(1.0, "greatest importance weight of a policy gradient", low=0),
+            rho_clip_ratio=Key(1.0, "upper bound of the importance weight of a temporal difference", low=0),
+            c_clip_ratio=Key(1.0, "upper bound of the importance weight of later temporal differences", low=0),
+            rho_pg_clip_ratio=Key(1.0, "upper bound of the importance weight of a policy gradient", low=0),
         ),
         collect=dict(
-            n_sample=Key(None, "sequences per rank and collect; None: one in each environment", type=int, low=1),
+            n_sample=Key(None, "sequences per rank and collect; None: one per environment", type=int, low=1),
         ),
         other=dict(
             replay_buffer=dict(
-                type=Key("sequence", "the type of buffer"),
-                replay_buffer_size=Key(1000, "sequences per rank that are kept", low=1),
+                type=Key("sequence", "a buffer that returns sequences"),
+                replay_buffer_size=Key(1000, "capacity of the buffer, in sequences per rank", low=1),
             ),
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached tensors to log. Pure in model and batch.
+        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
 
         Args:
-            batch: `obs, action, logit, reward, done, traj_flag` `[U, B, ...]` as collected, `last_obs` `[B, ...]`, and
-                `final_obs` `[K, ...]`, `final_index` `[K]` where any.
+            batch: `obs`, `action`, `logit`, `reward`, `done`, `traj_flag` `[U, B, ...]` as collected; `last_obs`
+                `[B, ...]`; `final_obs` `[K, ...]` and `final_index` `[K]` if K > 0, see
+                `worker/replay/sequence.py`.
         """
         learn = self._cfg.learn
         n_step, batch_size = batch["reward"].shape

@@ -1,7 +1,16 @@
 """Policy gradient, REINFORCE (Williams 1992, doi:10.1007/BF00992696), on whole episodes.
 
-Logged: `policy_loss`, `entropy`, `return`, the mean of the discounted returns-to-go, `grad_norm` before clipping. An
-episode that a time limit truncates counts as it is: there is no value to bootstrap from.
+Logged figures:
+
+* `total_loss`: the loss that is minimised, policy_loss - entropy_weight entropy.
+* `policy_loss`, `entropy`: its parts without the weight. The entropy is in nats.
+* `return`: the mean over all steps of the discounted sum of rewards from the step to the end of its episode.
+* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
+
+An episode that a time limit truncates is used as it is, because there is no value function to bootstrap from.
+
+Deviations from the paper: there is no baseline, and an entropy bonus is added; Adam replaces gradient ascent, and each
+collect is learned from in one pass of minibatches.
 """
 
 from __future__ import annotations
@@ -24,11 +33,11 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("pg")
 class PGPolicy(Policy):
-    """REINFORCE for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
+    """REINFORCE for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="pg",
-        deterministic_eval=Key(True, "evaluate the most likely action, not a sampled one"),
+        deterministic_eval=Key(True, "evaluate with the most likely action instead of a sampled one"),
         learn=dict(
             entropy_weight=Key(0.01, "weight of the entropy bonus"),
             grad_clip_type="clip_norm",
@@ -50,19 +59,22 @@ class PGPolicy(Policy):
         return [*super()._monitor_vars_learn(), "policy_loss", "entropy", "return"]
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Return `obs, action` and `return_`, discounted returns-to-go, of the episodes that count, `[M, ...]`."""
+        """Return `obs`, `action` and `return_` `[M, ...]` of the episodes that `first_episodes` selects.
+
+        `return_` is the discounted sum of the rewards from the step to the end of its episode.
+        """
         nothing = torch.zeros_like(block["reward"])
         data = gae_data(nothing, nothing, block["reward"], block["done"], block["traj_flag"])
-        returns = gae(data, self._cfg.discount_factor, lambda_=1.0)  # with values of zero these are the returns
+        returns = gae(data, self._cfg.discount_factor, lambda_=1.0)  # if all values are zero, advantages are returns
         columns = {"obs": block["obs"], "action": block["action"], "return_": returns}
         counted_TN = first_episodes(block["final_index"], *block["reward"].shape)
         return tree_map(lambda leaf: leaf[counted_TN], columns)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached tensors to log. Pure in model and batch.
+        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
 
         Args:
-            batch: `obs, action`, `return_` `[B]`, and `weight` `[B]` where ranks differ in B.
+            batch: `obs`, `action`, `return_` `[B]`, and `weight` `[B]` if B differs between ranks.
         """
         logit = self._run(self._model, batch["obs"])["logit"]
         policy_loss, entropy = pg_error(pg_data(logit, batch["action"], batch["return_"], batch.get("weight")))

@@ -1,10 +1,20 @@
-"""Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347), on-policy.
+"""Proximal policy optimisation (PPO, Schulman et al. 2017, arXiv:1707.06347), on-policy.
 
-Logged: `policy_loss`, `value_loss`, `entropy`; `approx_kl`, the mean of log p_old - log p_new; `clipfrac`, the share of
-clipped ratios; `kl`, if it is used; `explained_variance`, 1 - Var(R - V) / Var(R) of the collect's returns; `grad_norm`
-before clipping; `learning_rate`. Beyond the paper: clipped values, values normalised by running statistics, advantages
-normalised by minibatch and recomputed at each epoch, the dual clip (Ye et al. 2020, arXiv:1912.09729, eq. 5). Every
-mean, deviation and decision is that of all ranks' samples together.
+Logged figures:
+
+* `total_loss`: the loss that is minimised, policy_loss + value_weight value_loss - entropy_weight entropy
+  + kl_beta kl.
+* `policy_loss`, `value_loss`, `entropy`: its parts without their weights. The entropy is in nats.
+* `approx_kl`: the mean of log pi_old(a) - log pi_new(a), an estimate of KL(pi_old || pi_new).
+* `clipfrac`: the share of the ratios pi_new(a) / pi_old(a) beyond 1 +- clip_ratio.
+* `kl`, only if `kl_beta` or `target_kl` is set: the mean of KL(pi_old || pi_new), in closed form.
+* `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
+* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
+
+Additions to the paper: the value loss is clipped; values are normalised by the running mean and deviation of returns;
+advantages are normalised in each minibatch and recomputed for each epoch; the dual clip (Ye et al. 2020,
+arXiv:1912.09729, eq. 5). Each of these is a key of the config. Every mean, deviation and decision covers the samples of
+all ranks.
 """
 
 from __future__ import annotations
@@ -29,29 +39,29 @@ from ding_lite.utils.tree import tree_leaves
 
 @POLICY_REGISTRY.register("ppo")
 class PPOPolicy(ActorCriticPolicy):
-    """PPO for discrete, continuous and hybrid actions. Override `_loss` to change what is minimised."""
+    """PPO for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo",
-        recompute_adv=Key(True, "estimate values and advantages anew at each epoch after the first"),
+        recompute_adv=Key(True, "compute values and advantages again for each epoch after the first"),
         learn=dict(
             epoch_per_collect=Key(10, "passes over the samples of a collect", low=1),
             batch_size=64,
             learning_rate=3e-4,
-            lr_scheduler=Key(None, "linear fall: dict(epoch_num=collects, min_lr_lambda=share left)", type=dict),
+            lr_scheduler=Key(None, "linear decay: dict(epoch_num=collects, min_lr_lambda=final share)", type=dict),
             entropy_weight=0.0,
-            clip_ratio=Key(0.2, "bound of |p_new / p_old - 1|", low=0),
-            clip_scheduler=Key(None, "linear fall: dict(epoch_num=collects, min_clip_lambda=share left)", type=dict),
-            value_clip=Key(True, "keep new values within clip_ratio of the old ones"),
-            dual_clip=Key(None, "greatest weight of a negative advantage, above 1", type=float, above=1),
-            adv_norm=Key(True, "advantages of each minibatch, of all ranks together, to mean 0 and deviation 1"),
-            value_norm=Key(True, "the model predicts returns normalised by their running mean and deviation"),
-            ppo_param_init=Key(True, "orthogonal initial weights, small ones in the policy's last layer"),
+            clip_ratio=Key(0.2, "bound of |pi_new(a) / pi_old(a) - 1|", low=0),
+            clip_scheduler=Key(None, "linear decay: dict(epoch_num=collects, min_clip_lambda=final share)", type=dict),
+            value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
+            dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
+            adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and deviation 1"),
+            value_norm=Key(True, "normalise the returns that the model predicts by their running mean and deviation"),
+            ppo_param_init=Key(True, "initialise weights orthogonally, small ones in the policy's last layer"),
             grad_clip_type="clip_norm",
-            kl_beta=Key(0.0, "weight of a penalty, the mean of KL(old policy || new policy)", low=0),
-            target_kl=Key(None, "the mean KL that kl_early_stop and kl_adaptive refer to", type=float),
-            kl_early_stop=Key(False, "end a collect's updates when the mean KL exceeds 1.5 target_kl"),
-            kl_adaptive=Key(False, "after a collect double or halve kl_beta, where KL is 1.5 times off target_kl"),
+            kl_beta=Key(0.0, "weight of a penalty, the mean of KL(pi_old || pi_new)", low=0),
+            target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
+            kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
+            kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
         ),
         collect=dict(
             n_sample=Key(2048, "env steps per rank and collect, a multiple of collector_env_num", low=1),
@@ -73,28 +83,28 @@ class PPOPolicy(ActorCriticPolicy):
             numbers = all(isinstance(value, (int, float)) for value in schedule.values())
             if set(schedule) != {"epoch_num", lowest} or not numbers or schedule["epoch_num"] <= 0:
                 raise ConfigError(
-                    f"policy.learn.{key} must be dict(epoch_num=collects, {lowest}=share left), got {dict(schedule)}."
+                    f"policy.learn.{key} must be dict(epoch_num=collects, {lowest}=final share), got {dict(schedule)}."
                 )
         uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
         if (learn.get("target_kl") is not None) != uses_target:
-            raise ConfigError("policy.learn.target_kl goes with kl_early_stop=True or kl_adaptive=True: set both.")
+            raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
         if learn.get("kl_adaptive") and learn.kl_beta <= 0:
             raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
-        """Build the policy as `Policy` does; its loss is there without the learn mode too."""
+        """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
         self._collects, self._kl_beta, self._clip_ratio = 0, cfg.learn.kl_beta, cfg.learn.clip_ratio
         super().__init__(cfg, *args, **kwargs)
 
     def _create_model(self) -> nn.Module:
         model = super()._create_model()
         if self._cfg.learn.ppo_param_init and hasattr(model, "init_parameters"):
-            model.init_parameters()  # type: ignore[operator]  # a registered model of the user's may lack it
+            model.init_parameters()  # type: ignore[operator]  # mypy does not see the method that hasattr found
         return model
 
     def _init_learn(self) -> None:
         self._value_stats = RunningMeanStd().to(self._device)
-        self._kl: list[Tensor] = []  # of the updates since the last collect, if anything asks for them
+        self._kl: list[Tensor] = []  # of the updates since the last collect, if they are computed
         super()._init_learn()
 
     def _monitor_vars_learn(self) -> list[str]:
@@ -115,7 +125,16 @@ class PPOPolicy(ActorCriticPolicy):
         return self._end_collect()
 
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
-        """Return `value` and `return_`, both in the model's units, and `adv`, in those of rewards, `[M]`."""
+        """Return the targets of one epoch, all `[M]`.
+
+        Args:
+            block: the rollout block, on the policy's device.
+            epoch: 0 uses the values computed when collecting; later ones compute them again.
+
+        Returns:
+            `value` and `return_` in the model's units, which are normalised if `value_norm` is set, and `adv` in the
+            units of rewards.
+        """
         value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
         stats, norm = self._value_stats, self._cfg.learn.value_norm
         plain_TN, next_TN = (stats.denormalize(x) if norm else x for x in (value_TN, next_value_TN))
@@ -128,11 +147,11 @@ class PPOPolicy(ActorCriticPolicy):
         return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached tensors to log. Pure in model and batch.
+        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
 
         Args:
-            batch: `obs, action, logit` as collected, `value` and `adv` `[B]`, `return_` `[B]` in the model's units, and
-                `weight` `[B]` where ranks differ in B.
+            batch: `obs`, `action`, `logit` as collected; `value`, `adv` and `return_` `[B]` as `_targets` returns them;
+                `weight` `[B]` if B differs between ranks.
         """
         learn, weight = self._cfg.learn, batch.get("weight")
         output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
@@ -152,10 +171,10 @@ class PPOPolicy(ActorCriticPolicy):
         self._kl += [output["kl"]] if "kl" in output else []
         return output
 
-    # Schedules and the KL's target.
+    # Schedules, and the penalty on the KL.
 
     def _set_schedules(self) -> None:
-        """Set what falls with the number of collects, and count this one."""
+        """Set the learning rate and the clip ratio for this collect, and count it."""
         learn = self._cfg.learn
         share = _linear(learn.lr_scheduler, "min_lr_lambda", self._collects)
         for group in self._optimizer.optimizer.param_groups:
@@ -165,10 +184,11 @@ class PPOPolicy(ActorCriticPolicy):
         self._kl.clear()
 
     def _joined_kl(self, kl: list[Tensor]) -> float:
+        """Return the mean of KLs over updates and ranks; one collective."""
         return float(allreduce_data(torch.stack(kl).mean(), op="mean"))
 
     def _end_collect(self) -> None:
-        """Adapt the penalty's weight to the KL that this collect's updates reached (Schulman et al. 2017, eq. 8)."""
+        """Adapt `kl_beta` to the KL of the last epoch's updates (Schulman et al. 2017, below eq. 8)."""
         if not self._cfg.learn.kl_adaptive:
             return
         last_epoch = self._kl[-max(1, len(self._kl) // self._cfg.learn.epoch_per_collect) :]
@@ -181,11 +201,17 @@ class PPOPolicy(ActorCriticPolicy):
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
-        self._value_stats.load_state_dict(state["value_stats"])  # the model's values are in their units
+        self._value_stats.load_state_dict(state["value_stats"])  # the model predicts returns in these units
         if "optimizer" in state:
             self._collects, self._kl_beta = state["collects"], state["kl_beta"]
 
 
 def _linear(schedule: dict[str, float] | None, lowest: str, count: int) -> float:
-    """Return the share of a linear fall from 1 that is left after `count` of `epoch_num` collects."""
+    """Return the factor after `count` collects: it falls linearly from 1 to `schedule[lowest]` in `epoch_num` collects.
+
+    Args:
+        schedule: `epoch_num` and the final factor; None: the factor stays 1.
+        lowest: name of the final factor in `schedule`.
+        count: collects so far.
+    """
     return 1.0 - (1.0 - schedule[lowest]) * min(count / schedule["epoch_num"], 1.0) if schedule else 1.0

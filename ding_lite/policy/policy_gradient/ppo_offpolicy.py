@@ -1,6 +1,11 @@
-"""PPO from a replay buffer: advantages are estimated once, when collected, and samples are used again and again.
+"""PPO with a replay buffer: advantages are estimated once, after a collect, and samples are used many times.
 
-The ratio p_new / p_old is against the policy that collected, so its clip also bounds how stale a sample can be.
+In the ratio pi_new(a) / pi_old(a), pi_old is the policy that collected the sample. Clipping the ratio therefore also
+limits how much a sample of a much older policy can change the new one.
+
+Logged figures: see `policy/policy_gradient/ppo.py`. `explained_variance` is that of the last collect.
+
+Deviation from PPO (Schulman et al. 2017, arXiv:1707.06347): the samples of a batch come from several older policies.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 @POLICY_REGISTRY.register("ppo_offpolicy")
 class PPOOffPolicy(PPOPolicy):
-    """PPO of `serial_pipeline`. Override `_loss` to change what is minimised."""
+    """PPO trained by `serial_pipeline`, from replay. Override `_loss` to change what is minimised."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo_offpolicy",
@@ -32,8 +37,8 @@ class PPOOffPolicy(PPOPolicy):
         ),
         other=dict(
             replay_buffer=dict(
-                type=Key("uniform", "the type of buffer"),
-                replay_buffer_size=Key(10000, "env steps per rank that are kept", low=1),
+                type=Key("uniform", "'uniform' or the name of another registered buffer"),
+                replay_buffer_size=Key(10000, "capacity of the buffer, in env steps per rank", low=1),
             ),
         ),
     )
@@ -44,9 +49,9 @@ class PPOOffPolicy(PPOPolicy):
     )
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Return the block with `adv`, `return_` and `value`, all in the units of rewards.
+        """Return the block with `adv`, `return_` and `value` `[T, N]`, all in the units of rewards.
 
-        The model's own units change with every batch that it learns from, so that stored values would go stale.
+        The normalised units of the model change with every batch, so values in them could not be stored.
         """
         self._set_schedules()
         value_TN, next_value_TN = self._values(self._to_device(block))

@@ -17,7 +17,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.model.noisy import check_noisy, draw_noise, given_noise
+from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
@@ -77,7 +77,7 @@ class DQNPolicy(Policy):
 
     def _create_model(self) -> torch.nn.Module:
         if self._cfg.noisy_net:
-            self._cfg.model.noise = True
+            request_noise(self._cfg.model, self.default_model()[0])
         return super()._create_model()
 
     def _init_learn(self) -> None:

@@ -73,11 +73,9 @@ def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | N
                 raise CheckpointError(f"{types} could not be read back, put tensors, numbers or strings instead")
             with zipfile.ZipFile(file) as archive:
                 return _checksum(file, archive)
-    except (OSError, RuntimeError, zipfile.BadZipFile) as error:
-        # torch reports a failed write() as a RuntimeError about stream positions; the context has the real cause
-        cause = error.__context__ if isinstance(error.__context__, OSError) else error
+    except Exception as error:  # pickle, torch and zipfile can raise nearly anything; all of it is raised again
         raise CheckpointError(
-            f"Cannot save checkpoint '{path}': {_reason(cause)}; the previous file, if any, is unchanged."
+            f"Cannot save checkpoint '{path}': {_reason(error)}; the previous file, if any, is unchanged."
         ) from error
 
 
@@ -136,7 +134,7 @@ def read_checkpoint(
         _check_header(payload)
     except Exception as error:  # a damaged archive can raise nearly anything; nothing is hidden, all is re-raised
         raise CheckpointError(f"Cannot read checkpoint '{path}': {_reason(error)}.") from error
-    return payload["state"], payload.get("record", {})
+    return payload["state"], payload["record"]
 
 
 def _name_of(file: BinaryIO) -> str:
@@ -155,7 +153,8 @@ def _checksum(file: BinaryIO, archive: zipfile.ZipFile) -> str:
 
 
 def _check_header(payload: Any) -> None:
-    if not isinstance(payload, dict) or payload.get("format") != FORMAT or not isinstance(payload.get("state"), dict):
+    types = [type(payload.get(key)) for key in ("state", "record")] if isinstance(payload, dict) else []
+    if types != [dict, dict] or payload.get("format") != FORMAT:
         raise CheckpointError("it is a torch file, but not one that save_checkpoint of ding_lite wrote")
     if payload.get("version") != VERSION:
         raise CheckpointError(

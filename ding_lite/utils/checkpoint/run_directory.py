@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from ding_lite.utils.dist.collectives import all_gather_object, broadcast_object_list
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.checkpoint.outcome import on_rank_0
+from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.registry import ConfigError
 
 _locks: dict[str, int] = {}  # directories that this process writes into, and what locks them: closed when it ends
@@ -36,22 +36,9 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
         SystemExit: the previous attempt was interrupted by a signal, so the job must not continue; with its status.
     """
     record = {"agents": _agents(), "run": next(_opened)}
-    answer: list[Any] = [None]
-    if get_rank() == 0:
-        try:
-            answer[0] = _open(exp_name, resume, record)
-        except OSError as error:
-            verb = "write into" if resume else "make"
-            answer[0] = ConfigError(
-                f"Cannot {verb} the experiment directory '{exp_name}': {error.strerror}; change exp_name."
-            )
-        except (ConfigError, SystemExit) as error:
-            answer[0] = error
-    broadcast_object_list(answer)
-    if isinstance(answer[0], BaseException):
-        raise answer[0]
-    _paths.append(answer[0][0])
-    return answer[0]
+    path, continues = on_rank_0(lambda: _open(exp_name, resume, record))
+    _paths.append(path)
+    return path, continues
 
 
 def last_exp_dir() -> str:
@@ -67,10 +54,7 @@ def release_exp_dir(path: str) -> None:
 
 def read_result(exp_dir: str) -> dict[str, Any]:
     """Return result.json of the run that last opened a directory; empty while it runs, or if it was killed."""
-    job, result = os.path.join(exp_dir, "job.json"), os.path.join(exp_dir, "result.json")
-    if os.path.exists(job) and os.path.exists(result) and os.path.getmtime(result) < os.path.getmtime(job):
-        return {}  # it describes the end of the run that this one continues
-    return _read_json(result)
+    return _read_json(os.path.join(exp_dir, "result.json"))
 
 
 def _agents() -> list[str]:
@@ -86,21 +70,33 @@ def _agents() -> list[str]:
 
 
 def _open(exp_name: str, resume: bool, record: dict[str, Any]) -> tuple[str, bool]:
-    if resume and not os.path.isdir(exp_name):
-        raise ConfigError(f"Cannot resume '{exp_name}': there is no such directory. Set exp_name to the run's own.")
-    paths = [exp_name] if resume else [exp_name, *glob.iglob(glob.escape(exp_name.rstrip("/")) + "_*")]
-    before = next(filter(lambda path: _is_of_this_run(path, record), paths), None)
-    if before is not None:
-        result = read_result(before)
+    try:
+        if resume and not os.path.isdir(exp_name):
+            raise ConfigError(f"Cannot resume '{exp_name}': there is no such directory. Set exp_name to the run's own.")
+        paths = [exp_name] if resume else [exp_name, *glob.iglob(glob.escape(exp_name.rstrip("/")) + "_*")]
+        before = next(filter(lambda path: _is_of_this_run(path, record), paths), None)
+        result = read_result(before) if before else {}
         if result.get("stop_reason") == "interrupted":
             raise SystemExit(128 + result["signal"])
-    path = before or (exp_name if resume else _make_new_dir(exp_name))
-    _lock(path)
+        path = before or (exp_name if resume else _make_new_dir(exp_name))
+        _lock(path)
+        _write_job(path, record)
+    except OSError as error:
+        verb = "write into" if resume else "make"
+        raise ConfigError(
+            f"Cannot {verb} the experiment directory '{exp_name}': {error.strerror}; change exp_name."
+        ) from error
+    return path, resume or before is not None
+
+
+def _write_job(path: str, record: dict[str, Any]) -> None:
+    """Mark the directory as this job's, and remove the previous run's result."""
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(path, "result.json"))
     job = os.path.join(path, "job.json")
-    if before is None or _read_json(job) != record:  # else not touched: the disk may be full by now
+    if _read_json(job) != record:  # a restart need not write: the disk may be full by now
         with open(job, "w", encoding="utf-8") as file:
             json.dump(record, file)
-    return path, resume or before is not None
 
 
 def _lock(path: str) -> None:
@@ -110,7 +106,7 @@ def _lock(path: str) -> None:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(directory)
-            raise ConfigError(f"Cannot resume '{path}': its run is still going. Stop that one first.") from None
+            raise ConfigError(f"Cannot resume '{path}': its run is still active. Stop that one first.") from None
     _locks[path] = directory
 
 

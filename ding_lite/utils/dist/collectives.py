@@ -1,7 +1,4 @@
-"""The collectives that training needs.
-
-With one process every function here returns its input at little cost.
-"""
+"""The collectives that training needs. With one process, each of them returns its input at little cost."""
 
 from __future__ import annotations
 
@@ -21,8 +18,18 @@ from ding_lite.utils.dist.ranks import get_world_size
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
     """Reduce a number, a tensor or a dict of them over all ranks, in one collective.
 
-    All values are sent as float64: integers are exact up to 2^53. Sums of integers are integers (booleans count as 0 or
-    1), means are floats. Every rank must pass the same keys and shapes. With one process, `data` itself is returned.
+    All values are sent as float64, so integers are exact up to 2^53.
+
+    Args:
+        data: what to reduce. Every rank must pass the same keys and shapes. Booleans count as 0 or 1.
+        op: 'sum' or 'mean'.
+
+    Returns:
+        The result in the structure of `data`. Sums of integers are integers; means are floats. With one process it is
+        `data` itself.
+
+    Raises:
+        ValueError: `op` is unknown.
     """
     if op not in ("sum", "mean"):
         raise ValueError(f"allreduce_data: expected op 'sum' or 'mean', got {op!r}.")
@@ -59,7 +66,10 @@ def _sum(packed: Tensor) -> Tensor:
 
 
 def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
-    """Replace the elements of `objects`, in place, by those of rank `src`. They are pickled: trusted ranks only."""
+    """Replace the elements of `objects`, in place, by those of rank `src`.
+
+    The objects are pickled, so all ranks must be trusted.
+    """
     if get_world_size() == 1:
         return
     if machine_group().machines == 1:
@@ -72,7 +82,7 @@ def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
 
 
 def all_gather_object(value: Any) -> list[Any]:
-    """Return the values of all ranks, in the order of ranks. They are pickled: trusted ranks only."""
+    """Return the values of all ranks, in the order of ranks. They are pickled, so all ranks must be trusted."""
     values = [value] * get_world_size()
     if get_world_size() == 1:
         return values
@@ -89,7 +99,7 @@ def broadcast_module(module: nn.Module, src: int = 0) -> None:
     """Give every rank the parameters and buffers of rank `src`, in one collective per device."""
     tensors = [tensor.detach() for tensor in (*module.parameters(), *module.buffers())] if get_world_size() > 1 else []
     for device in sorted({tensor.device for tensor in tensors}, key=str):
-        # As bytes, widest type first: then every slice is aligned for its type.
+        # All tensors are sent as bytes, widest type first, so that every slice is aligned for its type.
         group = sorted((t for t in tensors if t.device == device), key=lambda t: -t.element_size())
         chunks = [tensor.reshape(-1).view(torch.uint8) for tensor in group]
         packed = torch.cat(chunks)

@@ -22,8 +22,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-# Its default arguments hold the group that exists when it is imported, as creating an optimizer does. Imported late, it
-# would keep the group alive after destroy_process_group(), and the interpreter's end would abort now and then.
+# Its default arguments hold the group that exists when it is imported; creating an optimizer imports it. If that happened
+# after the group is made, destroy_process_group() would not free the group, and the interpreter could abort at its exit.
 import torch.distributed.nn.functional
 
 from ding_lite.utils.dist.interrupt import INTERRUPTED
@@ -79,21 +79,26 @@ class DDPContext:
     """Joins the process group that the launcher describes, and leaves it at the end of the block.
 
     CPU tensors travel over gloo, CUDA tensors over nccl if every local rank has a GPU of its own, else over gloo too.
-    A group that exists already is used and left alone. With one process nothing happens at all.
+    A group that already exists is used, and left as it is. A single process joins no group.
 
-    A `UserError` inside the block ends the process with status 2, and only its message is printed; where all ranks
-    make the same mistake, by rank 0 alone. Ctrl-C, if nothing handles it, is one line and status 130. With several
-    ranks, any other exception ends it too, with status 1: the traceback is printed with the rank in front of every
-    line. That takes no more than `EXIT_GRACE` seconds, even if a collective is pending. Where a collective failed because another
-    rank was lost, one line names that one instead. A rank that dies or hangs ends the job: see `watchdog`.
+    An exception inside the block ends the process:
+
+    * a `UserError` with status 2. Only its message is printed, and only by rank 0 if all ranks make the same mistake.
+    * Ctrl-C, if nothing handles it, with status 130 and one line.
+    * with several ranks, any other exception with status 1. The traceback is printed with the rank in front of every
+      line. If a collective failed because another rank was lost, one line names that rank instead.
+
+    Cleaning up takes at most `EXIT_GRACE` seconds, even if a collective is pending. A rank that dies or hangs ends the
+    job, see `watchdog`.
 
     Args:
-        timeout: seconds that joining the group, one collective, or the time between two calls of `heartbeat` may
-            take. None: the environment variable DING_LITE_TIMEOUT, else 600.
-        report: print what ends the process; without, it is only left in the error file that the launcher reads.
+        timeout: the most seconds that joining the group, one collective, or the time between two calls of `heartbeat`
+            may take. None: the environment variable DING_LITE_TIMEOUT, else 600.
+        report: print what ends the process. If False, only the error file that the launcher reads contains it.
 
     Raises:
-        SystemExit: with one line, if a time-out is no number, the environment is contradictory or the group does not come together.
+        SystemExit: with one line, if a time-out is not a number, the environment variables contradict each other, or
+            the ranks do not meet.
     """
 
     _watched = False  # whether this process has a watchdog
@@ -112,7 +117,7 @@ class DDPContext:
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if gpus:
             torch.cuda.set_device(launch.local_rank % gpus)
-        bound = gpus > 0 and "SLURM_GPUS_PER_TASK" in os.environ  # each rank sees its own alone
+        bound = gpus > 0 and "SLURM_GPUS_PER_TASK" in os.environ  # each rank sees only its own GPU
         own_gpu = (gpus >= launch.local_world_size or bound) and dist.is_nccl_available()
         os.environ.update(MASTER_ADDR=launch.addr, MASTER_PORT=str(launch.port))
         backend, timeout = "cpu:gloo,cuda:nccl" if own_gpu else "gloo", timedelta(seconds=self.timeout)
@@ -123,7 +128,7 @@ class DDPContext:
         except (RuntimeError, ValueError) as error:
             cause = (str(error).splitlines() or [type(error).__name__])[0]
             why = f"the {launch.world_size} ranks did not meet at {launch.addr}:{launch.port} within {self.timeout:g} s"
-            advice = "See that each was started with the same MASTER_ADDR and MASTER_PORT and that none has died"
+            advice = "Check that each was started with the same MASTER_ADDR and MASTER_PORT and that none has died"
             if "EADDRINUSE" in str(error):
                 why, advice = f"port {launch.port} is in use", "Choose another MASTER_PORT (--master_port)"
             raise SystemExit(f"[rank {launch.rank}] {why}. {advice}. ({cause})") from None
@@ -158,7 +163,7 @@ class DDPContext:
             dist.destroy_process_group()
             return
         with suppress(ValueError):  # no main thread
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a launcher that has seen another rank fail: say why first
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent by a launcher that saw another rank fail; first say why
         lost = self._watchdog.explain(str(error)) if self._watchdog and _is_of_a_collective(error) else ""
         # Leaving may wait for the peers of a pending collective. A C thread, which needs no GIL, is the last resort.
         self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)

@@ -1,4 +1,4 @@
-"""Dividing the sizes of a single-process config by the number of processes."""
+"""Divides the sizes of a single-process config by the number of processes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 
 
 def to_ddp_config(cfg: dict[str, Any]) -> EasyDict:
-    """Copy a single-process config with its batch size and collect sizes divided by the world size.
+    """Return a copy of a single-process config whose batch size and collect sizes are divided by the world size.
+
+    Args:
+        cfg: a `main_config`; it is not changed.
 
     Raises:
-        ConfigError: if one of them is not a multiple of the world size.
+        ConfigError: one of the sizes is not a multiple of the world size.
     """
     new, size = EasyDict(copy.deepcopy(dict(cfg))), get_world_size()
     for path in SHARED_SIZES:
         _, section, key = path.split(".")
         values = new.get("policy", {}).get(section, {})
-        if isinstance(values.get(key), int):  # else unset, or of a wrong type, which compiling the config reports
+        if isinstance(values.get(key), int):  # otherwise it is unset, or has a wrong type, which is reported later
             values[key] = divide(path, values[key], size)
     return new

@@ -1,4 +1,4 @@
-"""Parameters and gradients as one flat tensor each, to average, clip and step at once."""
+"""Keeps all parameters in one flat tensor, and all gradients in another, to average, clip and step them at once."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from torch import Tensor, nn
 from ding_lite.utils.dist.gradient_mean import GradientMean
 from ding_lite.utils.dist.ranks import get_world_size
 
-ALIGN_BYTES = 64  # every parameter starts on this boundary inside its flat tensor, for vectorised kernels
+ALIGN_BYTES = 64  # every parameter starts at a multiple of this in the flat tensor, for vectorised kernels
 
 
 class FlatParameters:
-    """All trainable parameters of modules, and their gradients, as views of one tensor each.
+    """Turns all trainable parameters of modules, and their gradients, into views of two flat tensors.
 
-    Optimizers over `parts`, gradient clipping and the average over ranks then handle whole tensors. Each parameter
-    keeps its strides, so a channels_last model stays one. The gaps between parameters, less than `ALIGN_BYTES`, stay
-    zero.
+    Optimizers of `parts`, gradient clipping and the average over ranks then handle whole tensors. Each parameter keeps
+    its strides, so a channels_last model stays channels_last. The gaps between parameters, each smaller than
+    `ALIGN_BYTES`, stay zero.
 
     A step is: `zero_grad()`, backward, `average_grad()`, clip, optimizer step.
 
     Args:
-        modules: on their final device, with their final dtype; moving them later is an error.
-        share_memory: keep the gradient in memory that all ranks map, if they can, see `GradientMean`.
+        modules: modules on their final device, with their final dtype; they must not be moved later.
+        share_memory: whether to keep the gradient in memory that all ranks map, if possible; see `GradientMean`.
 
     Attributes:
-        parameters: the trainable parameters of the modules, in the order in which the flat tensors hold them.
+        parameters: the trainable parameters of the modules, in the order of the flat tensors.
         parameter: the flat parameter `[P]`, whose `.grad` is the flat gradient.
         gradient: the flat gradient `[P]`.
-        parts: for each module one flat parameter, a view of `parameter`; for a single module, `parameter` itself.
-        flag: a scalar at the end of the gradient that belongs to no parameter, zero after `zero_grad`. A value that
-            is written into it before backward is averaged with the gradient and is part of its norm.
+        parts: one flat parameter for each module, a view of `parameter`; for a single module, `parameter` itself.
+        flag: a scalar at the end of the gradient that belongs to no parameter and is zero after `zero_grad`. A value
+            that is written to it before backward is averaged with the gradient and is part of its norm.
         is_shared: whether the gradient is in memory that all ranks map.
 
     Raises:
-        ValueError: if nothing is trainable, dtypes or devices differ, or two modules share a parameter.
+        ValueError: no parameter is trainable, dtypes or devices differ, or two modules share a parameter.
     """
 
     def __init__(self, *modules: nn.Module, share_memory: bool = False) -> None:
@@ -77,24 +77,26 @@ class FlatParameters:
         intact = all(param.grad is grad and param.data_ptr() == data.data_ptr() for param, (data, grad) in views)
         if not intact or any(part.grad is not grad for part, grad in zip(self.parts, self._grads, strict=True)):
             raise RuntimeError(
-                "FlatParameters: a parameter or its gradient was replaced and is no view of the flat tensor any more. "
-                "Use flat.zero_grad() instead of the optimizer's or the module's, and move the module before this."
+                "FlatParameters: a parameter or its gradient was replaced and is no longer a view of the flat tensor. "
+                "Call zero_grad() of FlatParameters, not of the optimizer or the module, and move the module earlier."
             )
 
     def zero_grad(self) -> None:
-        """Fill all gradients with zero, in place.
+        """Set all gradients to zero, in place.
 
         Raises:
-            RuntimeError: if a gradient was replaced.
+            RuntimeError: a parameter or a gradient was replaced.
         """
         self._check()
         self.gradient.zero_()
 
     def average_grad(self) -> None:
-        """Replace the gradients by their mean over all ranks; a parameter unused on a rank counts as zero there.
+        """Replace the gradients by their mean over all ranks; a collective call.
+
+        On a rank that does not use a parameter, its gradient counts as zero.
 
         Raises:
-            RuntimeError: if a gradient was replaced, so that the optimizer would not see it.
+            RuntimeError: a parameter or a gradient was replaced.
         """
         self._check()
         if self._mean is not None:
@@ -106,7 +108,7 @@ def _check_parameters(params: list[nn.Parameter]) -> None:
     if len(kinds) != 1:
         raise ValueError(
             f"FlatParameters: expected trainable parameters of one dtype on one device, got "
-            f"{', '.join(kinds) or 'none'}. Move the module first, or make one FlatParameters for each."
+            f"{', '.join(kinds) or 'none'}. Move the module first, or create a FlatParameters for each group."
         )
     if len({id(param) for param in params}) < len(params):
-        raise ValueError("FlatParameters: two modules share a parameter; each parameter belongs to one of them.")
+        raise ValueError("FlatParameters: two modules share a parameter; give each parameter to one of them only.")

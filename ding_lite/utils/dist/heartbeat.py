@@ -1,6 +1,6 @@
-"""The main thread's signs of life, and the thread that ends a process which shows none for too long.
+"""The main thread reports progress, and a second thread ends the process if no progress comes for too long.
 
-`watchdog` adds what several ranks look at in one another.
+`watchdog` extends this to several ranks, which also watch each other.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_seconds(name: str, default: str, given: float | None = None) -> float:
 def record_cause(
     cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
 ) -> None:
-    """Write why a rank ends to the error file. torch's launcher prints a part of it, `ding_lite` reads all of it.
+    """Write why a rank ends to the error file. torch's launcher prints a part of it; `ding_lite` uses all of it.
 
     Args:
         cause: one line.
@@ -98,7 +98,7 @@ class HangWatch:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._clock = self._moved = 0.0  # seconds that it ran; of the last progress
+        self._clock = self._moved = 0.0  # seconds that this process ran, now and at the last progress
         self._count = progress.count
         self._leaving, self._stop = threading.Event(), threading.Event()
         self._main = threading.get_ident()
@@ -126,7 +126,7 @@ class HangWatch:
                 return
 
     def _others_are_lost(self) -> bool:
-        """Look at the other ranks; return whether to look no more, because this process ends."""
+        """Check the other ranks; return True if one is lost and this process ends."""
         return False
 
     def _end_hanging(self) -> None:
@@ -155,15 +155,15 @@ class HangWatch:
         return ""
 
     def first_mistake(self, mistake: str) -> str:
-        """Return the mistake that ends rank 0, so that one that all ranks make is printed once; empty if unknown."""
+        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once; empty if unknown."""
         return ""
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
-        """End the thread, and tell the others how this rank leaves, and why if that is a failure.
+        """End the thread. With several ranks, also report how this rank leaves, and why if it failed.
 
         Args:
             status: exit status of this process.
-            cause: of a failure, in one line.
+            cause: one line, if it failed.
             alike: the other ranks probably fail in the same way.
         """
         self._leaving.set()

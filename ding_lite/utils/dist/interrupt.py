@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGUSR1 as a request to stop at the next safe point."""
+"""Treats Ctrl-C, SIGTERM and SIGUSR1 as requests to stop at the next safe point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # SLURM can send SIGUSR1 some time before the end
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # SLURM can send SIGUSR1 before a time limit
 INTERRUPTED = "Interrupted."
 
 
@@ -26,15 +26,18 @@ def ends_at_interrupt() -> Iterator[None]:
 
 
 class InterruptGuard:
-    """While active, the first of `SIGNALS` sets `requested`; a SIGINT after that kills the process at once.
+    """A context in which the first of `SIGNALS` sets `requested`; a SIGINT after that kills the process at once.
 
-    The second signal has its default action, not an exception, so it also ends a process that waits in a collective.
-    Ranks get a signal at different moments or not at all: reduce `requested` over all ranks before acting on it.
-    Outside the main thread, where Python cannot handle signals, it does nothing.
+    The second signal has its default action and raises no exception, so it also ends a process that waits in a
+    collective. Ranks receive a signal at different times or not at all, so reduce `requested` over all ranks before
+    acting on it. Outside the main thread, where Python cannot handle signals, the context does nothing.
+
+    Args:
+        rank: rank of this process; only rank 0 prints a message.
 
     Attributes:
-        requested: A signal has arrived: finish the iteration, save, stop.
-        signum: The first signal that arrived, or None; `128 + signum` is the exit status that shells expect.
+        requested: whether a signal has arrived, so that the run should finish the iteration, save and stop.
+        signum: the first signal that arrived, or None; shells expect the exit status `128 + signum`.
     """
 
     def __init__(self, rank: int = 0) -> None:
@@ -54,7 +57,7 @@ class InterruptGuard:
         self._previous = {}
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # a worker forked meanwhile inherits this handler, but not the loop that looks
+        if os.getpid() != self._pid:  # a forked worker inherits this handler, but nothing there reads `requested`
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
             return
@@ -63,5 +66,5 @@ class InterruptGuard:
             self.requested, self.signum = True, signum
             if self._rank == 0:
                 name = signal.Signals(signum).name
-                with suppress(OSError):  # os.write, because print may not be entered twice
+                with suppress(OSError):  # os.write, because print is not reentrant
                     os.write(2, f"\n{name}: stopping after this iteration; Ctrl-C quits at once.\n".encode())

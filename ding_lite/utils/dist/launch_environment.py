@@ -1,4 +1,4 @@
-"""What a launcher tells a process about its job: torch's launchers, SLURM's srun, or variables set by hand."""
+"""Reads the environment variables by which a launcher describes a job: torch's launchers, SLURM's srun, or by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 
 class Launch(NamedTuple):
-    """What a launcher told this process."""
+    """The description of a job by its launcher.
+
+    Attributes:
+        rank: global rank of this process.
+        world_size: number of processes.
+        local_rank: rank of this process among those of its machine.
+        local_world_size: number of processes of this machine.
+        addr: host name or address of the machine of rank 0.
+        port: port on which rank 0 listens.
+    """
 
     rank: int
     world_size: int
@@ -24,7 +33,7 @@ def _slurm_environment() -> dict[str, str]:
     size = env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS", "1")
     nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", "")
     per_node = env.get("SLURM_STEP_TASKS_PER_NODE") or env.get("SLURM_TASKS_PER_NODE", size)
-    # Jobs, and steps of a job, that run at once on one machine: their ports should differ.
+    # Jobs, and steps of a job, that run on one machine at the same time should have different ports.
     port = 20000 + (int(env.get("SLURM_JOB_ID", 0)) + 1009 * int(env.get("SLURM_STEP_ID", 0))) % 20000
     first = re.match(r"(?:[^\[\],]|\[[^\[\]]*\])+", nodes)  # up to the first comma outside brackets
     host = re.sub(r"\[(\w+)[^\]]*\]", r"\1", first[0]) if first else ""  # a[01-04,07]b[1-2] begins with a01b1
@@ -32,7 +41,8 @@ def _slurm_environment() -> dict[str, str]:
         "RANK": env["SLURM_PROCID"],
         "WORLD_SIZE": size,
         "LOCAL_RANK": env.get("SLURM_LOCALID", ""),
-        # "2(x3),1": three nodes with two tasks, one with one. The largest, as all ranks must choose the same backend.
+        # "2(x3),1" means three nodes with two tasks and one node with one task. The largest number is used, because all
+        # ranks must choose the same backend.
         "LOCAL_WORLD_SIZE": str(max(map(int, re.findall(r"\b\d+", per_node)), default=1)),
         "MASTER_ADDR": env.get("MASTER_ADDR") or host,
         "MASTER_PORT": env.get("MASTER_PORT") or str(port),
@@ -40,14 +50,14 @@ def _slurm_environment() -> dict[str, str]:
 
 
 def read_launch() -> Launch | None:
-    """Read what torch's launchers, or else SLURM's srun, put into the environment; None if this is the only process.
+    """Return the job that torch's launcher, or else SLURM's srun, describes; None if this is the only process.
 
     Raises:
-        SystemExit: if the variables are incomplete or contradict each other.
+        SystemExit: the variables are incomplete or contradict each other.
     """
     env = dict(os.environ)
     if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
-        # A batch script itself, where nothing but srun starts several processes, has a SLURM_PROCID too, but no step.
+        # A batch script has a SLURM_PROCID too, but no step: only srun starts several processes.
         if "SLURM_PROCID" not in env or not any(name.startswith("SLURM_STEP") for name in env):
             return None
         env = _slurm_environment()

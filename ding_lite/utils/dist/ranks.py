@@ -1,4 +1,4 @@
-"""The number of this process among those that train together; one process needs no group."""
+"""Returns the rank of this process and the number of processes that train together; one process needs no group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from ding_lite.utils.dist.launch_environment import read_launch
 
-_alone = 0  # how many blocks of `alone` this process is in
+_alone = 0  # number of nested `alone` contexts
 
 
 @contextmanager

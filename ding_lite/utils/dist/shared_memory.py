@@ -26,11 +26,11 @@ def memory_name() -> str:
 
 
 def create_file(length: int) -> str | None:
-    """Return the path of a new file of this length in memory, which is zero; None if there is no room."""
+    """Return the path of a new file of `length` zero bytes in memory; None if there is not enough memory."""
     with suppress(OSError):
         file, name = tempfile.mkstemp(prefix="ding_lite_", dir=DIRECTORY)
         try:
-            os.posix_fallocate(file, 0, length)  # otherwise a full /dev/shm ends the process by a SIGBUS later
+            os.posix_fallocate(file, 0, length)  # otherwise a full /dev/shm would kill the process later with SIGBUS
             return name
         except OSError:
             os.unlink(name)
@@ -40,7 +40,7 @@ def create_file(length: int) -> str | None:
 
 
 def map_file(path: str, length: int) -> mmap.mmap | None:
-    """Map an existing file of this length; None where it does not exist, as on another machine."""
+    """Map an existing file; None if it does not exist, for instance on another machine."""
     with suppress(OSError, ValueError):
         file = os.open(path, os.O_RDWR)
         try:
@@ -51,4 +51,5 @@ def map_file(path: str, length: int) -> mmap.mmap | None:
 
 
 def create_token() -> bytes:
+    """Return `TOKEN` random bytes."""
     return secrets.token_bytes(TOKEN)

@@ -1,4 +1,4 @@
-"""Sizes of a config that the processes of a run share; this module never imports torch."""
+"""The sizes of a config that the processes of a run divide among them. This module never imports torch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ SHARED_SIZES = ("policy.learn.batch_size", "policy.collect.n_sample", "policy.co
 
 
 def divide(path: str, value: int, world_size: int) -> int:
-    """Return one process's share of a size that `world_size` processes have together.
+    """Return one process's share of a size.
+
+    Args:
+        path: dotted name of the key, for the message.
+        value: the size for all processes together.
+        world_size: number of processes.
 
     Raises:
-        ConfigError: `value` is not a multiple of the world size; `path` is the key's name in the message.
+        ConfigError: `value` is not a multiple of `world_size`.
     """
     if value % world_size:
         near = -(-value // world_size) * world_size

@@ -36,8 +36,8 @@ from ding_lite.utils.dist.heartbeat import INTERVAL, LAST_WORD, HangWatch, progr
 AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
 PATIENCE = 6.0  # seconds in which a rank whose collective failed searches for the cause
 SILENCE = 4.0  # seconds without a report after which, in that search, a machine counts as lost
-NOTICE = 1.5 * INTERVAL  # seconds in which every rank checks at least once
-LOOKS = 0.2  # seconds in which a rank that waits for all others to leave checks several times
+NOTICE = 1.5 * INTERVAL  # seconds: every rank reads the reports at least once in this time
+LOOKS = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
 NO_CAUSE, STATUS_0 = "-", "status 0"
 
 
@@ -91,19 +91,19 @@ class Beat(NamedTuple):
 
 
 def _bounded(call: Callable[[], None], seconds: float) -> None:
-    """Run a call that may block for ever, such as one to a store whose process is stopped, for at most `seconds`."""
+    """Wait at most `seconds` for a call that may block for ever, such as one to a store whose process is stopped."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(seconds)
 
 
 class Watchdog(HangWatch):
-    """The thread of one rank of several: it looks for its own hangs, and at the other ranks.
+    """The thread of one rank of several. It detects hangs of its own main thread and the loss of other ranks.
 
     Args:
         timeout: seconds without progress that are a hang.
-        dead_timeout: seconds without a word after which a machine is dead.
-        rank, world_size, addr, port: as the launcher told.
+        dead_timeout: seconds without a report after which a machine counts as dead.
+        rank, world_size, addr, port: from the launcher.
     """
 
     def __init__(self, timeout: float, dead_timeout: float, rank: int, world_size: int, addr: str, port: int) -> None:
@@ -115,7 +115,7 @@ class Watchdog(HangWatch):
         self._beats, self._heard = list[Beat](), list[float]()
         self._reached = 0.0  # when it reached the store, in seconds that it ran
         self._number, self._left = 0, ""
-        self._news, self._error = list[bytes](), ""
+        self._published = NO_CAUSE  # by any rank
         self._cause, self._found = "", threading.Event()
 
     def start(self) -> None:
@@ -173,41 +173,50 @@ class Watchdog(HangWatch):
         os.write(2, "".join(f"[rank {self._rank}] {line}\n" for line in text.splitlines()).encode())
 
     def _look(self) -> str:
-        """Publish a report, and return what is wrong with other ranks, if anything."""
+        """Publish a report, and return what is wrong with other ranks or the store, if anything."""
         gone = {peer.rank for peer in self._peers if self._near(peer) and not peer.state}  # before their last words
+        error = self._exchange()
+        if self._published != NO_CAUSE:
+            return self._published
+        if error and self._keeper.rank == 0 and self._beats[0].left:  # nobody can report without a store
+            return self._judge(self._peers[0], gone=False)
+        for peer, beat in zip(self._peers, self._beats, strict=True):
+            found = self._judge(peer, peer.rank in gone)
+            if found:
+                if not error:
+                    _bounded(lambda: self._publish(found), NOTICE)  # noqa: B023 (it is called at once)
+                if self._near(peer) and peer.rank not in gone and not beat.left:
+                    self._kill(peer, found)  # only now, as it may keep the store
+                return found
+        return self._judge_keeper(error) if error else ""
+
+    def _exchange(self) -> str:
+        """Publish a report and read all others; return why the store cannot be reached, if it cannot."""
         away = self._near(self._keeper) and self._keeper.state in ("", "T", "t")
         if away or (self._keeper.rank == 0 and self._beats[0].left):
-            return self._judge_unreachable(gone)  # trying its store would print a C++ backtrace
-        self._news, self._error = [], f"no answer within {self._silence:g} s"
-        _bounded(self._exchange, self._silence)
-        if not self._news:
+            return "no such process"  # trying its store would print a C++ backtrace
+        news, errors = list[bytes](), [f"no answer within {self._silence:g} s"]
+        _bounded(partial(self._ask, news, errors), self._silence)
+        if not news:
             self._store = None
-            return self._judge_unreachable(gone, self._error)
+            return errors[-1]
         self._reached = self._clock
-        *texts, cause = (text.decode() for text in self._news)
+        *texts, self._published = (text.decode() for text in news)
         for rank, text in enumerate(texts):
             beat = Beat(*json.loads(text))
             if beat.number != self._beats[rank].number:
                 self._heard[rank] = self._clock
             self._beats[rank] = beat
-        if cause != NO_CAUSE:
-            return cause
-        for peer, beat in zip(self._peers, self._beats, strict=True):
-            found = self._judge(peer, peer.rank in gone)
-            if found:
-                _bounded(lambda: self._publish(found), NOTICE)  # noqa: B023 (it is called at once)
-                if self._near(peer) and peer.rank not in gone and not beat.left:
-                    self._kill(peer, found)  # only now, as it may keep the store
-                return found
         return ""
 
-    def _exchange(self) -> None:
+    def _ask(self, news: list[bytes], errors: list[str]) -> None:
+        """Append the reports and the known cause to `news`, or what went wrong to `errors`."""
         try:
             store = self._connect()
             self._tell(store)
-            self._news = store.multi_get([f"{self._key}/{key}" for key in (*range(self._size), "cause")])
+            news += store.multi_get([f"{self._key}/{key}" for key in (*range(self._size), "cause")])
         except RuntimeError as error:
-            self._error = str(error).partition("\n")[0]
+            errors.append(str(error).partition("\n")[0])
 
     def _publish(self, cause: str) -> None:
         """Tell all ranks the cause, unless an earlier one is known."""
@@ -218,7 +227,8 @@ class Watchdog(HangWatch):
         return peer.machine == self._peers[self._rank].machine
 
     def _judge(self, peer: Peer, gone: bool) -> str:
-        beat, silent = self._beats[peer.rank], self._clock - self._heard[peer.rank]
+        """Return why a rank is lost, if it is; silence counts only while the store can be reached."""
+        beat, silent = self._beats[peer.rank], self._reached - self._heard[peer.rank]
         asked = self._leaving.is_set()  # a collective has failed
         if beat.left:
             early = asked or (beat.left != STATUS_0 and silent >= self._silence)
@@ -228,17 +238,13 @@ class Watchdog(HangWatch):
         if self._near(peer):
             return self._describe_stuck(peer) if silent >= self._timeout and peer.rank != self._rank else ""
         others = [self._heard[other.rank] for other in self._peers if other.machine == peer.machine]
-        if self._clock - max(others) >= (min(SILENCE, self._silence) if asked else self._silence):
+        if self._reached - max(others) >= (min(SILENCE, self._silence) if asked else self._silence):
             return f"{peer} was not heard of for {silent:.0f} s: its machine is dead or cut off"
         return ""
 
-    def _judge_unreachable(self, gone: set[int], error: str = "no such process") -> str:
+    def _judge_keeper(self, error: str) -> str:
+        """Return why the process that keeps the store is lost, if it is; the store cannot be reached."""
         keeper = self._keeper
-        if keeper.rank == 0 and self._beats[0].left:
-            return f"{keeper} has left with {self._beats[0].left}" if self._leaving.is_set() else ""
-        for rank in sorted(gone):
-            if not self._beats[rank].left:
-                return f"{self._peers[rank]} is gone: it was killed, or ended without an exception"
         if not self._near(keeper) or not keeper.state:
             return f"{keeper}, which keeps the store at {self._addr}:{self._port}, is dead or cut off: {error}"
         # It is stopped, which ends a rank in the end but not the launcher, or was too busy to answer in time.

@@ -1,4 +1,4 @@
-"""Data sets for offline learning: columns of env steps from a file, as batches of n-step transitions.
+"""Data sets for offline learning: turns columns of env steps from a file into batches of n-step transitions.
 
 Shapes: R rows of the file, M rows at which a transition can start, B transitions of a batch.
 """
@@ -19,7 +19,7 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, flatten, open_columns
 
 TRANSITION = ("obs", "action", "reward", "next_obs", "done")
-NAMES = {  # what files call a column; the first name is ours and DI-engine's
+NAMES = {  # the names that files may use for a column; the first is ours and DI-engine's
     "obs": ("obs", "observations", "observation"),
     "action": ("action", "actions"),
     "reward": ("reward", "rewards"),
@@ -31,19 +31,24 @@ FLAGS = ("done", "traj_flag", PADDING)
 
 
 class OfflineDataset(torch.utils.data.Dataset[Any]):
-    """Transitions by number, gathered from columns in one vectorised copy per column.
+    """A data set of n-step transitions, gathered from columns with one vectorised copy per column.
 
-    A transition is a dict of `obs`, `action`, and if the columns exist: `reward`, the discounted sum over up to `nstep`
-    steps, fewer if the trajectory is cut; `done`, whether it then ended in a terminal state; `next_obs`, the
-    observation after the last summed step (meaningless if done); `value_gamma`, the discount of its value; all other
-    columns unchanged. A row without a known next observation cannot start a transition, and sums end before it.
+    A transition is a dict with `obs`, `action` and, if the columns exist:
+
+    * `reward`: the discounted sum of up to `nstep` rewards; it ends where the trajectory is cut.
+    * `done`: whether the last summed step was terminal.
+    * `next_obs`: the observation after the last summed step; it is meaningless if `done`.
+    * `value_gamma`: the discount of the value of `next_obs`.
+    * all other columns, unchanged.
+
+    A row without a known next observation cannot start a transition, and sums end before it.
 
     Give a `DataLoader` over it `collate_fn=lambda batch: batch`, because `__getitems__` already collates.
 
     Args:
-        columns: nested arrays or tensors `[R, ...]`. `done` (terminated) cuts the bootstrap; `done` or `traj_flag`
-            (cut here, terminated or not) ends a trajectory. Without `next_obs`, the next row's `obs` is used, and a row
-            with `traj_flag` but without `done` has no successor; nor does the last row.
+        columns: nested arrays or tensors `[R, ...]`. `done` means terminated: there is no bootstrap. A trajectory ends
+            where `done` or `traj_flag` is True. Without `next_obs`, the `obs` of the next row is used; then the next
+            observation of the last row, and of rows with `traj_flag` but without `done`, is unknown.
         nstep: largest number of rewards that are summed.
         gamma: discount per env step.
         source: the data set's name in messages.
@@ -54,7 +59,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         columns: the columns, as tensors.
 
     Raises:
-        DatasetError: columns of different lengths, no rows, no transitions, numbers that are not finite.
+        DatasetError: columns have different lengths, there are no rows or no transitions, or numbers are not finite.
     """
 
     def __init__(
@@ -129,7 +134,12 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         return self.gather(torch.as_tensor(indices))
 
     def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the transitions at `index_B`, `[B, ...]`; if `out` is given, they are written into its tensors."""
+        """Return transitions `[B, ...]`.
+
+        Args:
+            index_B: their numbers.
+            out: tensors `[B, ...]` to write them to; None: new tensors.
+        """
         row_B = index_B if self._start is None else self._start[index_B]
         batch = {key: _take(column, row_B, out and out[key]) for key, column in self._now.items()}
         if self._next is not None:
@@ -138,10 +148,14 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         return batch
 
     def check_spaces(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
-        """Compare the columns with an environment's spaces, the action space as the policy sees it.
+        """Compare the columns with an environment's spaces.
+
+        Args:
+            observation_space: the observations of the policy.
+            action_space: the actions of the policy.
 
         Raises:
-            DatasetError: other shapes or keys, or actions that are not in the space.
+            DatasetError: shapes or keys differ, or an action is not in the space.
         """
         for key, space in (("obs", observation_space), ("next_obs", observation_space), ("action", action_space)):
             if key in self.columns:
@@ -219,7 +233,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             array = array.astype(np.bool_, copy=False)
         elif key == "reward":
             array = array.astype(np.float32, copy=False)
-        looked_at = array.dtype.kind == "f" and not (mapped and "obs" in key)  # these may be huge files
+        looked_at = array.dtype.kind == "f" and not (mapped and "obs" in key)  # mapped observations may be huge
         if looked_at and not (finite := np.isfinite(array)).all():
             row = int(np.argwhere(~finite)[0, 0])
             raise self._fault(key, "finite numbers", f"nan or infinity, first in row {row}")
@@ -262,11 +276,11 @@ def read_dataset(
         required: the columns to read, by our names; `NAMES` lists the names that files may use.
         nstep: largest number of rewards that are summed.
         gamma: discount per env step.
-        act_scale: map bounded actions of a Minari data set from the environment's units to -1..1.
+        act_scale: whether to map bounded actions of a Minari data set from the environment's units to -1..1.
         ignore_done: see `OfflineDataset`.
 
     Raises:
-        DatasetError: see `OfflineDataset`; also if the file is missing or damaged, or lacks a column.
+        DatasetError: see `OfflineDataset`; or the file is missing, is damaged, or lacks a column.
     """
     with open_columns(path, data_type, act_scale) as file:
         columns = {name: _read(file, name, path) for name in required if name != "next_obs" or _find(file, name)}
@@ -275,8 +289,8 @@ def read_dataset(
             columns["traj_flag"] = _nest(file, flag)
         if sums and "next_obs" in required and "next_obs" not in columns and "traj_flag" not in columns:
             raise DatasetError(
-                f"Data set '{path}' has neither 'next_obs' nor 'traj_flag' or 'timeouts', so nobody knows where its "
-                f"trajectories end: add one of them (all False if only terminal states end them). {_has(file)}"
+                f"Data set '{path}' has neither 'next_obs' nor 'traj_flag' nor 'timeouts', so the ends of its "
+                f"trajectories are unknown: add one of them (all False if only terminal states end them). {_has(file)}"
             )
         if PADDING in file.names:
             columns[PADDING] = file.read(PADDING)

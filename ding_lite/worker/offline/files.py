@@ -1,4 +1,4 @@
-"""Files of data sets: opening and writing each layout.
+"""Reads and writes the files of data sets in every supported format.
 
 A file is a mapping from names, `obs` or nested `obs/camera`, to arrays `[R, ...]` of R rows, one for each env step.
 The rows of a trajectory are adjacent and in order.
@@ -33,11 +33,16 @@ PADDING = "padding"  # column that is True in rows that hold an observation, but
 
 
 class DatasetError(ConfigError):
-    """A data set cannot be used; the message names the file, the key, what was expected and what was found."""
+    """A data set cannot be used. The message names the file and the key, and what was expected and found."""
 
 
 class Columns(NamedTuple):
-    """An open file."""
+    """An open data set.
+
+    Attributes:
+        names: names of the columns.
+        read: returns the column of a name.
+    """
 
     names: list[str]
     read: Callable[[str], np.ndarray]
@@ -96,10 +101,10 @@ def open_columns(path: str, data_type: str = "", act_scale: bool = False) -> Ite
     Args:
         path: the data set.
         data_type: one of `KINDS`; empty: derived from the path.
-        act_scale: map bounded actions of a Minari data set to -1..1.
+        act_scale: whether to map bounded actions of a Minari data set to -1..1.
 
     Raises:
-        DatasetError: it is missing, damaged or of another kind, also if this is noticed inside the block.
+        DatasetError: it is missing, damaged or of another kind. This may be found only inside the context.
     """
     kind = find_kind(path, data_type)
     if kind != "minari" and not os.path.exists(path):
@@ -112,7 +117,7 @@ def open_columns(path: str, data_type: str = "", act_scale: bool = False) -> Ite
         if isinstance(error, DatasetError):
             raise
         raise DatasetError(
-            f"Data set '{path}' cannot be read as {kind}, it is damaged, truncated or something else: {error}"
+            f"Data set '{path}' cannot be read as {kind}: it is damaged, truncated or of another kind ({error})."
         ) from error
 
 
@@ -219,10 +224,15 @@ def check_target(path: str) -> str:
 
 
 def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
-    """Write nested columns `[R, ...]` to HDF5, .npz, or a new directory of .npy files, as the path's ending says.
+    """Write a data set as HDF5, .npz, or a new directory of .npy files; the ending of the path says which.
 
-    A reader of `path` finds the complete data set or nothing. `attributes`, numbers and strings, describe its origin.
-    They become HDF5 attributes, an array `attributes` of JSON in .npz, or attributes.json in a directory.
+    A reader of `path` finds the complete data set or nothing.
+
+    Args:
+        path: the file or directory.
+        columns: nested columns `[R, ...]`.
+        attributes: numbers and strings that describe the origin of the data. They become HDF5 attributes, an array
+            `attributes` of JSON in .npz, or the file attributes.json in a directory.
 
     Raises:
         DatasetError: the path cannot be written, or the directory exists already.

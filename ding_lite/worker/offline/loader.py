@@ -1,12 +1,12 @@
-"""Batches of a data set for each rank, loaded ahead by worker processes.
+"""Loads the batches of a data set for each rank, ahead of time and in worker processes.
 
 A worker gathers a chunk of batches into memory that it shares with the training process, and sends only the number of
-the slot. A message takes as long as a small learning step, so one message delivers many batches. Chunks depend only on
-seed, epoch and position, so each worker can shuffle by itself, and a resumed run sees the same batches.
+the slot. Sending a message takes as long as a small learning step, so one message delivers many batches. Chunks depend
+only on seed, epoch and position. Each worker can therefore shuffle by itself, and a resumed run sees the same batches.
 
-Workers are forked. They inherit the data set without a copy, and the shared memory, which therefore needs no name in a
-file system. Forking is safe despite the threads of torch, gloo and the watchdog, because a worker uses nothing that
-they may have locked: it copies rows with one thread and uses no collective, no CUDA and no file.
+Workers are forked, so they inherit the data set without a copy, and shared memory that needs no name in a file system.
+Forking is safe despite the threads of torch, gloo and the watchdog, because a worker uses nothing that these may have
+locked: it copies rows with one thread and uses no collective, no CUDA and no file.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.dataset import OfflineDataset
 from ding_lite.worker.offline.files import DatasetError
 
-CHUNK_BYTES = 2**21  # gathered at once: large compared with a message's cost, small enough for a cache
-CHUNK_BATCHES = 64  # at most
-AHEAD = 4  # chunks that each worker may be ahead, because a busy machine may run it late
-PR_SET_PDEATHSIG = 1  # prctl's option: the signal to get when the parent process ends
+CHUNK_BYTES = 2**21  # size of a chunk: large enough to outweigh the message, small enough for the processor's cache
+CHUNK_BATCHES = 64  # largest number of batches of a chunk
+AHEAD = 4  # chunks that each worker may load ahead, because it may run late on a busy machine
+PR_SET_PDEATHSIG = 1  # option of prctl: the signal to receive when the parent process ends
 
 
 class LoaderError(UserError, RuntimeError):
@@ -51,7 +51,7 @@ class LoaderError(UserError, RuntimeError):
 
 
 class RankSampler(DistributedSampler[Any]):
-    """The indices of torch's DistributedSampler, as a tensor. A Python list of a million takes a tenth of a second."""
+    """The indices of torch's DistributedSampler as a tensor, because a list of a million takes a tenth of a second."""
 
     def order(self, epoch: int) -> Tensor:
         """Return this rank's indices of an epoch, shuffled."""
@@ -60,7 +60,7 @@ class RankSampler(DistributedSampler[Any]):
 
 
 class Task(NamedTuple):
-    """A chunk to gather: places `start` to `stop` of an epoch's indices, into a slot of the shared memory."""
+    """A chunk to gather into a slot of the shared memory: positions `start` to `stop` of the indices of an epoch."""
 
     epoch: int
     start: int
@@ -69,9 +69,14 @@ class Task(NamedTuple):
 
 
 def tasks(epoch: int, start: int, samples: int, size: int, slots: int) -> Iterator[Task]:
-    """Yield endless tasks of up to `size` samples, from place `start` of an epoch on; an epoch has `samples` places.
+    """Yield tasks without end. A slot is reused only after its chunk has been copied.
 
-    A slot is used again only after the chunk in it has been copied.
+    Args:
+        epoch: the first epoch.
+        start: position in the first epoch.
+        samples: number of samples of an epoch.
+        size: largest number of samples of a task.
+        slots: number of slots.
     """
     for number in itertools.count():
         stop = min(start + size, samples)
@@ -80,7 +85,13 @@ def tasks(epoch: int, start: int, samples: int, size: int, slots: int) -> Iterat
 
 
 class Chunks(Dataset[Any]):
-    """The data set of a worker: an item is a gathered chunk. Slots are nested tensors `[batches * B, ...]`."""
+    """The data set of a worker process, whose items are gathered chunks.
+
+    Args:
+        dataset: the transitions.
+        sampler: shuffles them.
+        slots: the shared memory, nested tensors `[batches * B, ...]`.
+    """
 
     def __init__(self, dataset: OfflineDataset, sampler: RankSampler, slots: list[dict[str, Any]]) -> None:
         self._dataset, self._sampler, self._slots = dataset, sampler, slots
@@ -98,26 +109,28 @@ class Chunks(Dataset[Any]):
 
 
 class OfflineLoader:
-    """This rank's batches of a data set, epoch after epoch, without end.
+    """Yields this rank's batches of a data set, epoch after epoch, without end.
 
-    In every epoch the set is shuffled anew and the ranks see disjoint parts of it, nothing twice. All ranks have the
-    same number of batches of the same sizes. The last batch of an epoch may be smaller. If the size does not divide,
-    fewer transitions than there are ranks are left out, different ones in each epoch.
+    In every epoch the data set is shuffled anew, and the ranks see disjoint parts of it, each transition at most once.
+    All ranks have the same number of batches of the same sizes. The last batch of an epoch may be smaller. If the
+    number of transitions is not a multiple of the number of ranks, the remainder is left out, a different one in each
+    epoch.
 
     Args:
-        dataset: the same on every rank.
-        batch_size: of one rank.
-        seed: of the shuffling, the same on every rank.
-        num_workers: processes that load ahead; 0: this process gathers the batches.
-        device: where batches go.
+        dataset: the transitions, the same on every rank.
+        batch_size: transitions per batch and rank.
+        seed: seed of the shuffling, the same on every rank.
+        num_workers: number of processes that load ahead; 0: this process gathers the batches.
+        device: device of the batches.
 
     Attributes:
-        batches_per_epoch: of one rank.
-        epoch, position: completed epochs, and batches taken in the current one.
-        waited: seconds that training waited for data.
+        batches_per_epoch: batches of this rank in an epoch.
+        epoch: number of completed epochs.
+        position: number of batches taken in the current epoch.
+        waited: seconds that training has waited for data.
 
     Raises:
-        DatasetError: the set is too small for one whole batch on every rank.
+        DatasetError: the data set is too small for one whole batch on every rank.
     """
 
     def __init__(
@@ -160,9 +173,9 @@ class OfflineLoader:
         self._release = Finalize(self, self._closing.fill_, (1,), exitpriority=10)  # before python ends its children
 
     def epoch_batches(self) -> Iterator[dict[str, Any]]:
-        """Yield the rest of the current epoch, and begin the next.
+        """Yield the remaining batches of the current epoch, then count the epoch as completed.
 
-        A batch is a dict of `[B, ...]` tensors, the caller's to keep.
+        A batch is a dict of `[B, ...]` tensors, which the caller may keep.
 
         Raises:
             LoaderError: a worker process was killed.
@@ -188,7 +201,7 @@ class OfflineLoader:
                 raise
             raise LoaderError(
                 f"{str(error).strip().rstrip('.')}: a process that loads data for rank {get_rank()} has died. If the "
-                "system killed it for lack of memory, make policy.learn.batch_size smaller, or set "
+                "system killed it because memory ran out, make policy.learn.batch_size smaller, or set "
                 "policy.learn.learner.dataloader.num_workers=0."
             ) from error
         number = task.stop - task.start
@@ -238,13 +251,13 @@ class OfflineLoader:
         """Continue where `state_dict` was called: the same batches follow.
 
         Raises:
-            CheckpointError: the state is of another data set, batch size or number of processes.
+            CheckpointError: the state belongs to another data set, batch size, seed or number of processes.
         """
         for key, expected in self._layout().items():
             if state[key] != expected:
                 raise CheckpointError(
-                    f"The checkpoint's data loader has {key}={state[key]}, here it is {expected}: resume with what the "
-                    "run was started with, or start a new run from the checkpoint's model."
+                    f"The checkpoint's data loader has {key}={state[key]}, expected {expected}: resume with the "
+                    "settings of the original run, or start a new run from the checkpoint's model."
                 )
         self.close()
         self.epoch, self.position = state["epoch"], state["position"]
@@ -255,11 +268,14 @@ class OfflineLoader:
 
 
 class Guard:
-    """Lets a worker process end only with the training process.
+    """Keeps a worker process alive exactly as long as the training process.
 
     Ctrl-C in a terminal, and the signals that a cluster sends before a time limit, reach workers too. The training
     process handles them, and needs its workers until it stops. SIGTERM therefore ends a worker only if the loader has
-    been closed or Python is about to exit. A worker is killed as soon as the training process has ended.
+    been closed or Python is about to exit. The kernel kills a worker as soon as the training process has ended.
+
+    Args:
+        closing: a flag in shared memory, nonzero after the loader has been closed.
     """
 
     def __init__(self, closing: Tensor) -> None:

@@ -1,22 +1,22 @@
-"""Replay composed of three parts, any of which goes with any other: `ReplayBuffer(ring, sampler, view)`.
+"""Replay buffers, each composed of three independent parts: `ReplayBuffer(ring, sampler, view)`.
 
-The ring stores, the sampler says at which places the samples of a batch start, and the view says what a sample is. The
-registered buffers (`uniform`, `prioritized`, `sequence`) compose the parts that their options ask for. A part of your
-own is a class with the methods of `Sampler` or `View`, used in a buffer that you register:
+The ring stores steps. The sampler chooses the places at which the samples of a batch start. The view turns a place into
+a sample. The registered buffers (`uniform`, `prioritized`, `sequence`) build the parts from their options. To add a
+part, write a class with the methods of `Sampler` or `View`, and register a buffer that uses it:
 
     @BUFFER_REGISTRY.register("my_replay")
     class MyReplayBuffer(ReplayBuffer):
-        config = dict(share=0.1)  # the options that the buffer adds
+        config = dict(share=0.1)  # defaults of the options that this buffer adds
 
         def __init__(self, replay_buffer_size, num_envs, share=0.1, seed=0, batch_device=None, **options):
             ring, view = create_ring_and_view(replay_buffer_size, num_envs, **options)
             super().__init__(ring, MySampler(share, seed), view, batch_device)
 
-A hindsight view (Andrychowicz et al. 2017, arXiv:1707.01495) would replace the desired goal of a transition by a goal
-that was achieved later in the same episode. Its sampler draws a fraction in [0, 1) for each place and puts it beside
-`index`, because whatever is random belongs to the sampler, whose state a checkpoint holds. Its view follows
-`ring.columns["traj_flag"]` from each place to the end of the episode (or to the newest row), takes the row at that
-fraction of the way, writes the row's achieved goal into `obs` and `next_obs`, and computes `reward` anew.
+Hindsight replay (Andrychowicz et al. 2017, arXiv:1707.01495), for instance, replaces the desired goal of a transition
+by a goal that was achieved later in the same episode. Its sampler would return, in addition to `index`, a random
+fraction in [0, 1) for each place: all randomness belongs to the sampler, whose state is part of a checkpoint. Its view
+would follow `ring.columns["traj_flag"]` from each place to the end of the episode (or to the newest row), take the row
+at that fraction of the way, write the achieved goal of that row into `obs` and `next_obs`, and recompute `reward`.
 
 Shapes: B samples, K rewards of an n-step sum.
 """
@@ -35,23 +35,23 @@ from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.parts import Sampler, View
 from ding_lite.worker.replay.ring import Ring
-from ding_lite.worker.replay.sequence import SequenceView
+from ding_lite.worker.replay.sequence import SequenceView, check_unroll_len
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
-GATHER_AT_ONCE = 2**20  # bytes: smaller samples of several batches are gathered together, to save calls
+GATHER_AT_ONCE = 2**20  # bytes; several batches are gathered in one call if they are smaller than this
 
 
 class ReplayBuffer:
-    """What a loop wants of replay: `push` rollout blocks, take `batches`, `update` priorities.
+    """Stores rollout blocks (`push`), yields batches of samples (`batches`), and takes new priorities (`update`).
 
     Args:
-        ring: where steps are stored.
-        sampler: chooses samples.
-        view: makes samples.
-        batch_device: where batches go; None: they stay where the ring is.
+        ring: stores the steps.
+        sampler: chooses the places of samples.
+        view: turns places into samples.
+        batch_device: the device of the batches; None: the ring's device.
 
     Raises:
-        ValueError: the ring has too few rows for a sample.
+        ValueError: the ring has too few rows for one sample.
     """
 
     config: ClassVar[dict[str, Any]] = dict()
@@ -72,7 +72,7 @@ class ReplayBuffer:
         return len(self.ring.starts(self.view.span)) * self.ring.num_envs
 
     def push(self, block: dict[str, Any]) -> None:
-        """Store a rollout block `[T, N, ...]`, see `SampleCollector`, over the oldest rows."""
+        """Store a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows."""
         self.ring.push(block)
         self.sampler.pushed(self.ring, len(block["reward"]), self.view.span)
 
@@ -81,16 +81,21 @@ class ReplayBuffer:
         return next(self.batches(batch_size, 1))
 
     def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
-        """Yield `number` batches: what the view makes and the sampler adds; `index` `[B]` names places for `update`.
+        """Yield batches for several learner iterations.
 
-        Priorities that are updated between two batches count in the second.
+        A batch contains the samples that the view makes and the tensors that the sampler adds. `index` `[B]` holds the
+        places of the samples, for `update`. Priorities that are updated after one batch apply to the next.
+
+        Args:
+            batch_size: B, samples in a batch.
+            number: number of batches.
 
         Raises:
-            ValueError: there is nothing that can be sampled.
+            ValueError: the buffer does not hold enough steps for a sample.
         """
         starts, size = self.ring.starts(self.view.span), batch_size * number
         if not starts:
-            raise ValueError("the replay buffer holds nothing that can be sampled: push more steps first, see count()")
+            raise ValueError("the replay buffer holds too few steps for a sample: push more steps first, see count()")
         joined = self.view.joined and not self.sampler.adaptive and 2 * self.ring.obs_bytes() * size <= GATHER_AT_ONCE
         group = number if joined else 1
         for _ in range(number // group):
@@ -104,31 +109,39 @@ class ReplayBuffer:
                 yield from (tree_map(lambda part: part[i], parts) for i in range(group))  # noqa: B023 (called at once)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """Take new priorities `[B]` of the samples of a batch, named by its `index` `[B]`."""
+        """Set the priorities `[B]` of samples; `index` `[B]` is that of their batch."""
         self.sampler.update(index, priority)
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
-        """Cut the running trajectories of some environments at the newest row, see `Ring.truncate`.
+        """Truncate the running trajectories of some environments after the newest row, see `Ring.truncate`.
 
-        A resumed run calls this for environments whose episodes could not be brought back.
+        A resumed run calls this for environments whose episodes could not be restored.
+
+        Args:
+            env_index_K: `[K]`, the environments.
+            obs: `[K, ...]`, the observations that follow the newest row in these environments.
         """
         self.ring.truncate(env_index_K, obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that later samples depend on, in the ring's own memory; see `replay_state`."""
+        """Return everything on which later samples depend; tensors share the ring's memory, see `replay_state`."""
         return replay_state(self.ring, self.sampler, self.view)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Copy in what `state_dict` returned.
+        """Restore a state that `state_dict` returned.
 
         Raises:
-            ValueError: it is the state of a buffer of other parts, sizes or columns; nothing has changed then.
+            ValueError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
         """
         load_replay_state(self.ring, self.sampler, self.view, state)
 
 
 class UniformSampler:
-    """Draws every sample with the same probability."""
+    """Draws every sample with the same probability.
+
+    Args:
+        seed: seed of the draws.
+    """
 
     adaptive = False
 
@@ -136,34 +149,40 @@ class UniformSampler:
         self._rng = np.random.default_rng(seed)
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
-        """Nothing depends on what is stored."""
+        """Do nothing: the draws depend only on the rows of `draw`."""
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
+        """Return `index` `[B]`, places drawn uniformly; see `Sampler.draw`."""
         row_B = self._rng.integers(starts.start, starts.stop, number)
         place_B = ring.places(row_B, self._rng.integers(ring.num_envs, size=number))
         return {"index": torch.from_numpy(place_B).to(ring.device)}
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """Priorities do not count."""
+        """Do nothing: priorities are not used."""
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the state of the random generator."""
         return {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
         self._rng.bit_generator.state = state["rng"]
 
 
 class TransitionView:
-    """A sample is an n-step transition.
+    """Makes n-step transitions.
 
-    A batch holds all columns at the places `[B, ...]`, but `reward` is the discounted sum of up to n rewards, cut where
-    the trajectory is; `done` and `traj_flag` are those of the last summed step; `next_obs` follows that step (it has no
-    meaning where `done`); `value_gamma` is the discount of its value, gamma^(rewards summed).
+    A batch holds every column at the given places, `[B, ...]`, with these changes:
+
+    * `reward`: the discounted sum of up to n rewards; it ends where the trajectory is cut.
+    * `done`, `traj_flag`: those of the last summed step.
+    * `next_obs`: the observation after the last summed step; it is meaningless where `done` is True.
+    * `value_gamma`: the discount of the value of `next_obs`, gamma^(number of summed rewards).
 
     Args:
-        nstep: most rewards summed.
+        nstep: n, the largest number of rewards to sum.
         gamma: discount per env step.
-        device: where the ring is.
+        device: the ring's device.
     """
 
     joined = True
@@ -198,23 +217,24 @@ def create_ring_and_view(
     unroll_len: int | None = None,
     burnin_step: int = 0,
 ) -> tuple[Ring, View]:
-    """Return the ring and the view that a policy's keys ask for.
+    """Return a ring, and the view that makes the kind of samples that a policy learns from.
 
     Args:
-        replay_buffer_size: samples kept, of all N environments together: env steps, or sequences laid end to end.
+        replay_buffer_size: capacity in samples, of all N environments together: in env steps if samples are
+            transitions, else in sequences that do not overlap.
         num_envs: N.
-        nstep: rewards summed.
+        nstep: largest number of rewards to sum.
         gamma: discount per env step.
         frame_stack: see `Ring`.
-        device: where the ring is kept.
-        unroll_len: steps of a sequence to learn from; None: samples are transitions.
+        device: the ring's device.
+        unroll_len: number of steps of a sequence to learn from; None: samples are transitions.
         burnin_step: see `SequenceView`.
     """
     if unroll_len is None:
         ring = Ring(replay_buffer_size // num_envs, num_envs, frame_stack, device)
         return ring, TransitionView(nstep, gamma, device)
     view = SequenceView(unroll_len, burnin_step, nstep, gamma, device)
-    # One row is for what follows the newest one; rows that a sample needs beyond its unroll_len are extra as well.
+    # Extra rows: one for the observation after the newest row, and those of a sample that exceed its unroll_len.
     num_rows = replay_buffer_size * unroll_len // num_envs + view.span - unroll_len + max(frame_stack, 1)
     return Ring(num_rows, num_envs, frame_stack, device, keeps_last=True), view
 
@@ -224,10 +244,11 @@ class UniformReplayBuffer(ReplayBuffer):
     """Replay that draws every sample with the same probability.
 
     Args:
-        replay_buffer_size: see `create_ring_and_view`, as `num_envs` and the other options.
+        replay_buffer_size: see `create_ring_and_view`.
         num_envs: N.
-        seed: of the draws.
+        seed: seed of the draws.
         batch_device: see `ReplayBuffer`.
+        **options: further arguments of `create_ring_and_view`.
     """
 
     def __init__(
@@ -245,7 +266,7 @@ class UniformReplayBuffer(ReplayBuffer):
 
 @BUFFER_REGISTRY.register("sequence")
 class SequenceReplayBuffer(UniformReplayBuffer):
-    """Uniform replay of sequences, for policies with `unroll_len`."""
+    """Uniform replay of sequences, for policies with `unroll_len`; the arguments are those of `UniformReplayBuffer`."""
 
-    def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int, **options: Any) -> None:
-        super().__init__(replay_buffer_size, num_envs, unroll_len=unroll_len, **options)
+    def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int | None = None, **options: Any) -> None:
+        super().__init__(replay_buffer_size, num_envs, unroll_len=check_unroll_len(unroll_len), **options)

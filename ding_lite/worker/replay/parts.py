@@ -1,4 +1,4 @@
-"""What a `ReplayBuffer` wants of its sampler and of its view. Shapes: B samples."""
+"""The interfaces of a sampler and of a view, the parts of a `ReplayBuffer`. Shapes: B samples."""
 
 from __future__ import annotations
 
@@ -10,40 +10,55 @@ from ding_lite.worker.replay.ring import Ring
 
 
 class Sampler(Protocol):
-    """Which places samples start at.
+    """Chooses the places at which samples start, and owns all randomness of replay.
 
     Attributes:
-        adaptive: whether a draw depends on priorities that the batch before it may have updated.
+        adaptive: whether a draw depends on priorities, which learning from the batch before may have updated.
     """
 
     adaptive: bool
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
-        """Hear that the ring has `number` new rows; samples are of `span` rows."""
+        """Take note that the ring has `number` new rows; a sample has `span` rows."""
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
-        """Return `index` `[B]`, places in rows of `starts` (see `Ring.starts`), and other `[B, ...]` for the batch."""
+        """Choose the samples of a batch.
+
+        Args:
+            ring: stores the steps.
+            starts: the rows at which a sample may start, see `Ring.starts`.
+            number: B.
+
+        Returns:
+            `index` `[B]`, the places of the samples, and any other tensors `[B, ...]` to add to the batch.
+        """
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """Take the priorities `[B]` of samples that started at places `[B]`."""
+        """Set the priorities `[B]` of the samples that start at the places `index` `[B]`."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that later draws depend on."""
+        """Return everything on which later draws depend."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `state_dict` returned."""
+        """Restore a state that `state_dict` returned."""
 
 
 class View(Protocol):
-    """What a sample is.
+    """Turns places into samples, without randomness.
 
     Attributes:
-        span: rows of a sample; the observation that follows them is there too.
-        joined: whether the tensors of a batch begin with B, so that several batches can be gathered as one and cut.
+        span: number of rows of a sample; the ring also has the observation that follows them.
+        joined: whether B is the first dimension of every tensor of a batch. Several batches can then be gathered as
+            one, and split.
     """
 
     span: int
     joined: bool
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
-        """Return the batch for what the sampler drew; what was drawn need not be in it."""
+        """Return the batch of the samples at `drawn["index"]`.
+
+        Args:
+            ring: stores the steps.
+            drawn: what the sampler returned; the buffer adds it to the batch.
+        """

@@ -1,4 +1,7 @@
-"""Prioritised replay (Schaul et al. 2016, arXiv:1511.05952), proportional, for transitions and sequences."""
+"""Proportional prioritised replay (Schaul et al. 2016, arXiv:1511.05952) of transitions or sequences.
+
+Shapes: B samples, L leaves of the tree.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,15 @@ from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.worker.replay.buffer import ReplayBuffer, create_ring_and_view
 from ding_lite.worker.replay.ring import Ring
 
-MIN_PRIORITY = 1e-6  # added to every priority, so that each sample can be drawn again
+MIN_PRIORITY = 1e-6  # added to every priority, so that no sample has probability 0
 
 
 class SumTree:
-    """A binary tree of sums and minima over n leaves; it takes O(log n) array operations to write or find B of them."""
+    """A binary tree of the sums and minima of its leaves. Writing or finding B leaves takes O(log L) array operations.
+
+    Args:
+        num_leaves: L.
+    """
 
     def __init__(self, num_leaves: int) -> None:
         self._depth = max(num_leaves - 1, 1).bit_length()
@@ -27,6 +34,7 @@ class SumTree:
 
     @property
     def total(self) -> float:
+        """The sum of all leaves."""
         return float(self._sum[1])
 
     @property
@@ -36,16 +44,16 @@ class SumTree:
 
     @property
     def leaves(self) -> np.ndarray:
-        """The leaves, filled up with zeros to a power of two, in the tree's own memory."""
+        """The leaves, padded with zeros to a power of two; a view of the tree's memory."""
         return self._sum[self._first :]
 
     def refill(self, value_L: np.ndarray) -> None:
-        """Set the first leaves, and all others to zero."""
+        """Set the first leaves to `value_L`, and all others to zero."""
         self._sum[:] = 0.0
         self._sum[self._first : self._first + len(value_L)] = value_L
         self._min[self._first :] = np.where(self.leaves > 0, self.leaves, np.inf)
         first = self._first
-        while first > 1:  # one level at a time; the sums equal those that writing single leaves gives, bit by bit
+        while first > 1:  # level by level; the sums are the same, to the bit, as after writing single leaves
             first //= 2
             children = slice(2 * first, 4 * first)
             self._sum[first : 2 * first] = self._sum[children].reshape(-1, 2).sum(1)
@@ -64,11 +72,11 @@ class SumTree:
             self._min[node_B] = np.minimum(self._min[2 * node_B], self._min[2 * node_B + 1])
 
     def find(self, mass_B: np.ndarray) -> np.ndarray:
-        """Return, for each mass in [0, total), the leaf at which the running sum of leaves exceeds it."""
+        """Return for each mass in [0, total) the first leaf at which the cumulative sum of leaves exceeds it."""
         node_B = np.ones(len(mass_B), np.int64)
         for _ in range(self._depth):
             left_B = self._sum[2 * node_B]
-            # Rounding can leave mass beyond the last positive leaf: never walk into an empty half.
+            # After rounding errors, a mass may lie beyond the last positive leaf: never descend into an empty half.
             right_B = (mass_B >= left_B) & (self._sum[2 * node_B + 1] > 0)
             mass_B = np.where(right_B, mass_B - left_B, mass_B)
             node_B = 2 * node_B + right_B
@@ -76,16 +84,17 @@ class SumTree:
 
 
 class PrioritizedSampler:
-    """Draws a sample with probability p^alpha / sum p^alpha; new samples enter with the greatest priority seen.
+    """Draws each sample with probability p^alpha / sum p^alpha, where p is its priority.
 
-    It adds `weight` `[B]` to a batch: (count * probability)^-beta, divided by the greatest weight of any stored sample.
+    New samples get the largest priority so far. The sampler adds `weight` `[B]` to a batch:
+    (number of samples * probability)^-beta, divided by the largest weight of any stored sample.
 
     Args:
-        num_places: places of the ring.
-        alpha: exponent of priorities, 0 for uniform draws.
-        beta: exponent of the weights at first, 1 where they undo the bias entirely.
-        anneal_step: batches over which beta rises to 1.
-        seed: of the draws.
+        num_places: number of places of the ring.
+        alpha: exponent of the priorities; 0: uniform draws.
+        beta: initial exponent of the weights; with 1 they correct the bias fully.
+        anneal_step: number of batches over which beta rises linearly to 1.
+        seed: seed of the draws.
     """
 
     adaptive = True
@@ -97,16 +106,18 @@ class PrioritizedSampler:
         self._max_priority, self._num_drawn = 1.0, 0
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
+        """Remove the samples that `number` new rows have made incomplete, and add those that they complete."""
         env_N, starts = np.arange(ring.num_envs), ring.starts(span)
-        # Rows that were overwritten, and rows whose samples lost an observation by that, leave.
+        # Overwritten rows leave, and so do rows whose samples need an overwritten row.
         leaving = np.arange(ring.size - number, ring.size + starts.start)
         self._tree[ring.places(leaving[:, None], env_N).ravel()] = 0.0
-        # Rows whose samples are complete now enter.
+        # Rows whose samples have become complete enter.
         entering = np.arange(starts.stop - min(number, len(starts)), starts.stop)
         self._tree[ring.places(entering[:, None], env_N).ravel()] = self._max_priority**self._alpha
         self._num_used = ring.size * ring.num_envs
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
+        """Return `index` `[B]` and `weight` `[B]`; one sample is drawn from each of B equal parts of the total."""
         mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total
         place_B = self._tree.find(mass_B)
         beta = self._beta + (1 - self._beta) * min(self._num_drawn / self._anneal_step, 1.0)
@@ -116,7 +127,7 @@ class PrioritizedSampler:
         return {key: value.to(ring.device) for key, value in drawn.items()}
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """Take new priorities `[B]` of places `[B]`; a priority that is not finite leaves the old one."""
+        """Set the priorities `[B]` of places `[B]`; where a new priority is not finite, the old one stays."""
         priority_B = priority.detach().cpu().numpy().astype(np.float64) + MIN_PRIORITY
         finite_B = np.isfinite(priority_B)
         place_B, priority_B = index.cpu().numpy()[finite_B], priority_B[finite_B]
@@ -124,7 +135,7 @@ class PrioritizedSampler:
         self._tree[place_B] = np.where(self._tree[place_B] > 0, priority_B**self._alpha, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that later draws depend on; the priorities are in the tree's own memory."""
+        """Return everything on which later draws depend; the priorities share the tree's memory."""
         return {
             "rng": self._rng.bit_generator.state,
             "priority": torch.from_numpy(self._tree.leaves[: self._num_used]),
@@ -133,6 +144,7 @@ class PrioritizedSampler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
         self._rng.bit_generator.state = state["rng"]
         self._tree.refill(state["priority"].numpy(force=True))
         self._num_used = len(state["priority"])
@@ -141,12 +153,15 @@ class PrioritizedSampler:
 
 @BUFFER_REGISTRY.register("prioritized")
 class PrioritizedReplayBuffer(ReplayBuffer):
-    """Replay of transitions or sequences that draws by priority, see `PrioritizedSampler` and `UniformReplayBuffer`."""
+    """Replay of transitions or sequences that are drawn by priority.
+
+    The arguments are those of `PrioritizedSampler` and `UniformReplayBuffer`.
+    """
 
     config: ClassVar[dict[str, Any]] = dict(
-        alpha=Key(0.6, "how far priorities count: 0 uniform, 1 proportional", low=0),
-        beta=Key(0.4, "how far weights undo the bias, at first", low=0, high=1),
-        anneal_step=Key(100000, "batches over which beta rises to 1", low=1),
+        alpha=Key(0.6, "exponent of the priorities: 0 draws uniformly, 1 in proportion to the priority", low=0),
+        beta=Key(0.4, "initial exponent of the importance weights; 1 corrects the bias fully", low=0, high=1),
+        anneal_step=Key(100000, "number of batches over which beta rises to 1", low=1),
     )
 
     def __init__(

@@ -1,11 +1,11 @@
-"""Storage of replay: a ring of R rows of N environments, one preallocated array per key, in the order of time.
+"""The storage of replay: a ring buffer of R rows, each with one step of N environments, in the order of time.
 
-The ring does not store `next_obs`. The next observation is the next row's `obs`, or, where a trajectory was truncated,
-an entry of a small side table. A frame stack is stored as its newest frame. The other frames are read from the rows
-before it when a sample is made; frames before the episode's first are zeros, as the policy saw them.
+Every key has one preallocated array. `next_obs` is not stored: it is the `obs` of the next row or, where a trajectory
+was truncated, an entry of a small side table. Of a frame stack, only the newest frame is stored. The other frames are
+read from earlier rows when a sample is made; frames before the start of the episode are zeros, as the policy saw them.
 
-Shapes: T rows of a rollout block, B places, K truncated episodes, S frames of a stack. A place is a row and an
-environment as one number, `row * N + n`.
+Shapes: T rows of a rollout block, B places, K truncated episodes, S frames of a stack. A place is one number for a row
+and an environment, `row * N + n`.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from torch import Tensor
 
 from ding_lite.utils.tree import tree_leaves, tree_map
 
-NOT_STORED = ("last_obs", "final_obs", "final_index", "episode_step")  # keys of a rollout block that are no column
+NOT_STORED = ("last_obs", "final_obs", "final_index", "episode_step")  # keys of a rollout block that are not columns
 
 
 class Ring:
-    """The last R rows that were pushed.
+    """Stores the newest R rows.
 
     Args:
         num_rows: R.
         num_envs: N.
-        frame_stack: S if observations are rolling stacks along their first axis, 0 if they are not.
-        device: the memory that holds the ring.
-        keeps_last: also keep the observations that follow the newest row, in the place of the oldest row. Then the
-            newest row has a successor as soon as it is pushed.
+        frame_stack: S if observations are frame stacks along their first axis, else 0.
+        device: the device whose memory holds the ring.
+        keeps_last: whether to keep the observations that follow the newest row, in place of the oldest row. The newest
+            row then has a next observation as soon as it is pushed.
 
     Attributes:
-        columns: nested dict of `[R * N, ...]` tensors, empty before the first push: every key of a rollout block that
-            has a row for each step (`obs, action, reward, done, traj_flag`, and what the policy adds).
+        columns: nested dict of `[R * N, ...]` tensors, empty before the first push. A column is a key of the rollout
+            block that has one entry per step: `obs, action, reward, done, traj_flag`, and those that the policy adds.
         episode_step: `[R * N]`, env steps since the reset; an episode starts where it is 0.
-        finals: the side table of the true last observations of truncated trajectories.
+        finals: side table of the true last observations of truncated trajectories.
         cursor: the row that the next push writes first.
-        size: rows that hold data.
+        size: number of rows that hold data.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Ring:
         self._frame_S = torch.arange(1 - self.stack, 1, device=self.device)  # rows of a stack, relative to its newest
 
     def push(self, block: dict[str, Any]) -> None:
-        """Write a rollout block `[T, N, ...]`, see `SampleCollector`, over the oldest rows.
+        """Write a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows.
 
         Raises:
-            ValueError: T is more than R.
+            ValueError: T is greater than R.
         """
         block, n_step = tree_map(to_single, block), len(block["reward"])
         if n_step > self.num_rows:
@@ -89,7 +89,7 @@ class Ring:
             tree_map(lambda column, obs: column.__setitem__(after, obs), self.columns["obs"], last_obs)
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
-        """Mark the newest row of some environments as truncated, because their episodes cannot go on.
+        """Mark the newest row of some environments as truncated, because their episodes cannot continue.
 
         Args:
             env_index_K: `[K]`, the environments.
@@ -105,17 +105,26 @@ class Ring:
     def starts(self, span: int) -> range:
         """Return the rows, counted from the oldest, at which a sample of `span` rows can start.
 
-        A sample needs its `span` rows, the observation that follows them, and the frames of its first stack.
+        The ring must hold all rows of the sample, the observation that follows them, and all frames of the first
+        observation.
         """
         oldest = self.stack - 1 + self.keeps_last if self.size == self.num_rows else 0
         return range(oldest, max(self.size - span + self.keeps_last, oldest))
 
     def places(self, row_B: np.ndarray, env_B: np.ndarray) -> np.ndarray:
-        """Return the places of rows, counted from the oldest, and environments; the arguments may broadcast."""
+        """Return the places of rows, counted from the oldest, and environments.
+
+        The two arguments are broadcast against each other.
+        """
         return (row_B + self.cursor - self.size) % self.num_rows * self.num_envs + env_B
 
     def rows(self, place_B: Tensor, without: Container[str] = ("obs",)) -> dict[str, Any]:
-        """Return `[B, ...]` of the columns at these places; observations need `observations` to be whole stacks."""
+        """Return the entries `[B, ...]` of the columns at these places.
+
+        Args:
+            place_B: the places.
+            without: columns to leave out. `obs` holds single frames; `observations` returns whole stacks.
+        """
         columns = {key: column for key, column in self.columns.items() if key not in without}
         return tree_map(lambda column: column.index_select(0, place_B), columns)
 
@@ -124,7 +133,7 @@ class Ring:
         return self._stacks(place_B, place_B, 0)
 
     def successors(self, place_B: Tensor) -> Any:
-        """Return the observations that follow these places, `[B, ...]`; they have no meaning where `done` is true."""
+        """Return the observations that follow these places, `[B, ...]`; they are meaningless where `done` is True."""
         obs = self._stacks((place_B + self.num_envs) % self.num_places, place_B, 1)
         if len(self.finals):
             slot_B = self.finals.slot[place_B]
@@ -134,21 +143,21 @@ class Ring:
         return obs
 
     def _stacks(self, place_B: Tensor, known_B: Tensor, later: int) -> Any:
-        """Return the observations at `place_B`, which are `later` rows after `known_B` in the same episodes."""
+        """Return the observations at `place_B`, which lie `later` rows after `known_B` in the same episodes."""
         if self.stack == 1:
             return tree_map(lambda column: column.index_select(0, place_B), self.columns["obs"])
         place_BS = (place_B[:, None] + self._frame_S * self.num_envs) % self.num_places
         step_B1 = self.episode_step[known_B, None] + later
-        place_BS = torch.where(self._frame_S >= -step_B1, place_BS, self.num_places)  # the place that holds zeros
+        place_BS = torch.where(self._frame_S >= -step_B1, place_BS, self.num_places)  # this place holds zeros
         frames = self.columns["obs"].index_select(0, place_BS.flatten()).unflatten(0, place_BS.shape)
         return frames.contiguous(memory_format=torch.channels_last) if frames.ndim == 4 else frames
 
     def obs_bytes(self) -> int:
-        """Return the size of one observation with all its frames."""
+        """Return the size of one observation with all its frames, in bytes."""
         return self.stack * sum(leaf[0].nbytes for leaf in tree_leaves(self.columns["obs"]))
 
     def allocate(self, rows: dict[str, Any]) -> None:
-        """Make `columns` for rows such as these, `[*, ...]`."""
+        """Create `columns` with the dtypes and shapes of these entries, `[*, ...]`."""
 
         def empty(leaf: Tensor, extra: int = 0) -> Tensor:
             return torch.empty((self.num_places + extra, *leaf.shape[1:]), dtype=leaf.dtype, device=self.device)
@@ -156,18 +165,22 @@ class Ring:
         self.columns = tree_map(empty, rows)
         if self.stack > 1:
             self.columns["obs"] = empty(rows["obs"], extra=1)
-            self.columns["obs"][-1] = 0  # the frames before an episode
+            self.columns["obs"][-1] = 0  # the frames before the start of an episode
 
     def _newest_frame(self, obs: Any, axis: int) -> Any:
         return obs if self.stack == 1 else obs.select(axis, -1)
 
 
 class SideTable:
-    """Observations for a few of the ring's places; it grows when it has to.
+    """Stores observations for a few of the ring's places, and grows if necessary.
+
+    Args:
+        num_places: R * N.
+        device: the ring's device.
 
     Attributes:
-        slot: `[R * N]`, the entry of each place in `obs`, -1 where there is none.
-        obs: nested dict of `[slots, ...]` tensors, None before the first entry.
+        slot: `[R * N]`, the index of each place's entry in `obs`; -1 if the place has none.
+        obs: nested dict of `[slots, ...]` tensors; None before the first entry.
     """
 
     def __init__(self, num_places: int, device: torch.device) -> None:
@@ -180,7 +193,7 @@ class SideTable:
         return self._num_slots - len(self._free)
 
     def put(self, place_K: Tensor, obs: Any) -> None:
-        """Store observations `[K, ...]` for places that have none."""
+        """Store observations `[K, ...]` for places `[K]` that have no entry yet."""
         if not len(place_K):
             return
         obs = tree_map(lambda leaf: leaf.to(self.slot.device), obs)
@@ -195,7 +208,7 @@ class SideTable:
         self.slot[place_K] = slot_K
 
     def remove(self, place: slice | Tensor) -> None:
-        """Free the entries of places that are overwritten."""
+        """Free the entries of these places, because their rows are overwritten."""
         if len(self):
             slot = self.slot[place]
             self._free += slot[slot >= 0].tolist()
@@ -203,11 +216,11 @@ class SideTable:
 
 
 def to_single(leaf: Tensor) -> Tensor:
-    """Return float64, in which some environments observe, as float32, and any other type as it is."""
+    """Return float64 tensors, which some environments produce, as float32, and all others unchanged."""
     return leaf.float() if leaf.dtype == torch.float64 else leaf
 
 
 def _select(mask_K: Tensor, index_K: Tensor, obs: Any) -> tuple[Tensor, Any]:
-    """Return the entries of `index_K` and of the observations where the mask is true."""
+    """Return the entries of `index_K` and of the observations at which the mask is True."""
     chosen = mask_K.nonzero().squeeze(1)
     return index_K[chosen], tree_map(lambda leaf: leaf.to(chosen.device)[chosen], obs)

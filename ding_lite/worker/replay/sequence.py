@@ -1,4 +1,7 @@
-"""The view that makes sequences of rows, for recurrent networks and for returns such as V-trace."""
+"""The view that makes sequences of steps, for recurrent networks and for returns such as V-trace.
+
+Shapes: B sequences, T rows of each, L rows of which are learned from or burnt in, K rewards of an n-step sum.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +11,42 @@ import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.td import discounts, nstep_sums
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring
 
 
 class SequenceView:
-    """A sample is a run of rows of one environment, whichever row it starts at; it may go through ends of episodes.
+    """Makes sequences of successive rows of one environment. They may start at any row and may cross episodes.
 
-    Burn-in steps come first, then the steps to learn from, then n - 1 rows that the last n-step sums need:
-    L = burnin_step + unroll_len and T = L + nstep - 1. B sequences make a batch:
+    A sequence consists of the burn-in steps, then the steps to learn from, then n - 1 rows that the last n-step sums
+    need: L = burnin_step + unroll_len and T = L + nstep - 1. A batch of B sequences holds:
 
-    * `obs` and every column that was pushed, `[T, B, ...]`, as played; `prev_state` apart, see below.
-    * `episode_start` `[T, B]`: whether the row is the first of its episode, so that a recurrent state begins anew.
-    * `prev_state` `[B, ...]`, if the policy adds that column: the recurrent state before the first row of the sequence.
-    * `reward` `[L, B]`: the discounted sum of n rewards, cut where the trajectory is; `done` `[L, B]`: whether the
-      trajectory ended there in a terminal state; `value_gamma` `[L, B]`: gamma^(rewards summed), the discount of the
-      value that follows; `last_step` `[L, B]`: the row, 0 to T - 1, whose successor has that value.
-    * `last_obs` `[B, ...]`: the observation that follows the last row, the true final one where it was truncated there;
-      it has no meaning where the last row is terminal.
-    * `final_obs` `[K, ...]` and `final_index` `[K]`, only if trajectories were truncated in earlier rows: their true
-      final observations, and where they belong, `t * B + b`.
+    * `obs` and all other columns of the ring except `prev_state`, `[T, B, ...]`, as they were stored.
+    * `episode_start` `[T, B]`: whether the row is the first of its episode, where a recurrent state is reset.
+    * `prev_state` `[B, ...]`, if the policy stores this column: the recurrent state before the first row.
+    * `reward` `[L, B]`: the discounted sum of up to n rewards; it ends where the trajectory is cut.
+    * `done` `[L, B]`: whether the last summed step was terminal.
+    * `value_gamma` `[L, B]`: the discount of the value that follows, gamma^(number of summed rewards).
+    * `last_step` `[L, B]`: the row of the last summed step, 0 to T - 1.
+    * `last_obs` `[B, ...]`: the observation after the last row. If the trajectory was truncated there, it is the true
+      final observation; if it ended there in a terminal state, it is meaningless.
+    * `final_obs` `[K, ...]` and `final_index` `[K]`, only if trajectories were truncated in earlier rows: their K true
+      final observations, and their places `t * B + b`.
 
-    So n-step targets are `reward + value_gamma * ~done * next_value.gather(0, last_step)`, where `next_value` `[T, B]`
-    holds the values of `obs[1:]` and `last_obs`, replaced by those of `final_obs` at the places `final_index`.
+    The n-step targets are `reward + value_gamma * ~done * next_value.gather(0, last_step)`. `next_value` `[T, B]` holds
+    the values of `obs[1:]` and `last_obs`; at the places `final_index`, the values of `final_obs` replace them.
 
     Args:
-        unroll_len: steps to learn from.
-        burnin_step: steps before these, which only bring the recurrent state up to date.
-        nstep: rewards summed.
+        unroll_len: number of steps to learn from.
+        burnin_step: number of steps before these; they only bring the recurrent state up to date.
+        nstep: n, the largest number of rewards to sum.
         gamma: discount per env step.
-        device: where the ring is.
+        device: the ring's device.
 
     Attributes:
-        span: T, the rows of a sample.
-        joined: False, batches are gathered one by one.
+        span: T, the number of rows of a sample.
+        joined: False: the first dimension of a batch is not B, so batches are gathered one by one.
     """
 
     joined = False
@@ -75,7 +80,7 @@ class SequenceView:
         return batch | self._sum_rewards(batch)
 
     def _sum_rewards(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Return what n steps make of each row."""
+        """Return the n-step `reward`, `done`, `value_gamma` and `last_step`, each `[L, B]`."""
         step_L1 = self._step_T1[: self._length]
         if self._nstep == 1:
             like = batch["reward"]
@@ -85,3 +90,17 @@ class SequenceView:
         last_LB = step_L1 + steps_LB - 1
         batch = {"reward": reward_LB, "done": batch["done"].gather(0, last_LB), "last_step": last_LB}
         return batch | {"value_gamma": self._discount_K[steps_LB]}
+
+
+def check_unroll_len(unroll_len: int | None) -> int:
+    """Return the number of steps to learn from, which every buffer of sequences needs.
+
+    Raises:
+        ConfigError: it is None, because the policy has no key `unroll_len`.
+    """
+    if unroll_len is None:
+        raise ConfigError(
+            "policy.other.replay_buffer.type='sequence' stores sequences of policy.unroll_len env steps, but this "
+            "policy has no key unroll_len, because it learns from transitions: leave the type out."
+        )
+    return unroll_len

@@ -1,4 +1,4 @@
-"""The state of a replay buffer in a checkpoint, from which a resumed run samples as if it had never stopped."""
+"""Saves and restores a replay buffer, so that a resumed run draws the same samples as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ from ding_lite.worker.replay.ring import Ring
 
 
 def replay_state(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
-    """Return a replay buffer's state.
+    """Return the state of a replay buffer's parts.
 
-    Its large tensors hold the rows in use and share the ring's memory: write them to a file before the next push. Only
-    the side table is copied.
+    The large tensors hold the rows in use and share the ring's memory, so they must be written to a file before the
+    next push. Only the side table is copied.
     """
     return {"layout": _layout(ring, sampler, view), "ring": _ring_state(ring), "sampler": sampler.state_dict()}
 
 
 def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str, Any]) -> None:
-    """Copy a state into a buffer; its tensors may be a file mapped into memory.
+    """Copy a state into a replay buffer's parts.
+
+    Args:
+        ring: receives the rows.
+        sampler: receives the sampler's state.
+        view: compared with the view that the state was saved with.
+        state: what `replay_state` returned; its tensors may be views of a file that is mapped into memory.
 
     Raises:
-        ValueError: The state is of a buffer of other parts, sizes or columns; nothing has changed then.
+        ValueError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
     """
     here, there = _layout(ring, sampler, view), dict(state["layout"])
     if ring.columns and state["ring"]["columns"]:
@@ -33,15 +39,15 @@ def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str,
     for key in here | there:
         if (expected := here.get(key)) != (found := there.get(key)):
             raise ValueError(
-                f"a replay buffer's state with {key} {found}, but here it is {expected}: set the same options and "
-                "environment, or go on without the replay buffer's state"
+                f"the saved replay buffer has {key} {found}, expected {expected}: use the options and the environment "
+                "of the run that saved it, or resume without the replay buffer"
             )
     _load_ring(ring, state["ring"])
     sampler.load_state_dict(state["sampler"])
 
 
 def _layout(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
-    """Return the properties that a state must share with the buffer, in addition to the columns."""
+    """Return the properties, besides the columns, in which a state and the buffer must agree."""
     parts = {"sampler": type(sampler).__name__, "view": type(view).__name__}
     sizes = {"num_rows": ring.num_rows, "num_envs": ring.num_envs, "frame_stack": ring.stack}
     return parts | sizes | {"keeps_last": ring.keeps_last, "sample_rows": view.span}
@@ -77,9 +83,9 @@ def _load_ring(ring: Ring, state: dict[str, Any]) -> None:
 
 
 def first_places(column: Tensor, number: int) -> Tensor:
-    """Return the first places of a column, in the same memory but with a storage that ends there.
+    """Return the first `number` places of a column as a tensor that shares its memory and whose storage ends there.
 
-    `torch.save` writes the whole storage that a tensor is a view of.
+    A plain slice would not do, because `torch.save` writes the whole storage of a view.
     """
     shape = (number, *column.shape[1:])
     storage = column.untyped_storage()[: math.prod(shape) * column.element_size()]
@@ -87,7 +93,7 @@ def first_places(column: Tensor, number: int) -> Tensor:
 
 
 def describe(columns: dict[str, Any], path: str = "column ") -> dict[str, str]:
-    """Return the type and shape of an entry of each column."""
+    """Return the dtype and the shape of one entry of each column, by the column's dotted name."""
     flat: dict[str, str] = {}
     for key, value in columns.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""From rollout blocks, one after another, to single transitions and whole episodes, each returned once.
+"""Streams that cut successive rollout blocks into transitions or whole episodes, and return each of them once.
 
 Shapes: T steps, N environments, M transitions, L steps of an episode.
 """
@@ -17,17 +17,17 @@ from ding_lite.worker.replay.ring import NOT_STORED, Ring, to_single
 
 
 class TransitionStream:
-    """Returns every step once, in the order of time, as the transition that `TransitionView` makes of it.
+    """Returns each step once, in the order of time, as the transition that `TransitionView` makes of it.
 
     The newest n rows wait for the next block, which holds the steps that follow them.
 
     Args:
-        n_step: rows of the longest block.
+        n_step: largest number of rows of a block.
         num_envs: N.
         nstep: see `TransitionView`.
         gamma: see `TransitionView`.
         frame_stack: see `Ring`.
-        batch_size: B; None: all transitions that a block completes are returned together.
+        batch_size: B; None: all transitions that become complete with a block are returned together.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class TransitionStream:
     ) -> None:
         self._view = TransitionView(nstep, gamma)
         self._ring = Ring(n_step + nstep + max(frame_stack, 1), num_envs, frame_stack)
-        self._waiting = 0  # rows that were pushed and not handed out
+        self._waiting = 0  # rows that were pushed and not returned yet
         self._batch_size = batch_size
         self._rest: dict[str, Any] = {}  # transitions that do not fill a batch yet
 
     def take(self, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Store a block, and yield the transitions that are complete now, `[B, ...]`."""
+        """Store a rollout block `[T, N, ...]`, and yield the transitions that are complete now, `[B, ...]`."""
         ring = self._ring
         ring.push(block)
         self._waiting += len(block["reward"])
@@ -67,7 +67,7 @@ class TransitionStream:
 
 
 def _split(tree: Any, size: int) -> list[Any]:
-    """Cut leaves `[M, ...]` into parts of `size` rows, and a last part of the fewer rows that are left."""
+    """Cut leaves `[M, ...]` into parts of `size` rows, and a last part with the remaining rows, possibly none."""
     if isinstance(tree, dict):
         parts = zip(*(_split(leaf, size) for leaf in tree.values()), strict=True)
         return [dict(zip(tree, part, strict=True)) for part in parts]
@@ -76,16 +76,21 @@ def _split(tree: Any, size: int) -> list[Any]:
 
 
 class EpisodeStream:
-    """Returns every ended episode, in the order of the ends."""
+    """Returns every episode once it has ended, in the order of the ends.
+
+    Args:
+        num_envs: N.
+    """
 
     def __init__(self, num_envs: int) -> None:
         self._parts: list[list[dict[str, Any]]] = [[] for _ in range(num_envs)]  # of the running episodes
 
     def take(self, block: dict[str, Any]) -> list[dict[str, Any]]:
-        """Cut a block, and return the episodes that ended in it.
+        """Take a rollout block `[T, N, ...]` and return the episodes that ended in it.
 
-        An episode holds the block's columns, `[L, ...]`, and `last_obs` `[...]`, the true observation after its last
-        step.
+        Returns:
+            For each episode the block's columns, `[L, ...]`, and `last_obs` `[...]`, the true observation after its
+            last step.
         """
         columns = {key: value for key, value in block.items() if key not in NOT_STORED}
         n_step, num_envs = block["reward"].shape
@@ -102,5 +107,5 @@ class EpisodeStream:
         return episodes
 
     def _keep(self, columns: dict[str, Any], n: int, rows: slice) -> None:
-        """Copy these rows of an environment, since the block's memory is used again."""
+        """Copy these rows of an environment, because the collector reuses the block's memory."""
         self._parts[n].append(tree_map(lambda column: to_single(column[rows, n]).clone(), columns))

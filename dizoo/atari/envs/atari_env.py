@@ -1,10 +1,11 @@
-"""Atari games by ale-py's own C++ engine: emulator, preprocessing and frame stack in one place.
+"""Atari games with the C++ engine of ale-py, which contains the emulator, preprocessing and frame stack.
 
-Preprocessing as in Machado et al. (2018): up to `noop_max` no-ops at the start, `frame_skip` frames per step with
-the pixel-wise maximum of the last two, grey, 84 x 84, the newest `frame_stack` frames. Every manager uses this engine
-(`base` and `subprocess` with one game each), so that all of them see the same pixels for the same seed and actions.
+Preprocessing follows Machado et al. 2018 (arXiv:1709.06009): up to `noop_max` no-ops at the start of a game,
+`frame_skip` emulator frames per env step, the pixel-wise maximum of the last two, grey images of 84 x 84 pixels, and
+the newest `frame_stack` of them in an observation. Every manager uses this engine (`base` and `subprocess` with one
+game each), so the same seed and actions give the same pixels with all of them.
 
-Lives, rewards and true returns are left alone here; `ding_lite.envs.EpisodeMonitor` handles them for training.
+This file does not change lives, rewards and returns; `ding_lite.envs.EpisodeMonitor` handles them for training.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
 
 GAME_ID = re.compile(r"(?:ALE/(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<rom>\w+))")
-DEFAULT_LIMIT = 108_000  # emulator frames: half an hour of play, as everywhere in the literature
+DEFAULT_LIMIT = 108_000  # emulator frames, half an hour of play: the usual limit in the literature
 SCREEN = 84  # pixels
-GAMES_PER_SEED = 32  # to come back to a game takes a reset, 3 ms, for each one since the seed
-# games whose start depends on what was played before it
+GAMES_PER_SEED = 32  # restoring a game takes a reset of 3 ms for every game since the last one with a seed
+# games whose start depends on what was played before
 REMEMBERING = ("hangman", "haunted_house", "ice_hockey", "sir_lancelot", "surround", "time_pilot", "yars_revenge")
 
 
 def find_rom(env_id: str) -> str:
-    """Return the ROM's name, 'ms_pacman', for 'ALE/MsPacman-v5', 'MsPacmanNoFrameskip-v4' or 'ms_pacman'.
+    """Return the name of a game's ROM.
+
+    Args:
+        env_id: for example 'ALE/MsPacman-v5', 'MsPacmanNoFrameskip-v4' or 'ms_pacman', which all give 'ms_pacman'.
 
     Raises:
-        ConfigError: no such game, or its ROM file is missing or damaged.
+        ConfigError: there is no such game, or its ROM file is missing or damaged.
     """
     names = {rom.title().replace("_", ""): rom for rom in roms.get_all_rom_ids()}
     match = GAME_ID.fullmatch(str(env_id))
@@ -54,12 +58,19 @@ def find_rom(env_id: str) -> str:
 
 
 class AtariEngine(AtariVectorEnv):
-    """ale-py's vector environment, which starts games as `ding_lite.envs.seeded_env.SeededEnv` starts episodes.
+    """ale-py's vector environment, which starts games like `ding_lite.envs.seeded_env.SeededEnv` starts episodes.
 
-    A seed makes ale-py load the ROM again, which takes as long as 250 steps of play. So only every `games_per_seed`-th
-    game has a seed of its own; those between are the ones that follow it, whatever was played in it.
+    With a new seed, ale-py loads the ROM again, which takes as long as 250 steps of play. Therefore only every
+    `games_per_seed`-th game has its own seed. The games between are those that follow it, and do not depend on what was
+    played before.
 
-    Each step's arrays are new memory: unlike those of the other managers they are never overwritten.
+    Every step returns new arrays. Unlike those of the other managers, they are never overwritten.
+
+    Args:
+        game: name of the ROM.
+        num_envs: N, games that are played at the same time.
+        games_per_seed: games that follow one seed.
+        kwargs: further arguments of `AtariVectorEnv`.
     """
 
     counts_episodes = True
@@ -74,8 +85,9 @@ class AtariEngine(AtariVectorEnv):
         """Start games, see `SeededEnv.reset`.
 
         Args:
-            seed: one per game. None: those that they have.
-            options: `episode` `[N]`; `reset_mask` `[N]`, by default all.
+            seed: one per game, `[N]`. None: the present seeds.
+            options: `episode` `[N]`, numbers of the games to start; `reset_mask` `[N]`, which games to start, all
+                by default.
         """
         options = options or {}
         mask_N = options.get("reset_mask", np.full(self.num_envs, True))
@@ -97,11 +109,11 @@ class AtariEngine(AtariVectorEnv):
         while (left_N > 0).any():
             result = super().reset(options={"reset_mask": left_N > 0})
             left_N = left_N - 1
-        assert result is not None, "no game was to be started"
+        assert result is not None, "no game to start"
         return result
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one step in every game."""
+        """Take one env step in every game; start the next game where one ended, in the mode SAME_STEP."""
         obs, reward_N, terminated_N, truncated_N, info = super().step(actions)
         ended_N = terminated_N | truncated_N
         if self.autoreset_mode is AutoresetMode.SAME_STEP and ended_N.any():
@@ -115,24 +127,24 @@ class AtariEngine(AtariVectorEnv):
 
 @ENV_REGISTRY.register("atari")
 class AtariEnv(gymnasium.Env):
-    """One Atari game; observations `[max(1, frame_stack), 84, 84]` uint8."""
+    """One Atari game, whose observations are `[max(1, frame_stack), 84, 84]`, uint8."""
 
     config: ClassVar = dict(
-        env_id=Key("PongNoFrameskip-v4", "'PongNoFrameskip-v4', 'ALE/Pong-v5' or the ROM's name, 'pong'"),
-        frame_stack=Key(4, "newest frames in one observation, zeros before an episode's first", low=0, high=4096),
+        env_id=Key("PongNoFrameskip-v4", "id 'PongNoFrameskip-v4' or 'ALE/Pong-v5', or the ROM's name, 'pong'"),
+        frame_stack=Key(4, "newest frames in one observation; zeros before an episode's first frame", low=0, high=4096),
         clip_rewards=True,
         episodic_life=True,
         frame_skip=Key(4, "emulator frames per env step"),
-        noop_max=Key(30, "most no-ops at a game's start; their number is drawn for each game"),
-        sticky_action_prob=Key(0.0, "chance per frame that the emulator repeats the previous action"),
-        fire_reset=Key(False, "press FIRE when a game starts"),
+        noop_max=Key(30, "largest number of no-ops at the start of a game; the number is drawn for each game"),
+        sticky_action_prob=Key(0.0, "probability per emulator frame that the previous action is repeated"),
+        fire_reset=Key(False, "press FIRE at the start of a game"),
         manager=dict(type="native"),  # ale-py's engine is the fastest
     )
     stacks_frames = True
     counts_episodes = True
 
     def __init__(self, cfg_env: EasyDict) -> None:
-        # not SAME_STEP: an end must show its own last observation, and `reset` then starts exactly one new game
+        # not SAME_STEP: a game must end with its own last observation, and `reset` must start exactly one new game
         self._engine = self.make_native(cfg_env, 1, 1, AutoresetMode.NEXT_STEP)
         self.observation_space = self._engine.single_observation_space
         self.action_space = self._engine.single_action_space
@@ -140,7 +152,7 @@ class AtariEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new game, that of `options["episode"]`."""
+        """Start a new game, the one with the number `options["episode"]`."""
         super().reset(seed=seed)
         episode = {"episode": np.array([options["episode"]])} if options and "episode" in options else None
         obs_N, info = self._engine.reset(seed=seed if seed is None else [seed], options=episode)
@@ -156,7 +168,14 @@ class AtariEnv(gymnasium.Env):
     def make_native(
         cls, cfg_env: EasyDict, num_envs: int, num_threads: int, autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP
     ) -> AtariEngine:
-        """Build the engine; its arguments that would change lives or rewards are switched off."""
+        """Build the engine. Its options that change lives or rewards are off.
+
+        Args:
+            cfg_env: the compiled `cfg.env`.
+            num_envs: games that are played at the same time.
+            num_threads: threads of the engine.
+            autoreset_mode: when a game that ended is replaced by the next one.
+        """
         rom, limit = find_rom(cfg_env.env_id), cfg_env.max_episode_steps
         return AtariEngine(
             rom,
@@ -179,7 +198,11 @@ class AtariEnv(gymnasium.Env):
 
     @classmethod
     def check(cls, cfg_env: EasyDict) -> EnvSpec:
-        """Return the spaces, from the ROM alone."""
+        """Return the spaces without playing.
+
+        Raises:
+            ConfigError: there is no such game, or the probability of sticky actions does not fit the id.
+        """
         rom, sticky = find_rom(cfg_env.env_id), cfg_env.sticky_action_prob
         if not 0 <= sticky <= 1 or (sticky and cfg_env.env_id.endswith("-v4")):
             raise ConfigError(

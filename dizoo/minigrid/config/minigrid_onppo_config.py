@@ -1,4 +1,4 @@
-"""PPO on MiniGrid-Empty-8x8-v0, solved at a mean return of 0.95 (the shortest way is worth 0.96)."""
+"""PPO on MiniGrid-Empty-8x8-v0, solved at a mean return of 0.95; the shortest path earns 0.96."""
 
 from easydict import EasyDict
 

@@ -1,4 +1,4 @@
-"""MiniGrid's rooms under DI-engine's name, with observations that are vectors; needs the extra `minigrid`."""
+"""MiniGrid's rooms under DI-engine's name, with vectors as observations; they need the extra `minigrid`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dizoo.extras import require
 
 @ENV_REGISTRY.register("minigrid")
 class MiniGridEnv(gymnasium.Wrapper):
-    """One MiniGrid room; `info` and the limit of steps are its own."""
+    """One MiniGrid room; `info` and the limit of steps are those of the room."""
 
     config: ClassVar = dict(
         env_id=Key("MiniGrid-Empty-8x8-v0", "gymnasium id"),
-        full_obs=Key(False, "see the whole grid instead of the 7 x 7 cells before the agent"),
-        onehot_obs=Key(False, "zeros and ones of cells and direction, no mission; else cells' and letters' numbers"),
+        full_obs=Key(False, "observe the whole grid instead of the 7 x 7 cells in front of the agent"),
+        onehot_obs=Key(False, "observe cells and direction as zeros and ones; else cells and mission as numbers"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
-        wrappers = require("minigrid.wrappers", "minigrid")  # importing it makes the ids known to gymnasium
+        wrappers = require("minigrid.wrappers", "minigrid")  # the import registers the ids with gymnasium
         env = make_gymnasium(cfg_env)
         env = wrappers.FullyObsWrapper(env) if cfg_env.full_obs else env
         env = OneHotObservation(env) if cfg_env.onehot_obs else wrappers.FlatObsWrapper(env)
@@ -33,12 +33,12 @@ class MiniGridEnv(gymnasium.Wrapper):
 
 
 class OneHotObservation(gymnasium.ObservationWrapper):
-    """Cells `[W, H, 3]` of object, colour and state, and the agent's direction, as one vector of zeros and ones."""
+    """Turns cells `[W, H, 3]` (object, colour, state) and the agent's direction into one vector of zeros and ones."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         constants = require("minigrid.core.constants", "minigrid")
-        # a cell's state is a door's, or, where the whole grid is seen, the agent's direction
+        # the state of a cell is that of a door, or the direction of the agent if the whole grid is observed
         kinds = (len(constants.OBJECT_TO_IDX), len(constants.COLOR_TO_IDX), len(constants.DIR_TO_VEC))
         self._offset = np.cumsum((0, *kinds[:-1]))
         self._eye_cell, self._eye_direction = np.eye(sum(kinds), dtype=np.uint8), np.eye(kinds[-1], dtype=np.uint8)

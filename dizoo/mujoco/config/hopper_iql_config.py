@@ -1,6 +1,6 @@
-"""Implicit Q-learning from recorded play on Hopper-v5, a Minari data set.
+"""Implicit Q-learning from a Minari data set of Hopper-v5.
 
-Not trained to its end here.
+The project has not trained this config to its end.
 """
 
 from easydict import EasyDict

@@ -1,4 +1,4 @@
-"""MuJoCo's robots under DI-engine's name; needs the extra `mujoco`."""
+"""MuJoCo's robots under DI-engine's name; they need the extra `mujoco`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ LAUNCH = """
 """
 RANK = """
     import os, signal, sys, time
-    from torch.distributed.elastic.multiprocessing.errors import record
     from tests.distributed.launcher import say
 
     how, rank, attempt = sys.argv[1], os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
@@ -47,6 +46,7 @@ RANK = """
     if rank == "1" and how.startswith("killed"):
         os.kill(os.getpid(), signal.SIGKILL)
     if rank == "1" and how == "fails":
+        from torch.distributed.elastic.multiprocessing.errors import record
         record(fail)()
     if rank == "1" and how.startswith("status"):
         sys.exit(int(how.split()[1]))

@@ -223,7 +223,7 @@ def test_the_command_line_goes_on_with_more_epochs(capfd: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as end:
         main(["resume", "run"])
     assert end.value.code == 2
-    assert "has finished (train_epoch): to train further, change that, such as policy.learn.train_epoch=4." in (
+    assert "has finished (train_epoch): to train further, change the limit, such as policy.learn.train_epoch=4." in (
         capfd.readouterr().err
     )
     main(["resume", "run", "policy.learn.train_epoch=3"])
@@ -235,7 +235,7 @@ def test_a_run_does_not_go_on_with_another_data_set() -> None:
     run_offline(max_train_iter=5)
     os.remove("data.npz")
     record_cartpole("data.npz", rows=ROWS + 1)
-    with pytest.raises(CheckpointError, match="transitions=600, here it is 601"):
+    with pytest.raises(CheckpointError, match="transitions=600, expected 601"):
         run_offline("policy.learn.resume_training=True", max_train_iter=10)
 
 
@@ -308,7 +308,7 @@ BAD = "policy.collect.data_path=bad.npz"
         ("discrete_cql", {"reward": np.zeros(5)}, [BAD], r"'reward': expected 600 rows"),
         (
             *("discrete_cql", {"next_obs": None}, [BAD, "policy.learn.ignore_done=True"]),
-            r"policy\.learn\.ignore_done=True .*'bad\.npz' has no next_obs that tells",
+            r"policy\.learn\.ignore_done=True .*'bad\.npz' has no column next_obs: add it",
         ),
     ],
 )

@@ -140,7 +140,7 @@ def test_every_figure_that_is_watched_is_there(kind: str) -> None:
         ("iql", "model.action_space='regression'", "action_space must be 'reparameterization'"),
         ("cql", "learn.target_theta=0", "target_theta: expected a number above 0, at most 1, got 0"),
         ("td3_bc", "learn.actor_update_freq=0", "actor_update_freq: expected at least 1, got 0"),
-        ("td3_bc", "learn.noise_range.min=1.0", "min must not be more than max, got 1.0 and 0.5"),
+        ("td3_bc", "learn.noise_range.min=1.0", "expected min <= max, got 1.0 and 0.5"),
         ("iql", "learn.tau=1.0", "tau: expected a number between 0 and 1, got 1.0"),
         ("iql", "learn.beta=-1.0", "learn.beta: expected at least 0"),
         ("cql", "learn.num_actions=0", "num_actions: expected at least 1"),

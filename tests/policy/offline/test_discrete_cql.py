@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ding_lite.model import QRDQN
 from ding_lite.policy import DiscreteCQLPolicy
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import IMAGE, OBS, make_batch, make_policy, parameter_hash, same
+from tests.policy.helpers import IMAGE, OBS, make_batch, make_cfg, make_policy, parameter_hash, same, target_of
 
 EXP, LN = math.exp, math.log
 
@@ -42,8 +42,7 @@ TARGET = [[0.0, 5.0], [2.0, 8.0]]
 
 def table_policy(*overrides: str) -> DiscreteCQLPolicy:
     policy = make_cql(*overrides, model=Table(ONLINE))
-    with torch.no_grad():
-        policy._target_model.q.copy_(torch.tensor(TARGET)[..., None])
+    target_of(policy)["q"].copy_(torch.tensor(TARGET)[..., None])
     return policy
 
 
@@ -177,13 +176,13 @@ def test_its_own_model_learns_and_plays(image: bool) -> None:
 
 def test_the_target_network_follows_as_the_config_says() -> None:
     policy = make_cql("learn.target_update_freq=3")
-    target = [p.clone() for p in policy._target_model.parameters()]
+    target = [p.clone() for p in target_of(policy).values()]
     for iteration in range(1, 7):
         policy.learn_mode.forward(make_batch(8, iteration))
         if iteration % 3 == 0:
             target = [p.clone() for p in policy.model.parameters()]
-        assert same(list(policy._target_model.parameters()), target)
-    assert make_cql()._cfg.learn.target_update_freq == 100
+        assert same(list(target_of(policy).values()), target)
+    assert make_cfg(kind="discrete_cql").learn.target_update_freq == 100
     with pytest.raises(ConfigError, match="target_theta, not both"):
         make_cql("learn.target_update_freq=3", "learn.target_theta=0.1")
 
@@ -197,7 +196,7 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
         for one in (policy, other):
             one.learn_mode.forward(make_batch(8, step))
         assert parameter_hash(policy.model) == parameter_hash(other.model)
-        assert parameter_hash(policy._target_model) == parameter_hash(other._target_model)
+        assert parameter_hash(target_of(policy)) == parameter_hash(target_of(other))
 
 
 def test_bf16_computes_coarsely_and_the_loss_in_float32() -> None:

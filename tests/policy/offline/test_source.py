@@ -17,7 +17,7 @@ def config(ignore_done: bool) -> EasyDict:
 
 @pytest.mark.parametrize("policy_cls", SUCCESSORS)
 def test_ignore_done_needs_to_know_what_follows_a_terminal_step(policy_cls: type[CQLPolicy]) -> None:
-    message = r"policy\.learn\.ignore_done=True .*'data\.npz' has no next_obs that tells"
+    message = r"policy\.learn\.ignore_done=True .*'data\.npz' has no column next_obs: add it"
     with pytest.raises(ConfigError, match=message):
         policy_cls.check_columns(config(True), {"obs", "action", "reward", "done", "traj_flag"})
     policy_cls.check_columns(config(True), {"obs", "action", "reward", "done", "next_obs"})

@@ -16,7 +16,7 @@ from ding_lite.rl_utils import log_prob
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
 from tests.policy.actors import OBS, SHAPES, A, Table, learn, make_actor, make_block
-from tests.policy.helpers import parameter_hash, same
+from tests.policy.helpers import last_gradient, parameter_hash, same
 
 LN = math.log
 # The policy that learns chooses action 0 with probability 3/4 in both states; the one that acted did so with 1/2.
@@ -130,7 +130,7 @@ def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_actor("ppo", "learn.batch_size=32", *overrides)
     output = policy.learn_mode.forward(one_batch(policy))
-    return policy._optimizer.flat.parameter.grad.clone(), output
+    return last_gradient(policy), output
 
 
 def test_clipping_by_norm_keeps_the_direction() -> None:
@@ -180,7 +180,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> N
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
         collected = policy.collect_mode.forward(batch["obs"].numpy())
         assert collected["value"].dtype == torch.float32
-        results.append((output["total_loss"].item(), policy._optimizer.flat.parameter.grad.clone()))
+        results.append((output["total_loss"].item(), last_gradient(policy)))
     (loss, grad), (coarse_loss, coarse_grad) = results
     assert coarse_loss != loss
     assert coarse_loss == pytest.approx(loss, rel=0.05)  # bf16 has 8 bits

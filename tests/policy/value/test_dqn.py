@@ -9,6 +9,7 @@ import math
 import operator
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,13 +18,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model import DQN
+from ding_lite.model import DQN, NoisyLinear
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.ranks import get_rank
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from tests.distributed.launcher import launch
-from tests.policy.helpers import ACTIONS, OBS, make_batch, make_policy, same
+from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY, ConfigError
+from tests.distributed.launcher import run_ranks
+from tests.policy.helpers import ACTIONS, OBS, last_gradient, make_batch, make_cfg, make_policy, same, target_of
 
 
 class Table(nn.Module):
@@ -43,8 +44,7 @@ TARGET = [[0.0, 5.0, 1.0], [1.0, 2.0, 8.0]]
 
 def table_policy(*overrides: str) -> DQNPolicy:
     policy = make_policy(*overrides, model=Table(ONLINE))
-    with torch.no_grad():
-        policy._target_model.get_parameter("q").copy_(torch.tensor(TARGET))
+    target_of(policy)["q"].copy_(torch.tensor(TARGET))
     return policy
 
 
@@ -126,12 +126,12 @@ def test_the_gradient_is_that_of_the_chosen_actions_alone() -> None:
 @pytest.mark.parametrize("freq", [1, 3])
 def test_target_update_freq_says_when_the_target_is_copied(freq: int) -> None:
     policy = make_policy(f"learn.target_update_freq={freq}")
-    target = [p.clone() for p in policy._target_model.parameters()]
+    target = [p.clone() for p in target_of(policy).values()]
     for iteration in range(1, 7):
         policy.learn_mode.forward(make_batch(8, iteration))
         if iteration % freq == 0:
             target = [p.clone() for p in policy.model.parameters()]
-        assert same(list(policy._target_model.parameters()), target)
+        assert same(list(target_of(policy).values()), target)
         assert iteration % freq == 0 or not same(target, list(policy.model.parameters()))
 
 
@@ -139,15 +139,15 @@ def test_target_update_freq_says_when_the_target_is_copied(freq: int) -> None:
 def test_target_theta_mixes_that_share_in_at_every_iteration(theta: float) -> None:
     policy = make_policy(f"learn.target_theta={theta}")
     for iteration in range(3):
-        before = [p.clone() for p in policy._target_model.parameters()]
+        before = [p.clone() for p in target_of(policy).values()]
         policy.learn_mode.forward(make_batch(8, iteration))
-        for old, new, online in zip(before, policy._target_model.parameters(), policy.model.parameters(), strict=True):
+        for old, new, online in zip(before, target_of(policy).values(), policy.model.parameters(), strict=True):
             torch.testing.assert_close(new, (1 - theta) * old + theta * online, atol=1e-7, rtol=1e-6)
 
 
 def test_the_default_is_a_copy_every_hundred_iterations() -> None:
-    assert make_policy()._cfg.learn.target_update_freq == 100
-    assert make_policy("learn.target_theta=0.1")._cfg.learn.target_update_freq is None
+    assert make_cfg().learn.target_update_freq == 100
+    assert make_cfg("learn.target_theta=0.1").learn.target_update_freq is None
 
 
 def test_the_target_network_gets_no_gradient_and_no_new_tensors() -> None:
@@ -211,6 +211,32 @@ def test_noisy_net_is_refused_with_a_model_that_has_no_noisy_layers() -> None:
     make_policy("noisy_net=True", model=DQN(OBS, ACTIONS, [16, 8], noise=True))
 
 
+@MODEL_REGISTRY.register("q_without_noise")
+class RegisteredPlain(Plain):
+    """A registered model of the user's whose arguments do not include `noise`."""
+
+    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
+        super().__init__()
+
+
+@MODEL_REGISTRY.register("q_always_noisy")
+class RegisteredNoisy(RegisteredPlain):
+    """The same with a noisy layer."""
+
+    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
+        super().__init__(obs_shape, action_shape, encoder_hidden_size_list)
+        self.linear = NoisyLinear(obs_shape, action_shape)  # type: ignore[assignment]
+
+
+def test_noisy_net_needs_a_registered_model_with_noisy_layers_but_no_argument_noise() -> None:
+    with pytest.raises(ConfigError, match=r"the model RegisteredPlain has none: use them .*noisy_net=False\.$"):
+        make_policy("noisy_net=True", "model.type=q_without_noise")
+    policy = make_policy("noisy_net=True", "model.type=q_always_noisy")
+    obs = torch.randn(4, OBS).numpy()
+    logits = [policy.collect_mode.forward(obs)["logit"] for _ in range(2)]
+    assert not torch.equal(*logits)
+
+
 def test_the_noise_of_a_step_comes_with_the_batch() -> None:
     policy = make_policy("noisy_net=True")
     batch: dict[str, Any] = {**make_batch(8)}
@@ -228,7 +254,7 @@ def test_epsilon_and_learning_rate_are_logged() -> None:
         policy.collect_mode.get_collect_kwargs(step)
         output = policy.learn_mode.forward(make_batch(8))
         assert output["epsilon"].item() == pytest.approx(epsilon)
-        assert output["learning_rate"].item() == pytest.approx(policy._cfg.learn.learning_rate)
+        assert output["learning_rate"].item() == pytest.approx(make_cfg().learn.learning_rate)
 
 
 # -- the step ---------------------------------------------------------------------------------------------------------
@@ -238,7 +264,7 @@ def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_policy(*overrides)
     output = policy.learn_mode.forward(make_batch(32))
-    return policy._optimizer.flat.gradient.clone(), output
+    return last_gradient(policy), output
 
 
 def test_clipping_by_norm_keeps_the_direction() -> None:
@@ -270,7 +296,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(image: bool) -> 
         assert output["priority"].dtype == torch.float32
         obs = make_batch(4, image=image)["obs"].numpy()
         assert policy.collect_mode.forward(obs, eps=0.1)["action"].shape == (4,)
-        results.append((output["total_loss"].item(), policy._optimizer.flat.gradient.clone()))
+        results.append((output["total_loss"].item(), last_gradient(policy)))
     (loss, grad), (coarse_loss, coarse_grad) = results
     assert coarse_loss != loss
     assert coarse_loss == pytest.approx(loss, rel=0.05)  # bf16 has 8 bits
@@ -360,7 +386,7 @@ def train(name: str, rank: int = 0, world_size: int = 1) -> dict[str, Tensor]:
         batch = make_batch(BATCH, step, **options)
         output = policy.learn_mode.forward({key: value[rank::world_size] for key, value in batch.items()})
     state = {f"online.{key}": value for key, value in policy.model.state_dict().items()}
-    state |= {f"target.{key}": value for key, value in policy._target_model.state_dict().items()}
+    state |= {f"target.{key}": value for key, value in target_of(policy).items()}
     return {key: value.clone() for key, value in state.items()} | {"grad_norm": output["grad_norm"]}
 
 
@@ -378,7 +404,7 @@ def rank_main(folder: str) -> None:
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    done = launch(["-m", "tests.policy.value.test_dqn", str(folder)], timeout=150)
+    done = run_ranks(["-m", "tests.policy.value.test_dqn", str(folder)], timeout=150)
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
 

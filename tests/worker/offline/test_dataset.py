@@ -247,7 +247,7 @@ def test_a_missing_column_is_named_beside_those_there_are(tmp_path: Path) -> Non
 
 def test_a_file_that_does_not_say_where_trajectories_end(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "data.hdf5", {key: ROWS[key] for key in ("obs", "action", "reward", "done")})
-    assert "neither 'next_obs' nor 'traj_flag' or 'timeouts'" in message_of(path)
+    assert "neither 'next_obs' nor 'traj_flag' nor 'timeouts'" in message_of(path)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "data.hdf5"
     write_hdf5(path, {**ROWS, "obs": np.zeros((7, 1000))})
     path.write_bytes(path.read_bytes()[:-5000])
-    assert "cannot be read as hdf5, it is damaged, truncated or something else" in message_of(str(path))
+    assert "cannot be read as hdf5: it is damaged, truncated or of another kind" in message_of(str(path))
     path.write_text("a text\n" * 1000)
     assert "cannot be read as hdf5" in message_of(str(path))
     archive = tmp_path / "data.npz"

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.entry.setup import prepare_run
+from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.worker import (
     PrioritizedReplayBuffer,
     ReplayBuffer,
@@ -114,13 +115,21 @@ def test_a_buffer_too_small_to_sample_from_says_so() -> None:
         SequenceReplayBuffer(3, 4, unroll_len=8)
 
 
+def test_a_buffer_of_sequences_is_refused_for_a_policy_that_learns_from_transitions() -> None:
+    main = dict(policy=dict(other=dict(replay_buffer=dict(type="sequence"))))
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="dqn"))
+    setup = prepare_run((main, create), seed=0)
+    with pytest.raises(ConfigError, match=r"^policy\.other\.replay_buffer\.type='sequence' .* no key unroll_len,"):
+        setup.create_replay_buffer(torch.device("cpu"))
+
+
 def test_an_empty_buffer_says_that_there_is_nothing_to_sample() -> None:
     buffer = UniformReplayBuffer(20, 1)
     assert buffer.count() == 0
-    with pytest.raises(ValueError, match="nothing that can be sampled"):
+    with pytest.raises(ValueError, match="too few steps for a sample"):
         buffer.sample(1)
     buffer.push(History(1, 1).play(1))
-    with pytest.raises(ValueError, match="nothing that can be sampled"):
+    with pytest.raises(ValueError, match="too few steps for a sample"):
         buffer.sample(1)
 
 

@@ -157,16 +157,16 @@ def test_a_file_grows_with_the_steps_and_not_with_the_capacity(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("kind", "options", "form", "message"),
     [
-        (UniformReplayBuffer, {"replay_buffer_size": 66}, "vector", "num_rows 22, but here it is 20"),
-        (UniformReplayBuffer, {"num_envs": 2}, "vector", "num_rows 30, but here it is 20"),
-        (UniformReplayBuffer, {"num_envs": 2, "replay_buffer_size": 40}, "vector", "num_envs 2, but here it is 3"),
-        (UniformReplayBuffer, {"frame_stack": 4}, "stack", "frame_stack 4, but here it is 1"),
-        (UniformReplayBuffer, {"nstep": 2}, "vector", "sample_rows 2, but here it is 3"),
-        (UniformReplayBuffer, {}, "dict", r"column obs None, but here it is torch.uint8 \[2, 2\]"),
-        (UniformReplayBuffer, {}, "wide", r"column obs torch.uint8 \[2, 5\], but here it is torch.uint8 \[2, 2\]"),
-        (UniformReplayBuffer, {}, "float", r"column reward torch.uint8 \[\], but here it is torch.float32 \[\]"),
-        (UniformReplayBuffer, {}, "more", r"column logit torch.float32 \[3\], but here it is None"),
-        (PrioritizedReplayBuffer, {}, "vector", "sampler PrioritizedSampler, but here it is UniformSampler"),
+        (UniformReplayBuffer, {"replay_buffer_size": 66}, "vector", "num_rows 22, expected 20"),
+        (UniformReplayBuffer, {"num_envs": 2}, "vector", "num_rows 30, expected 20"),
+        (UniformReplayBuffer, {"num_envs": 2, "replay_buffer_size": 40}, "vector", "num_envs 2, expected 3"),
+        (UniformReplayBuffer, {"frame_stack": 4}, "stack", "frame_stack 4, expected 1"),
+        (UniformReplayBuffer, {"nstep": 2}, "vector", "sample_rows 2, expected 3"),
+        (UniformReplayBuffer, {}, "dict", r"column obs None, expected torch.uint8 \[2, 2\]"),
+        (UniformReplayBuffer, {}, "wide", r"column obs torch.uint8 \[2, 5\], expected torch.uint8 \[2, 2\]"),
+        (UniformReplayBuffer, {}, "float", r"column reward torch.uint8 \[\], expected torch.float32 \[\]"),
+        (UniformReplayBuffer, {}, "more", r"column logit torch.float32 \[3\], expected None"),
+        (PrioritizedReplayBuffer, {}, "vector", "sampler PrioritizedSampler, expected UniformSampler"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(

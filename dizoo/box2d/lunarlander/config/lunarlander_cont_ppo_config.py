@@ -1,4 +1,4 @@
-"""PPO with continuous actions on LunarLanderContinuous-v3, solved at a mean return of 200; it stops at 230."""
+"""PPO with continuous actions on LunarLanderContinuous-v3, solved at a mean return of 200; training stops at 230."""
 
 from easydict import EasyDict
 

@@ -1,4 +1,4 @@
-"""PPO on LunarLander-v3, solved at a mean return of 200; it stops at 230."""
+"""PPO on LunarLander-v3, solved at a mean return of 200; training stops at 230."""
 
 from easydict import EasyDict
 

@@ -15,7 +15,10 @@ from dizoo.extras import require
 
 @ENV_REGISTRY.register("lunarlander")
 class LunarLanderEnv(gymnasium.Wrapper):
-    """gymnasium's lunar lander; continuous by `env_id='LunarLanderContinuous-v3'` or `kwargs=dict(continuous=True)`."""
+    """gymnasium's lunar lander.
+
+    Actions are continuous with `env_id='LunarLanderContinuous-v3'` or `kwargs=dict(continuous=True)`.
+    """
 
     config: ClassVar = dict(
         env_id=Key("LunarLander-v3", "gymnasium id"),

@@ -14,7 +14,7 @@ from ding_lite.utils.registry import ENV_REGISTRY
 
 @ENV_REGISTRY.register("acrobot")
 class AcroBotEnv(gymnasium.Wrapper):
-    """gymnasium's Acrobot: -1 a step until the tip is above the line; an episode is truncated after 500 steps."""
+    """gymnasium's Acrobot: reward -1 per step until the tip is above the line; truncated after 500 steps."""
 
     config: ClassVar = dict(
         env_id=Key("Acrobot-v1", "gymnasium id"),

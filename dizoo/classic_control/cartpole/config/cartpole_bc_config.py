@@ -1,6 +1,6 @@
-"""Behaviour cloning of an expert on CartPole-v0, solved at a mean return of 195: seconds on one core.
+"""Behaviour cloning of an expert on CartPole-v0, solved at a mean return of 195; it takes seconds on one core.
 
-Learns from what `cartpole_dqn_generate_data.py` records.
+`cartpole_dqn_generate_data.py` records the data set.
 """
 
 from easydict import EasyDict

@@ -1,6 +1,6 @@
 """Behaviour cloning on CartPole-v0 on several processes, which share the data set and the batch.
 
-`python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`
+Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`.
 """
 
 import copy

@@ -1,6 +1,6 @@
-"""Conservative Q-learning from recorded play on CartPole-v0, solved at a mean return of 195: seconds on one core.
+"""Conservative Q-learning from recorded data of CartPole-v0; seconds on one core to a mean return of 195.
 
-Learns from what `cartpole_dqn_generate_data.py` records.
+`cartpole_dqn_generate_data.py` records the data set.
 """
 
 from easydict import EasyDict
@@ -23,7 +23,7 @@ cartpole_discrete_cql_config = EasyDict(
         learn=dict(
             batch_size=64,
             target_update_freq=100,
-            min_q_weight=30.0,  # the quantile loss it is weighed against is a sum over num_quantiles
+            min_q_weight=30.0,  # large, because the other term is a sum over num_quantiles
         ),
         collect=dict(
             data_type="hdf5",

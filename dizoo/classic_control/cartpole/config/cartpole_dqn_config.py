@@ -1,4 +1,4 @@
-"""DQN on CartPole-v0, solved at a mean return of 195: seconds on one core."""
+"""DQN on CartPole-v0, solved at a mean return of 195; it takes seconds on one core."""
 
 from easydict import EasyDict
 

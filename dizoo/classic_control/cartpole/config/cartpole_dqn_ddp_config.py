@@ -1,6 +1,6 @@
 """DQN on CartPole-v0 on several processes, which share the batch and the samples of a collect.
 
-`python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`
+Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`.
 """
 
 import copy
@@ -11,7 +11,7 @@ cartpole_dqn_ddp_config = copy.deepcopy(cartpole_dqn_config)
 cartpole_dqn_ddp_config.exp_name = "cartpole_dqn_ddp_seed0"
 cartpole_dqn_ddp_config.policy.multi_gpu = True
 cartpole_dqn_ddp_config.policy.learn.update_per_collect = 10
-cartpole_dqn_ddp_config.policy.collect.n_sample = 16  # of all processes together, see to_ddp_config below
+cartpole_dqn_ddp_config.policy.collect.n_sample = 16  # for all processes together; to_ddp_config divides it
 main_config = cartpole_dqn_ddp_config
 create_config = cartpole_dqn_create_config
 

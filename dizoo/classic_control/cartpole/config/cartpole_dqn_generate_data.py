@@ -1,6 +1,6 @@
-"""Record an expert on CartPole-v0: the best policy that `cartpole_dqn_config.py` trained in this directory.
+"""Record data on CartPole-v0 with the best policy that `cartpole_dqn_config.py` trained in this directory.
 
-`cartpole_bc_config.py` and `cartpole_discrete_cql_config.py` learn from the record.
+`cartpole_bc_config.py` and `cartpole_discrete_cql_config.py` learn from the recorded data set.
 """
 
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config

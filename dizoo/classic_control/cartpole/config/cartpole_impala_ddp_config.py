@@ -1,6 +1,6 @@
 """IMPALA on CartPole-v0 on several processes, which share the batch and the sequences of a collect.
 
-`python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`
+Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`.
 """
 
 import copy

@@ -1,6 +1,6 @@
 """Policy gradient (REINFORCE) on CartPole-v0 with one agent and two observers, which share the episodes of a collect.
 
-`python -m torch.distributed.launch --nproc_per_node=3 THIS_FILE`
+Start it with `python -m torch.distributed.launch --nproc_per_node=3 THIS_FILE`.
 """
 
 import copy
@@ -9,8 +9,8 @@ from dizoo.classic_control.cartpole.config.cartpole_pg_config import cartpole_pg
 
 cartpole_pg_rpc_config = copy.deepcopy(cartpole_pg_config)
 cartpole_pg_rpc_config.exp_name = "cartpole_pg_rpc_seed0"
-cartpole_pg_rpc_config.policy.discount_factor = 0.97  # with 0.9 some seeds drift off the track for ever
-cartpole_pg_rpc_config.policy.collect.n_episode = 40  # of each observer
+cartpole_pg_rpc_config.policy.discount_factor = 0.97  # with 0.9 some seeds never learn to stay on the track
+cartpole_pg_rpc_config.policy.collect.n_episode = 40  # per observer
 main_config = cartpole_pg_rpc_config
 create_config = cartpole_pg_create_config
 

@@ -1,4 +1,4 @@
-"""PPO on CartPole-v1, solved at a mean return of 475: seconds on one core."""
+"""PPO on CartPole-v1, solved at a mean return of 475; it takes seconds on one core."""
 
 from easydict import EasyDict
 

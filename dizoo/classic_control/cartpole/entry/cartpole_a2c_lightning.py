@@ -1,6 +1,6 @@
-"""A2C on CartPole-v0, solved at a mean return of 195, trained by Lightning: its loop, its optimizer step, its DDP.
+"""A2C on CartPole-v0 with Lightning's training loop, optimizer step and DDP; solved at a mean return of 195.
 
-`python THIS_FILE` trains on two processes. Needs the extra: `pip install -e '.[lightning]'`.
+Start it with `python THIS_FILE`; it trains on two processes. It needs an extra: `pip install -e '.[lightning]'`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ GOAL = main_config.env.stop_value
 
 
 class A2CModule(lightning.LightningModule):
-    """A policy of ding_lite in Lightning's hands: every rank plays for itself, DDP averages the gradients."""
+    """Lets Lightning train a policy of ding_lite: every rank collects its own samples, DDP averages the gradients.
+
+    Args:
+        seed: environments and exploration derive their seeds from it.
+        num_workers: worker processes per rank that collect; 0: the rank itself collects.
+    """
 
     def __init__(self, seed: int = 0, num_workers: int = 0) -> None:
         super().__init__()
-        longer = ["policy.discount_factor=0.98"]  # as far as the pole falls
+        longer = ["policy.discount_factor=0.98"]  # far enough to see the pole fall
         self.dataset = RolloutDataset((main_config, create_config), seed, unit="batch", overrides=longer)
         self.policy, self.num_workers = self.dataset.policy, num_workers
         self.model = self.policy.model  # a submodule, so that Lightning sees its parameters
@@ -40,12 +45,12 @@ class A2CModule(lightning.LightningModule):
         return loss
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self.dataset.publish()  # the next collect plays with it
+        self.dataset.publish()  # the next collect uses the new parameters
         if (batch_idx + 1) % 250 == 0:
             self.stop_if_solved()
 
     def stop_if_solved(self) -> None:
-        """Log the mean return of all ranks' episodes since the last time, and end when it is high enough."""
+        """Log the mean return of all ranks' episodes since the last call, and stop training if it reaches the goal."""
         before, self.played = self.played, self.dataset.figures()
         sums = torch.tensor([self.played[key] - before[key] for key in ("return", "episode")])
         returns, episodes = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()

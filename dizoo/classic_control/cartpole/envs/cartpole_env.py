@@ -14,7 +14,7 @@ from ding_lite.utils.registry import ENV_REGISTRY
 
 @ENV_REGISTRY.register("cartpole")
 class CartPoleEnv(gymnasium.Wrapper):
-    """gymnasium's CartPole; an episode is truncated after 500 steps, in 'CartPole-v0' after 200."""
+    """gymnasium's CartPole; episodes are truncated after 500 steps, those of 'CartPole-v0' after 200."""
 
     config: ClassVar = dict(
         env_id=Key("CartPole-v1", "gymnasium id"),

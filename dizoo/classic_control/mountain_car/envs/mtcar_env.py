@@ -15,11 +15,11 @@ from ding_lite.utils.registry import ENV_REGISTRY
 
 @ENV_REGISTRY.register("mountain_car")
 class MountainCarEnv(gymnasium.Wrapper):
-    """gymnasium's mountain car: -1 a step until the hill is climbed; an episode is truncated after 200 steps."""
+    """gymnasium's mountain car: reward -1 per step until the car is on the hill; truncated after 200 steps."""
 
     config: ClassVar = dict(
         env_id=Key("MountainCar-v0", "gymnasium id"),
-        scale_obs=Key(False, "observations from -1 to 1; speeds are at most 0.07 otherwise"),
+        scale_obs=Key(False, "scale observations to -1..1; otherwise speeds are at most 0.07"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:

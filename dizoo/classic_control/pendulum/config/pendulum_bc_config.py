@@ -1,7 +1,7 @@
-"""Behaviour cloning from recorded play on Pendulum-v1, solved at a mean return of -250; it stops at -185.
+"""Behaviour cloning from recorded data of Pendulum-v1, solved at a mean return of -250; training stops at -185.
 
-Learns from 20,000 steps that an expert of `pendulum_ppo_config.py` plays, recorded in its directory with
-`collect_demo_data("total_config.py", 0, 20_000, "expert_demos.hdf5", explore=True)`.
+The data set contains 20,000 env steps of a policy that `pendulum_ppo_config.py` trained. Record it in the directory of
+that run with `collect_demo_data("total_config.py", 0, 20_000, "expert_demos.hdf5", explore=True)`.
 """
 
 from easydict import EasyDict

@@ -1,4 +1,4 @@
-"""PPO with continuous actions on Pendulum-v1, solved at a mean return of -250; it stops at -200."""
+"""PPO with continuous actions on Pendulum-v1, solved at a mean return of -250; training stops at -200."""
 
 from easydict import EasyDict
 

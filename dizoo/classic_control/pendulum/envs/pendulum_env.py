@@ -14,7 +14,7 @@ from ding_lite.utils.registry import ENV_REGISTRY
 
 @ENV_REGISTRY.register("pendulum")
 class PendulumEnv(gymnasium.Wrapper):
-    """gymnasium's Pendulum: swing up and balance by a torque; every episode is truncated after 200 steps."""
+    """gymnasium's Pendulum: swing up and balance with a torque; every episode is truncated after 200 steps."""
 
     config: ClassVar = dict(
         env_id=Key("Pendulum-v1", "gymnasium id"),

@@ -1,6 +1,6 @@
-"""Conservative Q-learning from recorded play on Atari Pong, solved at a mean return of 20.
+"""Conservative Q-learning from recorded data of Atari Pong, solved at a mean return of 20.
 
-Learns from what `collect_demo_data` records, with the config that its player was trained with.
+`collect_demo_data` records the data set, with the config that the recorded policy was trained with.
 """
 
 from easydict import EasyDict

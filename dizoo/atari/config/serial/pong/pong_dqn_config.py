@@ -1,4 +1,4 @@
-"""DQN on Atari Pong, with the values of DI-engine's file of this name."""
+"""DQN on Atari Pong, with the values of DI-engine's file of the same name."""
 
 from easydict import EasyDict
 

@@ -1,6 +1,8 @@
-"""DQN on Atari Pong on several processes, with the values of DI-engine's file of this name; sizes are per process.
+"""DQN on Atari Pong on several processes, with the values of DI-engine's file of the same name.
 
-`python -m torch.distributed.launch --nproc_per_node=2 --master_port=29501 THIS_FILE`
+Batch size and n_sample are per process.
+
+Start it with `python -m torch.distributed.launch --nproc_per_node=2 --master_port=29501 THIS_FILE`.
 """
 
 import copy
