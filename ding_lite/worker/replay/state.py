@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.worker.replay.frames import compress_frames, decompress_frames
 from ding_lite.worker.replay.parts import Sampler, View
 from ding_lite.worker.replay.ring import Ring
 
@@ -16,7 +17,7 @@ def replay_state(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
     """Return the state of a replay buffer's parts.
 
     The large tensors hold the rows in use and share the ring's memory, so they must be written to a file before the
-    next push. Only the side table is copied.
+    next push. Only the side table, and image frames, which are compressed, are copied.
     """
     return {"layout": _layout(ring, sampler, view), "ring": _ring_state(ring), "sampler": sampler.state_dict()}
 
@@ -56,13 +57,17 @@ def _layout(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
 def _ring_state(ring: Ring) -> dict[str, Any]:
     num_places = ring.size * ring.num_envs
     columns = tree_map(lambda leaf: first_places(leaf, num_places), ring.columns)
+    observations: list[Tensor | dict[str, Any]] = []
     if columns:
         num_obs = min(ring.size + ring.keeps_last, ring.num_rows) * ring.num_envs
-        columns["obs"] = tree_map(lambda leaf: first_places(leaf, num_obs), ring.columns["obs"])
+        leaves = tree_leaves(ring.columns["obs"])
+        observations = [compress_frames(first_places(leaf, num_obs), ring.num_envs) for leaf in leaves]
+        columns["obs"] = tree_map(lambda leaf: leaf[:0].clone(), ring.columns["obs"])  # type and shape
     final_place = (ring.finals.slot >= 0).nonzero().squeeze(1)
     final_slot = ring.finals.slot[final_place]
     return {
         "columns": columns,
+        "observations": observations,
         "episode_step": first_places(ring.episode_step, num_places),
         "final_place": final_place,
         "final_obs": tree_map(lambda table: table[final_slot], ring.finals.obs) if len(final_place) else None,
@@ -76,6 +81,8 @@ def _load_ring(ring: Ring, state: dict[str, Any]) -> None:
         if not ring.columns:
             ring.allocate(state["columns"])
         tree_map(lambda column, rows: column[: len(rows)].copy_(rows), ring.columns, state["columns"])
+        for column, frames in zip(tree_leaves(ring.columns["obs"]), state["observations"], strict=True):
+            decompress_frames(frames, column)
     ring.cursor, ring.size = state["cursor"], state["size"]
     ring.episode_step[: ring.size * ring.num_envs] = state["episode_step"].to(ring.device)
     ring.finals.remove(slice(None))

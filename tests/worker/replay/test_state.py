@@ -137,7 +137,9 @@ def test_a_state_shares_the_rings_memory_and_holds_the_rows_in_use_alone(
 ) -> None:
     buffer, history = make_buffer(kind, stack=4), History(NUM_ENVS, 4)
     buffer.push(history.play(n_step))
-    for key, column in buffer.state_dict()["ring"]["columns"].items():
+    ring = buffer.state_dict()["ring"]
+    (observations,) = ring["observations"]
+    for key, column in {**ring["columns"], "obs": observations}.items():
         rows = min(n_step + (kind in SEQUENCES and key == "obs"), buffer.ring.num_rows)
         assert len(column) == rows * NUM_ENVS
         assert column.untyped_storage().nbytes() == column.numel() * column.element_size()  # what torch.save writes
