@@ -24,11 +24,8 @@ from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.worker import Learner, ReplayBuffer
 
-LIMITS = {
-    "max_env_step": "envstep",
-    "max_train_iter": "train_iter",
-    "train_epoch": "epoch",
-}  # limit: the count that it bounds
+# Each limit of a run, and the count that it bounds.
+LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter", "train_epoch": "epoch"}
 
 
 @dataclass(frozen=True)
@@ -223,7 +220,7 @@ class Experiment(AbstractContextManager[Any]):
     def batches(self) -> Iterable[dict[str, Any]]:
         """Return the next batches of this rank from a data set, for runs that learn offline.
 
-        They end when an evaluation or a checkpoint is due, or a limit is reached. At the end of an epoch there are none.
+        They end if an evaluation or a checkpoint is due, or a limit is reached. There are none at the end of an epoch.
         """
         self._reporter.learned(self.counts())
         return self.collector.batches(self._something_is_due)

@@ -81,9 +81,7 @@ class Policy:
         """
         check_common_keys(cfg.policy, cls.default_config())
         if cfg.policy.get("priority_IS_weight") and not cfg.policy.priority:
-            raise ConfigError(
-                "policy.priority_IS_weight=True needs prioritised replay, got policy.priority=False: set it to True."
-            )
+            raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

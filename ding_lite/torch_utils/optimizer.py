@@ -50,9 +50,7 @@ def create_optimizer(parameter: nn.Parameter, part: Trained, learn: EasyDict) ->
     """
     cls = OPTIMIZERS.get(part.optimizer) if isinstance(part.optimizer, str) else part.optimizer
     if cls is None:
-        raise ValueError(
-            f"optimizer: expected {', '.join(OPTIMIZERS)} or a class of torch's kind, got '{part.optimizer}'."
-        )
+        raise ValueError(f"optimizer: expected {', '.join(OPTIMIZERS)} or a class, got '{part.optimizer}'.")
     rate = learn.learning_rate if part.learning_rate is None else part.learning_rate
     known = inspect.signature(cls).parameters
     options: dict[str, Any] = {"weight_decay": learn.weight_decay, "fused": True}

@@ -142,9 +142,7 @@ class OptimizerStep:
             for gradient in (part.grad for part in parts if part.grad is not None):
                 own = norm if len(parts) == 1 else torch.linalg.vector_norm(gradient)
                 scale = (bound / (own + 1e-6)).clamp(max=1.0)
-                gradient.mul_(
-                    scale.nan_to_num(1.0)
-                )  # NaN must not spread: diagnosis looks for the parameters that caused it
+                gradient.mul_(scale.nan_to_num(1.0))  # NaN must not spread: it shows which gradients are not finite
 
     def _set_rates(self) -> None:
         for name, schedule in self._schedules.items():
@@ -189,9 +187,7 @@ class Optimizers(dict[str, OptimizerStep]):
             ValueError: the name is already used, or one of several optimizers is called 'model'.
         """
         if name in self or (self and ALONE in (name, *self)):
-            raise ValueError(
-                f"_add_optimizer: expected unique names, 'model' only for a single optimizer, got '{name}' after {list(self)}"
-            )
+            raise ValueError(f"optimizer '{name}' after {list(self)}: expected unique names, 'model' only if alone.")
         self[name] = optimizer
         return optimizer
 

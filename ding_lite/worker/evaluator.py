@@ -91,8 +91,8 @@ class Evaluator:
         if not all(map(math.isfinite, returns)):
             wrong = [value for value in returns if not math.isfinite(value)]
             raise EnvError(
-                f"Evaluation at iteration {train_iter}: expected finite returns, but {len(wrong)} of {len(returns)} episodes "
-                f"returned {wrong[0]}. A reward of the environment is not finite: correct the environment."
+                f"Evaluation at iteration {train_iter}: expected finite returns, but {len(wrong)} of {len(returns)} "
+                f"episodes returned {wrong[0]}. A reward of the environment is not finite: correct the environment."
             )
         self.last_iter, self.eval_count = train_iter, self.eval_count + 1
         mean = float(np.mean(returns))

@@ -38,9 +38,7 @@ class Learner:
     ) -> None:
         self._policy, self._log_freq, self._on_log = policy, log_freq, on_log
         self._check_freq = check_freq if get_world_size() > 1 else 0
-        self._names = list(
-            dict.fromkeys([*policy.monitor_vars(), "skipped_updates"])
-        )  # a skipped update may come later
+        self._names = list(dict.fromkeys([*policy.monitor_vars(), "skipped_updates"]))  # the latter may come later
         self._means = RunningMeans()
         self.train_iter = 0
 

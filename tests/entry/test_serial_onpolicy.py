@@ -311,7 +311,7 @@ ARGS = Box(-1, 1, (2,), np.float32)
         ("ppo", Dict(action_type=Discrete(2), action_args=Box(-1, 1, (2, 2))), "a Dict of both with the keys"),
         ("ppo", Dict(action_type=Discrete(2), action_args=ARGS, other=ARGS), "a Dict of both with the keys"),
         ("pg", MultiDiscrete([2, 2]), "Policy 'pg' takes Discrete or Box or Dict actions, the environment has Multi"),
-        ("dqn", ARGS, "Policy 'dqn' takes Discrete actions, the environment has Box"),
+        ("dqn", ARGS, "Policy 'dqn' expects Discrete actions, got Box"),
     ],
 )
 def test_an_action_space_that_the_policy_cannot_act_in(

@@ -51,29 +51,18 @@ class DQNPolicy(Policy):
         learn=dict(
             update_per_collect=Key(3, "learner iterations after each collect", low=1),
             target_update_freq=Key(
-                None,
-                "learner iterations between copies to the target network; None: 100 unless target_theta is set",
-                type=int,
-                low=1,
+                None, "learner iterations between copies to the target; 100 if both are unset", type=int, low=1
             ),
             target_theta=Key(
-                None,
-                "share of the online network in a moving average at every iteration; None: copy instead",
-                type=float,
-                above=0,
-                high=1,
+                None, "or the share of the online network mixed in at each iteration", type=float, above=0, high=1
             ),
         ),
         other=dict(
             eps=dict(
-                type=Key(
-                    "exp", "epsilon decreases exponentially ('exp') or linearly ('linear')", choices=("exp", "linear")
-                ),
+                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
                 start=Key(0.95, "epsilon at global env step 0", low=0, high=1),
                 end=Key(0.1, "final epsilon", low=0, high=1),
-                decay=Key(
-                    10000, "global env steps: time constant of the exponential, or length of the linear decrease", low=1
-                ),
+                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", low=1),
             ),
             replay_buffer=dict(
                 type=Key("", "'uniform' or 'prioritized'; empty: chosen by policy.priority"),
@@ -90,9 +79,7 @@ class DQNPolicy(Policy):
         model = cfg.policy.model
         check_target(cfg.policy.learn)
         if model.get("noise", cfg.policy.noisy_net) != cfg.policy.noisy_net:
-            raise ConfigError(
-                f"policy.model.noise={model.noise} contradicts policy.noisy_net={cfg.policy.noisy_net}: set the latter alone."
-            )
+            raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
