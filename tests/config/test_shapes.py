@@ -64,5 +64,5 @@ def test_shapes_of_a_given_model_are_its_own_unless_written_down() -> None:
     check_shapes(cfg, spec(), model_given=True)
     assert cfg.policy.model == dict(free=1)
     cfg = compile_config(pair(nested("policy.model.obs_shape", 5)), model_given=True)
-    with pytest.raises(ConfigError, match="obs_shape: expected .* got 5"):
+    with pytest.raises(ConfigError, match=r"obs_shape: expected .* got 5"):
         check_shapes(cfg, spec(), model_given=True)

@@ -167,7 +167,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
             GAMMA,
             "policy.learn.clip_value is policy.learn.grad_clip_value here.",
             "policy.learn.discount_factor is policy.discount_factor here.",
-            "policy.nstep is ignored: this policy sums no n-step returns.",
+            "policy.nstep is ignored: this policy does not use n-step returns.",
             "policy.collect.gae_lambda is ignored: this policy estimates no advantages by it.",
             PRINT,
             "policy.other.replay_buffer.max_use is ignored: samples are used until they are overwritten.",
