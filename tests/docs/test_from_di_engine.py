@@ -261,7 +261,7 @@ def test_environments_of_mujoco_have_their_keys() -> None:
     cfg = compile_config((dict(env=env, policy=policy), created))
     assert sorted(cfg.notes) == [
         "env.env_id 'Hopper-v3' is 'Hopper-v5' here: gymnasium has retired the old version.",
-        "env.norm_obs is ignored: observations are learned from as they are.",
+        "env.norm_obs is ignored: observations are not normalised.",
         "env.norm_reward is ignored: rewards are not normalised.",
         "env.use_act_scale is env.act_scale here.",
         SPACE,
