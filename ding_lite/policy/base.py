@@ -96,8 +96,8 @@ class Policy:
     ) -> None:
         if get_world_size() > 1 and not cfg.multi_gpu:
             raise ConfigError(
-                f"{get_world_size()} processes need policy.multi_gpu=True to average gradients, got False: each process"
-                " would train a model of its own. Set policy.multi_gpu=True."
+                f"expected policy.multi_gpu=True with {get_world_size()} processes, got policy.multi_gpu=False: "
+                "each process would train a model of its own; set policy.multi_gpu=True."
             )
         self._cfg = cfg
         on_gpu = cfg.cuda and torch.cuda.is_available()

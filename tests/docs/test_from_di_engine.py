@@ -266,7 +266,7 @@ def test_environments_of_mujoco_have_their_keys() -> None:
         "env.use_act_scale is env.act_scale here.",
         SPACE,
     ]
-    with pytest.raises(ValueError, match=r"env\.norm_obs: expected {'use_norm': False} or {.*} is possible here"):
+    with pytest.raises(ValueError, match=r"env\.norm_obs: expected {'use_norm': False} or {.*}"):
         compile_config((dict(env=dict(env, norm_obs=dict(use_norm=True)), policy=policy), created))
 
 
