@@ -1,4 +1,4 @@
-"""Read, compile (merge, check, derive) and save a `(main_config, create_config)` pair."""
+"""Reads, compiles, checks and saves configs. `config.py` explains what compiling means."""
 
 from ding_lite.config.config import (
     check_shapes,

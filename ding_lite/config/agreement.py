@@ -1,4 +1,4 @@
-"""Checking that all ranks run the same config."""
+"""Checks that all ranks run the same config."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.registry import UserError
 
-SHOWN_KEYS, SHOWN_VALUES, LONGEST_VALUE = 4, 3, 60  # differences and values of each that a message lists; characters
+SHOWN_KEYS, SHOWN_VALUES, LONGEST_VALUE = 4, 3, 60  # in a message: keys, values of a key, characters of a value
 UNSET = "unset"
-# Rank 0 alone decides on the directory; notes are no keys; machines may have different numbers of cores.
+# Only rank 0 uses the directory; notes are messages; machines may have different numbers of cores.
 MAY_DIFFER = {"exp_name", "notes", "env.manager.num_threads", "policy.num_threads"}
 
 
 def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
-    """Compare the compiled configs of all ranks, and the limits of their runs, such as `max_env_step`.
+    """Check that the compiled configs and the limits of all ranks are equal.
 
-    Collective: every rank must call it. Ranks exchange a hash, and the whole config only if the hashes differ.
+    Collective: all ranks must call it. The ranks exchange a hash, and the whole config only if the hashes differ.
+
+    Args:
+        cfg: the compiled config of this rank.
+        **limits: the limits of the run, such as `max_env_step`.
 
     Raises:
-        UserError: the configs differ. All ranks get the same message: the dotted keys and each rank's value.
+        UserError: they differ. The message, the same on all ranks, lists the dotted keys and the values of each rank.
     """
     if get_world_size() == 1:
         return
@@ -33,7 +37,7 @@ def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
 
 
 def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield dotted key and value, as text, of everything in nested dicts; an empty dict is a value."""
+    """Yield each dotted key of nested dicts with the text of its value; an empty dict counts as a value."""
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
             yield from _flatten(value, f"{prefix}{key}.")
@@ -42,7 +46,7 @@ def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def _describe(configs: list[dict[str, str]]) -> str:
-    """Return one line with the keys that differ, those that explain others first, and the ranks' values."""
+    """Return one line with the keys that differ and each rank's values; keys that explain other differences first."""
     keys = set().union(*configs)
     differing = [key for key in keys if len({config.get(key) for config in configs}) > 1]
     one_sided = {key for key in differing if not all(key in config for config in configs)}

@@ -1,4 +1,4 @@
-"""Checks of several config values together: contradictions, and sizes beyond the machine's memory."""
+"""Checks for contradictions between config values, and for sizes that exceed the memory of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from ding_lite.utils.tree import tree_leaves
 
 
 def check_values(cfg: EasyDict) -> None:
-    """Raise `ConfigError` for values that contradict each other or can never be used."""
+    """Check a compiled config for values that contradict each other or cannot be used.
+
+    Raises:
+        ConfigError: the first mistake that was found.
+    """
     if not cfg.exp_name.strip() or "\0" in cfg.exp_name:
         raise ConfigError(f"exp_name: expected the name of a directory, got {show(cfg.exp_name)}.")
     for key, value in cfg.policy.get("model", {}).items():
@@ -30,7 +34,7 @@ def check_values(cfg: EasyDict) -> None:
 def _check_pairs(cfg: EasyDict) -> None:
     n_sample, n_episode = (sc.get_key(cfg, f"policy.collect.{key}") for key in ("n_sample", "n_episode"))
     if n_sample is not None and n_episode is not None:
-        raise ConfigError("Set policy.collect.n_sample or policy.collect.n_episode, not both.")
+        raise ConfigError(f"Expected policy.collect.n_sample or n_episode, got {n_sample} and {n_episode}: set one.")
     pairs = (
         ("policy.collect.n_sample", "env.collector_env_num"),
         ("policy.collect.n_episode", "env.collector_env_num"),
@@ -39,7 +43,7 @@ def _check_pairs(cfg: EasyDict) -> None:
     for path, divisor in pairs:
         value, number = sc.get_key(cfg, path), sc.get_key(cfg, divisor)
         if path == "policy.collect.n_sample":
-            number //= math.gcd(number, cfg.policy.get("unroll_len", 1))  # a sample is so many env steps
+            number //= math.gcd(number, cfg.policy.get("unroll_len", 1))  # one sample has unroll_len env steps
         if value is not None and value % number:
             near = " or ".join(str(n) for n in (value - value % number, value - value % number + number) if n)
             source = divisor if number == sc.get_key(cfg, divisor) else f"{divisor} / gcd({divisor}, policy.unroll_len)"
@@ -48,7 +52,7 @@ def _check_pairs(cfg: EasyDict) -> None:
     for path in ("policy.learn.batch_size", "policy.collect.n_sample"):
         if size is not None and (sc.get_key(cfg, path) or 0) > size:
             raise ConfigError(
-                f"{path}={sc.get_key(cfg, path)} is more than {sc.BUFFER}.replay_buffer_size={size} holds."
+                f"{path}={sc.get_key(cfg, path)} exceeds {sc.BUFFER}.replay_buffer_size={size}: enlarge the buffer."
             )
     priority = bool(cfg.policy.get("priority"))
     if buffer_type == ("uniform" if priority else "prioritized"):
@@ -57,14 +61,21 @@ def _check_pairs(cfg: EasyDict) -> None:
     if "unroll_len" not in cfg.policy and rows < (needed := cfg.policy.get("nstep", 1) + max(cfg.env.frame_stack, 1)):
         raise ConfigError(
             f"{sc.BUFFER}.replay_buffer_size={size} is too small: {cfg.env.collector_env_num} environments need at "
-            f"least {needed * cfg.env.collector_env_num} with policy.nstep and env.frame_stack as they are."
+            f"least {needed * cfg.env.collector_env_num} with this policy.nstep and env.frame_stack."
         )
 
 
 def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None:
-    """Raise `ConfigError` for sizes that need more than this machine's memory.
+    """Check that the buffers and networks of a config fit into the memory of this machine.
 
-    Otherwise the run would end late, when the memory is allocated, or worse, when it is filled.
+    Without this check, the run would fail much later, when the memory is allocated or filled.
+
+    Args:
+        cfg: the compiled config.
+        observation_space: the space of one observation of one environment.
+
+    Raises:
+        ConfigError: the size of one key needs more memory than the machine has.
     """
     obs_bytes = sum(leaf.nbytes for leaf in tree_leaves(create_empty_array(observation_space, 1)))
     obs_bytes *= cfg.policy.get("unroll_len", 1)
@@ -78,9 +89,9 @@ def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None
             layers = value**2 * sc.get_key(cfg, f"policy.model.{key.removesuffix('hidden_size')}layer_num", 1)
         else:
             continue
-        needed[f"policy.model.{key}"] = layers * 16  # float32; the weights, their gradient, Adam's two moments
+        needed[f"policy.model.{key}"] = layers * 16  # bytes: float32 weights, gradients and Adam's two moments
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path, num_bytes in needed.items():
         if num_bytes > total:
             what = f"{sc.get_key(cfg, path)} takes {num_bytes / 2**30:.3g} GiB"
-            raise ConfigError(f"{path}={what}, and this machine has {total / 2**30:.3g} GiB: lower it.")
+            raise ConfigError(f"{path}={what}, but this machine has {total / 2**30:.3g} GiB: reduce it.")

@@ -1,6 +1,6 @@
-"""Tables of the keys of DI-engine's config files that have another name or no meaning here.
+"""Translates keys of DI-engine's config files that have a different name or no meaning in ding_lite.
 
-A key that a class in use declares itself never reaches these tables.
+A key that is declared by one of the config's classes is never translated.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from ding_lite.config.schema import BUFFER, UNSET, Schema, get_key, merge, set_k
 from ding_lite.utils.key import show
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
-# Keys that change nothing here: (the only value that is accepted, a tuple of several, or Any; why).
+# Keys that have no effect, each with the value that is accepted (or a tuple of values, or Any) and the reason.
 IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "create_config.collector": (Any, "the policy chooses its collector"),
     "create_config.commander": (Any, "there is no commander"),
     "create_config.evaluator": (Any, "there is one evaluator"),
     "create_config.learner": (Any, "there is one learner"),
-    "env.is_train": (Any, "collecting and evaluating environments differ by themselves"),
+    "env.is_train": (Any, "environments know whether they collect or evaluate"),
     "env.manager.auto_reset": (True, "environments always reset themselves"),
-    "env.manager.connect_timeout": (Any, "a worker has a minute for its first answer"),
-    "env.manager.context": (Any, "workers are always forked by a light process"),
+    "env.manager.connect_timeout": (Any, "a worker has one minute to start"),
+    "env.manager.context": (Any, "workers are always forked from a small process"),
     "env.manager.copy_on_get": (Any, "the collector copies every observation once"),
     "env.manager.episode_num": (Any, "episodes are counted by collector and evaluator"),
     "env.manager.reset_inplace": (Any, "environments always reset themselves"),
-    "env.manager.reset_timeout": (Any, "env.manager.step_timeout covers resets"),
+    "env.manager.reset_timeout": (Any, "env.manager.step_timeout also limits resets"),
     "env.manager.retry_type": (Any, "a failed environment gets a new process and a new episode"),
-    "env.manager.retry_waiting_time": (Any, "a failed environment is started again at once"),
+    "env.manager.retry_waiting_time": (Any, "a failed environment is restarted at once"),
     "env.manager.shared_memory": (Any, "subprocess environments always use shared memory"),
-    "env.manager.step_wait_timeout": (Any, "env.manager.step_timeout covers every step"),
-    "env.manager.wait_num": (Any, "environments step together"),
+    "env.manager.step_wait_timeout": (Any, "env.manager.step_timeout limits every step"),
+    "env.manager.wait_num": (Any, "all environments step together"),
     "env.norm_obs": (
         ({"use_norm": False}, {"use_norm": True, "offline_stats": {"use_offline_stats": True}}),
-        "observations are learned from as they are",
+        "observations are not normalised",
     ),
-    "env.norm_reward": ({"use_norm": False}, "rewards are learned from as they are"),
+    "env.norm_reward": ({"use_norm": False}, "rewards are not normalised"),
     "env.replay_path": (Any, "no videos are recorded"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
     "policy.collect.collector_env_num": (Any, "env.collector_env_num says it"),
-    "policy.collect.collector_logit": (False, "a data set holds what the policy that learns from it needs"),
+    "policy.collect.collector_logit": (False, "a data set contains what its policy needs"),
     "policy.collect.env_num": (Any, "env.collector_env_num says it"),
-    "policy.collect.gae_lambda": (Any, "this policy estimates no advantages by it"),
+    "policy.collect.gae_lambda": (Any, "this policy does not use generalised advantage estimation"),
     "policy.collect.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
     "policy.collect.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.collect.unroll_len": (1, "one step is one sample"),
@@ -54,39 +54,39 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.eval.evaluator.render": (False, "evaluation does not render"),
     "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num says it"),
     "policy.learn.betas": ([0.9, 0.999], "Adam has its usual coefficients"),
-    "policy.learn.epoch_per_collect": (Any, "this policy passes over each collect once, or over a buffer"),
+    "policy.learn.epoch_per_collect": (Any, "this policy has no epochs"),
     "policy.learn.eps": (1e-8, "Adam has its usual constant"),
     "policy.learn.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
     "policy.learn.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.learn.optim": ("adam", "Adam is the optimizer"),
     "policy.learn.update_per_collect": (1, "an on-policy policy learns from each collect once, in epochs"),
-    "policy.learn.learner.cfg_type": (Any, "types are told by create_config"),
+    "policy.learn.learner.cfg_type": (Any, "create_config contains the types"),
     "policy.learn.learner.dataloader": (Any, "batches are drawn from arrays"),
-    "policy.learn.learner.hook.log_reduce_after_iter": (Any, "figures are those of all ranks anyway"),
+    "policy.learn.learner.hook.log_reduce_after_iter": (Any, "figures are always averaged over all ranks"),
     "policy.learn.learner.hook.save_ckpt_after_run": (True, "the last checkpoint is always saved"),
     "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
     "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
     "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run says it"),
-    "policy.multi_agent": (False, "there is one agent"),
-    "policy.nstep": (Any, "this policy sums no n-step returns"),
+    "policy.multi_agent": (False, "this policy has a single agent"),
+    "policy.nstep": (Any, "this policy does not use n-step returns"),
     "policy.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.other.commander": (Any, "there is no commander"),
     "policy.other.replay_buffer": (Any, "this policy has no replay buffer"),
-    "policy.other.replay_buffer.deepcopy": (Any, "samples are copied out of arrays"),
+    "policy.other.replay_buffer.deepcopy": (Any, "samples are always copies"),
     "policy.other.replay_buffer.enable_track_used_data": (Any, "used data is not tracked"),
     "policy.other.replay_buffer.import_names": (Any, "policy.import_names says it"),
     "policy.other.replay_buffer.max_use": (Any, "samples are used until they are overwritten"),
     "policy.other.replay_buffer.monitor": (Any, "the buffer logs its own figures"),
     "policy.other.replay_buffer.periodic_thruput_seconds": (Any, "the collector logs its rate"),
-    "policy.other.replay_buffer.sliced": (Any, "sequences are cut when sampled"),
+    "policy.other.replay_buffer.sliced": (Any, "sequences are cut when they are sampled"),
     "policy.other.replay_buffer.thruput_controller": (Any, "collecting and learning alternate"),
     "policy.priority": (False, "this policy has no prioritised replay"),
     "policy.priority_IS_weight": (False, "this policy has no prioritised replay"),
     "policy.random_collect_size": (Any, "this policy does not start with random actions"),
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
-    "policy.transition_with_policy_data": (Any, "a transition holds what the policy puts there"),
+    "policy.transition_with_policy_data": (Any, "the policy decides what a transition contains"),
 }
-# Older or alternative names, moved to the name used here.
+# Older or alternative names, and the name used here.
 RENAMED_KEYS = {
     "env.use_act_scale": "env.act_scale",
     "policy.learn.multi_gpu": "policy.multi_gpu",
@@ -104,17 +104,17 @@ RENAMED_KEYS = {
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }
-# Keys of `policy` that select the training loop: True for the policies of that pipeline.
+# Keys of `policy` that select the training loop in DI-engine; each is True for policies of this pipeline.
 LOOP_KEYS = {"on_policy": "serial_pipeline_onpolicy", "offline": "serial_pipeline_offline"}
-# env.env_id: versions that gymnasium has retired, and the ones that took their place.
+# Values of env.env_id: versions that gymnasium has retired, and their successors.
 RENAMED_IDS = {
     "Pendulum-v0": "Pendulum-v1",
     "LunarLander-v2": "LunarLander-v3",
     "LunarLanderContinuous-v2": "LunarLanderContinuous-v3",
     **{f"{name}-v{n}": f"{name}-v5" for name in ("Hopper", "HalfCheetah", "Walker2d", "Ant") for n in (2, 3)},
 }
-# create_config's types: every accepted name, and the name used here. No buffer type is the one that
-# policy.priority asks for.
+# Types in create_config: every accepted name, and the name used here. With an empty buffer type, policy.priority
+# determines the buffer.
 TYPES: dict[str, dict[str, str]] = {
     "env_manager": {
         "base": "base",
@@ -131,10 +131,17 @@ TYPES: dict[str, dict[str, str]] = {
 
 
 def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the part of the config that `create_config` determines; add a note for everything that is translated.
+    """Turn `create_config` into keys of the compiled config.
+
+    Args:
+        create: `create_config`.
+        notes: a sentence is appended for every value that is translated or ignored.
+
+    Returns:
+        Nested keys, in the form of `main_config`.
 
     Raises:
-        ConfigError: an unknown key or environment manager.
+        ConfigError: an unknown key or environment manager, or a value of the wrong type.
     """
     for key, value in create.items():
         if not isinstance(value, dict):
@@ -151,7 +158,7 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
         if not isinstance(name, str):
             raise ConfigError(f"create_config.{key}.type: expected a name, got {show(name)}.")
         if known.get(name, name) != name:
-            notes.append(f"create_config.{key}.type '{name}' is '{known[name] or 'as policy.priority says'}' here.")
+            notes.append(f"create_config.{key}.type '{name}' is '{known[name] or 'chosen by policy.priority'}' here.")
             parts[key]["type"] = known[name]
     name = parts["env_manager"].get("type", "base")
     if name not in TYPES["env_manager"]:
@@ -169,15 +176,15 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
 
 
 def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -> None:
-    """Move the values of `RENAMED_KEYS` in `user` to the names used here, and `RENAMED_IDS` to their successors.
+    """Replace old names of keys (`RENAMED_KEYS`) and retired environments (`RENAMED_IDS`) by the current ones.
 
     Args:
-        user: what the user set, nested; changed in place.
-        known: dotted keys that the classes in use declare.
-        notes: a sentence about each is appended.
+        user: the nested keys that the user set; changed in place.
+        known: the dotted keys that the config's classes declare.
+        notes: a sentence is appended for every replacement.
 
     Raises:
-        ConfigError: old and new name are both set, to different values.
+        ConfigError: the old and the new name are set to different values.
     """
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
@@ -196,10 +203,14 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
 
 
 def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
-    """Remove `policy.on_policy` and `policy.offline` from `user`: the policy's class names its loop.
+    """Remove `policy.on_policy` and `policy.offline`, because the class of the policy determines its training loop.
+
+    Args:
+        user: the nested keys that the user set; changed in place.
+        schema: the schema of the config.
 
     Raises:
-        ConfigError: one of them contradicts the class.
+        ConfigError: one of the two keys contradicts the class.
     """
     policy_type = schema["policy.type"].default
     pipeline = POLICY_REGISTRY.find(policy_type).pipeline
@@ -212,18 +223,19 @@ def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
             )
         value = get_key(user, path, right)
         if value != right:
-            raise ConfigError(f"{path} cannot be set: of '{policy_type}' it is {right}.")
+            raise ConfigError(f"{path}: expected {right} for policy '{policy_type}', got {show(value)}: leave it out.")
         if path not in schema and isinstance(user.get("policy"), dict):
             user["policy"].pop(name, None)
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module that `import_names` lists. DI-engine's paths of modules of this package are accepted.
+    """Import a module that `import_names` lists.
 
-    `ding_lite.policy.cql`, for instance, imports `ding_lite.policy.offline.cql`.
+    The module paths of DI-engine are accepted for modules of this package: `ding_lite.policy.cql`, for instance,
+    imports `ding_lite.policy.offline.cql`.
 
     Raises:
-        ImportError: there is none of this name.
+        ImportError: no module has this name, or it fails to import another one.
     """
     try:
         return importlib.import_module(name)

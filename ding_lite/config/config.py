@@ -1,11 +1,12 @@
-"""Read, compile, check and save configs.
+"""Reads, compiles, checks and saves configs.
 
-A run is described by two dicts: `main_config` (what the user tunes) and `create_config` (which environment, manager,
-policy and buffer to build). Compiling merges, low to high: class defaults, `create_config`, `main_config`, command-line
-overrides. The classes' declarations are the schema (`schema.py`): every key that a user writes must be declared by one
-of them, and its value must have the declared type and range, so a misspelt key stops the run with the closest known
-name instead of being ignored. All of this happens before an environment worker starts, and nothing that the user passed
-in is modified.
+Two dicts describe a run. `main_config` contains the values that a user tunes. `create_config` names the classes of the
+environment, its manager, the policy and the buffer. Compiling merges four sources into one config; each overrides those
+before it: the defaults of the classes, `create_config`, `main_config`, and the overrides of the command line.
+
+The keys that the classes declare form the schema (`schema.py`). Every key that a user sets must be declared, and its
+value must have the declared type and range. A misspelt key is therefore an error, which names the closest known key.
+All checks are done before an environment worker starts. The user's dicts are never modified.
 """
 
 from __future__ import annotations
@@ -33,14 +34,21 @@ from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, describe, matches, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
 
-# Modules that fill the registries; imported when a config is compiled, like its import_names.
+# Modules that register the built-in classes; they are imported when a config is compiled, before its import_names.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
-PARTS = ("env", "policy", "reward_model")  # sections whose class create_config names, with modules to import
-LONGEST_KEY = 200  # characters; a longer one is not a misspelling, and comparing it would take seconds
+PARTS = ("env", "policy", "reward_model")  # sections for which create_config names a class and modules to import
+LONGEST_KEY = 200  # characters; searching for a similar key would take seconds for longer ones
 
 
 class SavedRun(NamedTuple):
-    """The content of a run's total_config.py."""
+    """The content of a run's total_config.py, see `save_config`.
+
+    Attributes:
+        main_config: the user's part of the compiled config.
+        create_config: the types and the modules to import.
+        limits: limits of the run by name, such as `max_env_step`.
+        pipeline: name of the function in `ding_lite.entry` that runs it.
+    """
 
     main_config: dict[str, Any]
     create_config: dict[str, Any]
@@ -49,13 +57,13 @@ class SavedRun(NamedTuple):
 
 
 def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run the python file at `path` (not as `__main__`) and return its `main_config` and `create_config`.
+    """Run a Python file, not as `__main__`, and return its `main_config` and `create_config`.
 
-    The file's directory is added to `sys.path`, as if Python ran the file, so that the file and `import_names` can
-    import modules from there.
+    The file's directory is added to `sys.path`, as Python does for a script. The file, and `import_names`, can
+    therefore import modules from this directory.
 
     Raises:
-        ConfigError: no such file, it fails (the message has file and line), or it lacks one of the two names.
+        ConfigError: the file does not exist, fails when it is run, or does not define both dicts.
     """
     module = _run_file(Path(path))
     return _get_dict(module, "main_config"), _get_dict(module, "create_config")
@@ -65,12 +73,12 @@ def read_saved_run(path: str | Path) -> SavedRun:
     """Read a file that `save_config` wrote.
 
     Raises:
-        ConfigError: as `read_config`, or the file does not name its limits and its pipeline.
+        ConfigError: the file cannot be read, see `read_config`, or does not define `limits` and `pipeline`.
     """
     module = _run_file(Path(path))
     pipeline = getattr(module, "pipeline", None)
     if not isinstance(pipeline, str):
-        raise ConfigError(f"'{path}' names no pipeline: it was altered. Run it with -c, as a new run.")
+        raise ConfigError(f"'{path}': expected a text 'pipeline', got {show(pipeline)}. Start a new run of it with -c.")
     main_config, create_config, limits = (_get_dict(module, key) for key in ("main_config", "create_config", "limits"))
     return SavedRun(main_config, create_config, limits, pipeline)
 
@@ -79,20 +87,18 @@ def _get_dict(module: types.ModuleType, name: str) -> dict[str, Any]:
     value = getattr(module, name, None)
     if not isinstance(value, dict):
         hint = closest(name, [key for key, value in vars(module).items() if isinstance(value, dict)])
-        raise ConfigError(
-            f"Config file '{module.__file__}', line 1: expected a dict called '{name}', found none.{hint}"
-        )
+        raise ConfigError(f"Config file '{module.__file__}', line 1: expected a dict called '{name}', got none.{hint}")
     return value
 
 
 def _run_file(path: Path) -> types.ModuleType:
     if not path.is_file():
-        raise ConfigError(f"Config file '{path}' does not exist: give the path of a python file.")
+        raise ConfigError(f"Config file '{path}' does not exist: give the path of a Python file.")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # A module of its own, not left in sys.modules: environment workers, which cannot import it, then get its classes by
-    # value. No import: a cached .pyc could be older than a file edited twice within a second.
+    # The module is removed from sys.modules afterwards. Environment workers cannot import it, so its classes must be
+    # pickled by value. The file is not imported, because a cached .pyc is outdated if it is edited twice in a second.
     module = sys.modules[CONFIG_MODULE + path.stem] = types.ModuleType(CONFIG_MODULE + path.stem)
     module.__file__ = str(path)
     try:
@@ -109,13 +115,17 @@ def _run_file(path: Path) -> types.ModuleType:
 def find_policy(
     input_cfg: str | Path | Sequence[dict[str, Any]], overrides: Sequence[str] = ()
 ) -> tuple[tuple[dict[str, Any], dict[str, Any]], Any]:
-    """Read a config up to its policy's class.
+    """Read a config and find the class of its policy.
+
+    Args:
+        input_cfg: `(main_config, create_config)`, or the path of a Python file that defines both.
+        overrides: `dotted.key=value` strings, which replace values of the config.
 
     Returns:
-        `(main_config, create_config)`, so that a file is run once, and the class.
+        `(main_config, create_config)`, so that the file need not be run again, and the class.
 
     Raises:
-        ConfigError: the config cannot be read, or no policy of its type is registered.
+        ConfigError: the config cannot be read, or its policy is not registered.
     """
     pair = _read_pair(input_cfg)
     user, _, _ = _merge_user(pair, overrides)
@@ -131,12 +141,20 @@ def find_policy(
 def divided_sizes(
     input_cfg: str | Path | Sequence[dict[str, Any]], world_size: int, overrides: Sequence[str] = ()
 ) -> list[str]:
-    """Return overrides that give each of `world_size` processes its share of batch size, n_sample and n_episode.
+    """Return overrides that divide batch size, n_sample and n_episode among the processes of a run.
 
-    The values of the compiled single-process config are divided, whether the user or a class sets them.
+    A value is divided whether the user set it or it is the default of a class.
+
+    Args:
+        input_cfg: as in `compile_config`.
+        world_size: number of processes.
+        overrides: overrides that apply before the division.
+
+    Returns:
+        `dotted.key=value` strings.
 
     Raises:
-        ConfigError: one of them is not a multiple of the world size, or the config is wrong.
+        ConfigError: a value is not a multiple of `world_size`, or the config contains a mistake.
     """
     user, _, _ = _merge_user(_read_pair(input_cfg), overrides)
     schema = sc.config_schema(user, model_given=True)
@@ -151,19 +169,20 @@ def compile_config(
     model_given: bool = False,
     overrides: Sequence[str] = (),
 ) -> EasyDict:
-    """Merge a config pair with the class defaults, check every key, and return the whole config.
+    """Merge a config with the defaults of its classes, and check every key.
 
     Args:
-        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.
-        seed: used instead of the config's own seed.
-        model_given: the user passes a model object, so `policy.model` may hold anything.
-        overrides: `dotted.key=value` strings, stronger than everything else.
+        input_cfg: `(main_config, create_config)`, or the path of a Python file that defines both.
+        seed: replaces the config's `seed`.
+        model_given: whether the user passes a model object. `policy.model` is then not checked.
+        overrides: `dotted.key=value` strings, which replace values of all other sources.
 
     Returns:
-        The config, with `notes`: a list of sentences about keys that were moved or have no meaning here.
+        The compiled config. Its key `notes` is a list of sentences about keys that were renamed or ignored.
 
     Raises:
-        ConfigError: an unknown key, type or value; the message says which, what was expected and what to do.
+        ConfigError: an unknown key, or a value of the wrong type or range. The message names the key, what was
+            expected, and what to do.
     """
     user, texts, notes = _merge_user(_read_pair(input_cfg), overrides)
     if seed is not None:
@@ -173,7 +192,7 @@ def compile_config(
     take_loop_keys(user, schema)
     values = dict(_checked_items(user, "", schema, texts, notes))
     if not values.get(sc.BUFFER + ".type"):
-        values.pop(sc.BUFFER + ".type", None)  # empty: the schema's default is what policy.priority asks for
+        values.pop(sc.BUFFER + ".type", None)  # empty: policy.priority has chosen the default in the schema
     nested: dict[str, Any] = {}
     for path, key in schema.items():
         if key.type is SECTION:
@@ -201,7 +220,7 @@ def _merge_user(
     """Merge the user's dicts and overrides, and import the modules that they name.
 
     Returns:
-        The nested keys, the texts of the overrides' values by dotted key, and notes on translated keys.
+        The nested keys; the unparsed values of the overrides by dotted key; notes on keys that were translated.
     """
     notes: list[str] = []
     user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
@@ -211,7 +230,7 @@ def _merge_user(
 
 
 def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str, str]:
-    """Write `key=value` strings into `user`; return the text of each value, for keys of type str."""
+    """Write `key=value` strings into `user`. Return the unparsed values by dotted key, for keys of type str."""
     texts = {}
     for item in overrides:
         path, sep, text = item.partition("=")
@@ -248,13 +267,17 @@ def _import_modules(user: dict[str, Any]) -> None:
 def _checked_items(
     node: dict[str, Any], prefix: str, schema: sc.Schema, texts: Mapping[str, str], notes: list[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield dotted key and value of everything that the user set; raise `ConfigError` for unknown keys."""
+    """Check the keys that the user set, and yield each dotted key with its value.
+
+    Raises:
+        ConfigError: an unknown key, or a value of the wrong type or range.
+    """
     for key, value in node.items():
         path = prefix + key
         declared = schema.get(path)
         if declared is not None and declared.type is not SECTION:
             if path in texts and not matches(value, declared.hint) and matches(texts[path], declared.hint):
-                value = texts[path]  # exp_name=007 is a text
+                value = texts[path]  # exp_name=007 is a text, not a number
             declared.check(path, value)
             yield path, value
         elif path in schema or any(known.startswith(path + ".") for known in schema):
@@ -266,14 +289,14 @@ def _checked_items(
             choices = accepted if isinstance(accepted, tuple) else (accepted,)
             if Any not in choices and value not in choices:
                 possible = " or ".join(map(repr, choices))
-                raise ConfigError(f"{path}: only {possible} is possible here ({reason}), got {show(value)}.")
+                raise ConfigError(f"{path}: expected {possible} ({reason}), got {show(value)}: leave it out.")
             notes.append(f"{path} is ignored: {reason}.")
         else:
             raise ConfigError(f"Unknown key '{path}'.{_closest_path(path, schema)}")
 
 
 def _closest_path(path: str, schema: sc.Schema) -> str:
-    """Return a hint with the known key, at any level, most like `path`; else the known keys of its level."""
+    """Return a hint: the most similar known key at any level, or, if none is similar, the known keys of this level."""
     known = {".".join(parts[:i]) for parts in (p.split(".") for p in schema) for i in range(1, len(parts) + 1)}
     parent, _, name = path.rpartition(".")
 
@@ -289,17 +312,22 @@ def _closest_path(path: str, schema: sc.Schema) -> str:
 
 
 def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
-    """Compare the model's shapes in `cfg` with the environment's spaces, and write those that are unset into `cfg`.
+    """Set the model's shapes from the environment's spaces; shapes that the user has set must agree with them.
+
+    Args:
+        cfg: the compiled config; missing shapes are written into it.
+        env_spec: the spaces of the environment.
+        model_given: whether the user passes a model object. Its shapes are then not set.
 
     Raises:
-        ConfigError: they differ, a shape cannot be known, the policy does not take this kind of action, or this machine
-            cannot hold as many steps as are asked for.
+        ConfigError: a shape differs or cannot be derived, the policy does not support the action space, or the buffers
+            exceed this machine's memory.
     """
     policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
     kinds = getattr(policy_cls, "action_spaces", (gymnasium.Space,))
     if not isinstance(space, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
-        raise ConfigError(f"Policy '{cfg.policy.type}' takes {names} actions, the environment has {space}.")
+        raise ConfigError(f"Policy '{cfg.policy.type}' expects {names} actions, got {space}: choose another policy.")
     kind = _kind_of(space)
     if kind is None:
         raise ConfigError(
@@ -311,7 +339,7 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
         raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
     options = {} if model_given else sc.model_options(policy_cls, model.get("type"), {})
     shapes = {"obs_shape": _shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
-    if model.get("action_space") in (None, "discrete", "continuous", "hybrid"):  # else a word of the model's own
+    if model.get("action_space") in (None, "discrete", "continuous", "hybrid"):  # others are the model's own options
         shapes["action_space"] = kind
     for key, shape in shapes.items():
         given = model.get(key)
@@ -320,8 +348,8 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
             model[key] = shape
         elif given is not None and shape and given != shape:
             raise ConfigError(
-                f"policy.model.{key} is {given}, but the environment has {shape} (env.frame_stack={stack}). Leave it "
-                "out to take the environment's."
+                f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={stack}), got {given}. Leave "
+                "it out: it is then set from the environment."
             )
     for path, option in options.items():
         if option.default is sc.REQUIRED and sc.get_key(cfg, path) is None:
@@ -332,12 +360,15 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
                     "FlattenObservation, or set policy.model.type to a model of your own that takes the dict."
                 )
             expected = describe(option.hint)
-            raise ConfigError(f"{path} is not set, and does not follow from the environment: expected {expected}.")
+            raise ConfigError(f"{path} is not set and does not follow from the environment: expected {expected}.")
     check_memory(cfg, env_spec.observation_space)
 
 
 def _kind_of(space: gymnasium.Space[Any]) -> str | None:
-    """Return the right `policy.model.action_space`; empty for kinds that no built-in model has a name for."""
+    """Return the value of `policy.model.action_space` for a space.
+
+    It is empty for spaces that have no name in the built-in models, and None for those that are not supported.
+    """
     if isinstance(space, gymnasium.spaces.Discrete):
         return "discrete"
     if isinstance(space, gymnasium.spaces.Box):
@@ -350,7 +381,7 @@ def _kind_of(space: gymnasium.Space[Any]) -> str | None:
 
 
 def _shape_of(space: gymnasium.Space[Any]) -> Any:
-    """Return the right `obs_shape` or `action_shape`; None if the space does not have a single shape."""
+    """Return the value of `obs_shape` or `action_shape` for a space; None if it does not have a single shape."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return int(space.n)
     if isinstance(space, gymnasium.spaces.Dict) and set(space) == {"action_type", "action_args"}:
@@ -360,13 +391,13 @@ def _shape_of(space: gymnasium.Space[Any]) -> Any:
 
 
 def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: int) -> None:
-    """Write a compiled config as a python file that compiles to the same config and runs again, from any directory.
+    """Write a compiled config as a Python file. It compiles to the same config and can be run from any directory.
 
     Args:
-        cfg: what `compile_config` returned.
-        path: the file; an existing one is replaced.
-        pipeline: the function in `ding_lite.entry` that runs it again; empty: the one for its kind of policy.
-        limits: of the run, such as `max_env_step`; `read_saved_run` returns them.
+        cfg: the config that `compile_config` returned.
+        path: the file to write; an existing file is replaced.
+        pipeline: name of the function in `ding_lite.entry` that runs the file; empty: the policy's own.
+        **limits: limits of the run, such as `max_env_step`, which `read_saved_run` returns.
     """
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
     pipeline = pipeline or POLICY_REGISTRY.find(cfg.policy.type).pipeline
@@ -397,7 +428,7 @@ if __name__ == "__main__":
 
 
 def _import_dirs(cfg: EasyDict) -> list[str]:
-    """Return the directories that hold the imported packages and modules of `import_names`."""
+    """Return the directories that contain the imported packages and modules of `import_names`."""
     names = (name for part in PARTS if part in cfg for name in cfg[part].import_names)
     tops = dict.fromkeys(name.partition(".")[0] for name in names)
     places = [

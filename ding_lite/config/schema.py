@@ -1,7 +1,8 @@
-"""The keys that a config may have: those that its classes declare, see `utils/key.py`.
+"""Builds the schema of a config: the keys that its classes declare, see `utils/key.py`.
 
-A schema is flat: dotted key -> `Key`. Instead of a default, `UNSET` leaves the key out, and `REQUIRED` means that
-it must be set. A key of type `SECTION` is a dict without options.
+A schema is a flat dict from dotted key to `Key`. Two special defaults exist: a key with the default `UNSET` is left out
+of the config if nobody sets it, and a key with the default `REQUIRED` must be set. A key of type `SECTION` is a dict
+without options.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from ding_lite.utils.registry import (
 Schema = dict[str, Key]
 UNSET, REQUIRED = object(), object()
 BUFFER = "policy.other.replay_buffer"
-MAX_DEPTH = 50  # of what a config nests
-# What DI-engine's config files write as an object of torch, by its text; torch is not imported for it.
+MAX_DEPTH = 50  # levels of nested dicts and lists in a config
+# Activations that DI-engine's config files give as objects of torch, by `repr`, so that torch is not imported here.
 ACTIVATIONS = {
     "Tanh()": "tanh",
     "ReLU()": "relu",
@@ -42,15 +43,23 @@ ACTIVATIONS = {
 }
 TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
-    seed=Key(0, "seed of everything random: networks, exploration, environments, replay", low=0, high=math.inf),
+    seed=Key(0, "seed of all random numbers: networks, exploration, environments, replay", low=0, high=math.inf),
 )
-IMPORT_NAMES = Key([], "modules to import first: those that register the class of `type` or its model", type=list)
-# The ranges of a model's numbers, and of those in its lists, by how the parameter's name ends.
+IMPORT_NAMES = Key([], "modules to import first; they register the class of `type` or its model", type=list)
+# (low, high) of a model's numbers, also in lists, by the ending of the parameter's name.
 MODEL_RANGES = {("_size", "_shape", "_size_list"): (1, 2**16), ("_num",): (0, 1000)}
 
 
 def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
-    """Return every key that a config with the types of `user` may set; their modules have been imported."""
+    """Return the schema of a config: every key that the classes of its types declare.
+
+    Args:
+        user: the nested keys that the user set. The modules that register its types must have been imported.
+        model_given: whether the user passes a model object. `policy.model` may then contain any keys.
+
+    Raises:
+        ConfigError: a type is missing or not registered.
+    """
     policy_type, env_type = get_key(user, "policy.type"), get_key(user, "env.type", ENV_DEFAULTS["type"])
     types = {"policy": policy_type, "env": env_type}
     if "reward_model" in user:
@@ -85,14 +94,29 @@ def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
 
 
 def class_options(cls: type, prefix: str, base: Mapping[str, Any] = {}) -> Schema:
-    """Return the keys that a class and its bases declare over `base`, with `prefix` before each key."""
+    """Return the keys that a class and its base classes declare.
+
+    Args:
+        cls: the class.
+        prefix: written in front of each key, such as 'policy.'.
+        base: keys to start from; the class may change their defaults.
+    """
     keys = {prefix + path: key for path, key in declared_keys(cls, base).items()}
     return {path: replace(key, default=plain(key.default, path)) for path, key in keys.items()}
 
 
 def model_options(policy_cls: type, model_type: str | None, schema: Schema) -> Schema:
-    """Return the options of `policy.model`: the parameters of the model class, with the defaults of `schema`."""
-    # default_model may be a plain method, as in DI-engine; it never needs the built policy.
+    """Return the keys of `policy.model`: the parameters of the constructor of the model class.
+
+    Args:
+        policy_cls: the class of the policy, which names its default model.
+        model_type: the name in the model registry; None or empty: the policy's default model.
+        schema: the schema of the policy; its defaults for `policy.model` replace those of the model.
+
+    Raises:
+        ConfigError: no model has this name.
+    """
+    # default_model may be an instance method, as in DI-engine, but it does not need an initialised policy.
     policy: Any = object.__new__(policy_cls)
     name, modules = policy.default_model()
     for module in modules:
@@ -100,13 +124,13 @@ def model_options(policy_cls: type, model_type: str | None, schema: Schema) -> S
     model_cls: Any = MODEL_REGISTRY.find(model_type or name)
     try:
         hints = typing.get_type_hints(model_cls.__init__)
-    except NameError:  # an annotation that is imported for the type checker only
+    except NameError:  # an annotation is imported for the type checker only
         hints = {}
     options: Schema = {"policy.model.type": Key(UNSET, "name in the model registry", str)}
     for param in inspect.signature(model_cls).parameters.values():
         if param.kind not in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
             path, hint = f"policy.model.{param.name}", hints.get(param.name, Any)
-            default = REQUIRED if param.default is param.empty else UNSET  # the model supplies its own
+            default = REQUIRED if param.default is param.empty else UNSET  # the model has its own default
             nullable = param.default is None and not matches(None, hint)
             declared = schema.get(path, Key(default, ""))
             low, high = next(
@@ -117,44 +141,52 @@ def model_options(policy_cls: type, model_type: str | None, schema: Schema) -> S
 
 
 def show_error(error: BaseException) -> str:
-    """Return type and first line of an error's message, whatever it is."""
+    """Return the type of an error and the first line of its message."""
     name, text = type(error).__name__, traceback.format_exception_only(error)[-1].partition(": ")[2]
     text = (error.msg or "") if isinstance(error, SyntaxError) else text
     return name + (": " + text.strip().splitlines()[0] if text.strip() else "")
 
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:
-    """Deep-copy a config into dicts, lists and python numbers, which can be written to a file and read again.
+    """Copy a config into plain dicts, lists, texts and Python numbers, which can be written to a file and read back.
 
-    An activation of torch's, such as `nn.Tanh()`, becomes its name, 'tanh'.
+    Numbers of numpy become Python numbers. A torch activation, such as `nn.Tanh()`, becomes its name, 'tanh'.
+
+    Args:
+        value: the config, or a value in it.
+        path: its dotted key, for messages.
+        depth: the level of nesting of `value`.
+
+    Raises:
+        ConfigError: a value of another type, a key that is not a text, or more than `MAX_DEPTH` levels.
     """
     if depth > MAX_DEPTH:
-        raise ConfigError(f"{path[:80]}...: nested deeper than {MAX_DEPTH} levels. Does it hold itself?")
+        raise ConfigError(f"{path[:80]}...: nested deeper than {MAX_DEPTH} levels. Does it contain itself?")
     if isinstance(value, Mapping):
         wrong = [key for key in value if not isinstance(key, str)]
         if wrong:
-            raise ConfigError(f"{path}: expected names as keys, got {show(wrong[0])}.")
+            raise ConfigError(f"{path}: expected texts as keys, got {show(wrong[0])}.")
         return {key: plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise ConfigError(f"{path}: expected a number of at most 64 bits, got {show(value)}.")
+        raise ConfigError(f"{path}: expected an integer of at most 64 bits, got {show(value)}.")
     if type(value) is str and any("\ud800" <= char <= "\udfff" for char in value):
-        raise ConfigError(f"{path}: expected a text that a file can hold, got {show(value)}.")
+        raise ConfigError(f"{path}: expected a text that can be written as UTF-8, got {show(value)}.")
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value).__module__ == "torch.nn.modules.activation" and repr(value) in ACTIVATIONS:
         return ACTIVATIONS[repr(value)]
     raise ConfigError(
-        f"{path}: expected numbers, texts, lists and dicts, which a saved config can repeat, got {show(value)}. Hand "
-        "objects over in code, such as the pipeline's model argument."
+        f"{path}: expected a number, text, list or dict, so that the config can be saved, got {show(value)}. Pass "
+        "objects in code, such as the pipeline's argument `model`."
     )
 
 
 def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of `low` with the values of `high` over it, dict by dict."""
+    """Return a copy of `low` in which the values of `high` replace those of `low`; nested dicts are merged."""
     merged = dict(low)
     for key, value in high.items():
         inner = merged.get(key)
@@ -163,7 +195,7 @@ def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def get_key(cfg: Any, path: str, default: Any = None) -> Any:
-    """Return the value of a dotted key, or `default` where something on the way is missing."""
+    """Return the value of a dotted key, or `default` if the key or one of its sections is missing."""
     for key in path.split("."):
         if not isinstance(cfg, Mapping) or key not in cfg:
             return default
@@ -172,10 +204,14 @@ def get_key(cfg: Any, path: str, default: Any = None) -> Any:
 
 
 def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:
-    """Set a dotted key, making the dicts on the way."""
+    """Set a dotted key, and create the sections that are missing.
+
+    Raises:
+        ConfigError: a section of the key is not a dict.
+    """
     *parents, last = path.split(".")
     for key in parents:
         cfg = cfg.setdefault(key, {})
         if not isinstance(cfg, dict):
-            raise ConfigError(f"{path}: '{key}' must be a dict of options, got {show(cfg)}.")
+            raise ConfigError(f"{path}: expected '{key}' to be a dict of options, got {show(cfg)}.")
     cfg[last] = value

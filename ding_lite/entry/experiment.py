@@ -1,4 +1,8 @@
-"""The parts of a run, where its samples come from, and what its loop calls: evaluate, collect, learn."""
+"""The parts of a run, the source of its samples, and the methods that a training loop calls.
+
+A loop, such as `serial_pipeline`, creates one `Experiment` and calls `finished`, `evaluate`, `collect`, `sample` and
+`learn` on it. Saving and resuming is the work of `RunKeeper`; messages and curves are written by the reporter.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +24,26 @@ from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.worker import Learner, ReplayBuffer
 
-LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter", "train_epoch": "epoch"}  # and what they count
+# Each limit of a run, and the count that it bounds.
+LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter", "train_epoch": "epoch"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """What makes samples, and what an `Experiment` has to know about it.
+    """The source of a run's samples, and what an `Experiment` needs to know about it.
+
+    A source may play environments, read a data set, or receive samples from other processes.
 
     Attributes:
-        collector: has `envstep, episode_count, interrupted` and the state methods of `SampleCollector`.
-        lines: of the start-up summary.
-        total: where the run ends, in env steps, or in learner iterations if nothing is played.
-        limits: of the run, beside those of its setup.
-        counts: returns counts for result.json, beside those of every run.
-        figures: returns figures since the last record with their tags, such as `data/epoch`, the same on all ranks.
-        learning: returns a `with` block in which the samples are learned from.
-        rewarded: the policy with its reward model, if it has one.
+        collector: produces the samples. It has the attributes `envstep`, `episode_count` and `interrupted`, and the
+            state methods, of `SampleCollector`.
+        lines: lines of the start-up summary, as a name and its text.
+        total: the count at which the run ends: env steps, or learner iterations if no environment is played.
+        limits: limits of the run, in addition to those of its setup; the names are keys of `LIMITS`.
+        counts: returns counts for result.json, in addition to those of every run.
+        figures: returns the figures since the last record by their tags, such as `data/epoch`; the same on all ranks.
+        learning: returns a context manager that is active while the policy learns.
+        rewarded: the policy together with its reward model; None if the run has no reward model.
     """
 
     collector: Any
@@ -49,7 +57,14 @@ class Source:
 
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
-    """Return a source whose environments this rank plays; `stack` closes them."""
+    """Return a source that collects by playing environments in this process.
+
+    Args:
+        setup: the run.
+        policy: the policy that plays.
+        guard: knows whether a signal asked this process to end.
+        stack: closes the environments.
+    """
     rewarded = add_reward_model(setup, policy) if "reward_model" in setup.cfg else None
     mode = (rewarded or policy).collect_mode
     collector = setup.create_collector(mode, get_rank(), lambda: guard.requested, stack)
@@ -60,16 +75,26 @@ def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStac
 
 
 class Experiment(AbstractContextManager[Any]):
-    """The parts of one run, alike on every rank; a context that closes them and saves what was learned.
+    """Builds the parts of one run and offers the steps of a training loop as methods.
+
+    All methods are collective: every rank calls the same ones in the same order. An experiment is a context manager. At
+    its end it evaluates the final policy, saves the last checkpoint and closes the environments; after an error it only
+    closes them.
 
     Args:
-        setup: what to run.
-        create_source: builds where samples come from; by default this rank plays.
-        axis: the count of curves and progress: 'envstep', or 'train_iter' if nothing is played.
+        setup: the checked config and everything else that describes the run.
+        create_source: builds the source of samples; by default this process plays environments.
+        axis: the count on the horizontal axis of curves: 'envstep', or 'train_iter' if no environment is played.
 
     Attributes:
-        policy, collector, evaluator, learner: the parts.
-        stop_reason: why the run ended; empty while it runs.
+        policy: the policy that is trained.
+        collector: produces the samples, see `Source`.
+        evaluator: evaluates the policy.
+        learner: trains the policy.
+        stop_reason: why the run ended: 'interrupted', 'stop_value' or a key of `LIMITS`; empty while it runs.
+
+    Raises:
+        SystemExit: at the end of the context, if a signal interrupted the run or its last checkpoint was not saved.
     """
 
     def __init__(
@@ -79,7 +104,7 @@ class Experiment(AbstractContextManager[Any]):
         axis: str = "envstep",
     ) -> None:
         self._setup, self.stop_reason = setup, ""
-        self._enough = False  # whether the replay buffers of all ranks hold a batch
+        self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
         keep_freed_memory()
         self.policy = setup.create_policy(get_rank(), "policy")
         with ExitStack() as stack:
@@ -102,10 +127,14 @@ class Experiment(AbstractContextManager[Any]):
             self._stack = stack.pop_all()
 
     def create_replay_buffer(self) -> ReplayBuffer:
-        """Return this rank's replay buffer: a resumed run's, or one with `policy.random_collect_size` steps in it."""
+        """Return this rank's replay buffer, ready for learning.
+
+        The buffer of a resumed run holds what was saved. Otherwise, the buffer is filled with
+        `policy.random_collect_size` env steps that are played with random actions.
+        """
         replay = self._setup.create_replay_buffer(self.policy.device)
         is_new, collected = self.learner.train_iter == 0, 0
-        if self._keeper.resume_replay(replay):  # of all random steps if a signal cut them short
+        if self._keeper.resume_replay(replay):  # a signal may have interrupted the random steps
             collected = self.collector.envstep // get_world_size()
         while collected < self._setup.cfg.policy.get("random_collect_size", 0) and not self.collector.interrupted:
             samples, figures = self.collector.collect(random=is_new)
@@ -114,14 +143,19 @@ class Experiment(AbstractContextManager[Any]):
         return replay
 
     def counts(self) -> dict[str, int]:
-        """Return the counts of all ranks."""
+        """Return the counts of the run, summed over all ranks.
+
+        Returns:
+            `envstep` (env steps), `train_iter` (learner iterations), `episode_count` (collected episodes), and the
+            counts of the source.
+        """
         counts = {"envstep": self.collector.envstep, "train_iter": self.learner.train_iter}
         return counts | {"episode_count": self.collector.episode_count, **self._source.counts()}
 
-    # What the loop calls.
+    # The methods that a training loop calls.
 
     def finished(self) -> bool:
-        """Return whether the run is over, for a reason that every rank sees alike."""
+        """Return whether the run is over, and set `stop_reason` if it is. The answer is the same on every rank."""
         if self.collector.interrupted:
             self.stop_reason = "interrupted"
         elif not self.stop_reason:
@@ -131,7 +165,11 @@ class Experiment(AbstractContextManager[Any]):
         return bool(self.stop_reason)
 
     def evaluate(self) -> bool:
-        """Evaluate if this is due; return whether the stop value was reached."""
+        """Evaluate the policy if an evaluation is due, and save it if it is the best so far.
+
+        Returns:
+            Whether the mean return reached `env.stop_value`.
+        """
         if not self.evaluator.should_eval(self.learner.train_iter):
             return False
         stop_flag, info = self.evaluator.eval(self.learner.train_iter)
@@ -144,13 +182,23 @@ class Experiment(AbstractContextManager[Any]):
         return stop_flag
 
     def collect(self) -> dict[str, Any]:
-        """Play and return this rank's samples."""
+        """Collect once with the current policy.
+
+        Returns:
+            This rank's samples, as `_get_train_sample` of the policy returned them.
+        """
         samples, figures = self.collector.collect()
         self._reporter.collect(figures, self.counts())
         return samples
 
     def sample(self, replay: ReplayBuffer) -> Iterable[dict[str, Any]]:
-        """Return the batches that are due after a collect; none until the replay buffers of all ranks hold enough."""
+        """Return the batches to learn from after a collect: `policy.learn.update_per_collect` of them.
+
+        There are none until the replay buffer of every rank holds at least `policy.learn.batch_size` samples.
+
+        Args:
+            replay: this rank's replay buffer.
+        """
         learn = self._setup.cfg.policy.learn
         if not self._enough:
             self._enough = allreduce_data(int(replay.count() >= learn.batch_size)) == get_world_size()
@@ -159,12 +207,21 @@ class Experiment(AbstractContextManager[Any]):
     def learn(
         self, batches: Iterable[dict[str, Any]], update: Callable[[torch.Tensor, torch.Tensor], None] | None = None
     ) -> None:
-        """Take a learner iteration on each batch, and save if this is due; `update` gets the new priorities."""
+        """Take one learner iteration on each batch, and save a checkpoint if one is due.
+
+        Args:
+            batches: dicts of `[B, ...]` tensors.
+            update: called as `update(index, priority)` with the new priorities `[B]` of each batch, if the policy
+                returns any.
+        """
         with self._keeper.learning(), self._source.learning():
             self.learner.train(batches, update)
 
     def batches(self) -> Iterable[dict[str, Any]]:
-        """Return this rank's next batches of a data set, until something else is due; none where an epoch ends."""
+        """Return the next batches of this rank from a data set, for runs that learn offline.
+
+        They end if an evaluation or a checkpoint is due, or a limit is reached. There are none at the end of an epoch.
+        """
         self._reporter.learned(self.counts())
         return self.collector.batches(self._something_is_due)
 
@@ -180,7 +237,7 @@ class Experiment(AbstractContextManager[Any]):
             if error is not None:
                 return
             if self.stop_reason != "interrupted" and self.evaluator.last_iter != self.learner.train_iter:
-                self.evaluator.last_iter = -1  # due, whatever the frequency
+                self.evaluator.last_iter = -1  # so that an evaluation is due, whatever `eval_freq` is
                 self.evaluate()
             status = self._keeper.finish(self.stop_reason)
         if status:

@@ -1,4 +1,7 @@
-"""The off-policy pipeline."""
+"""The off-policy training loop: evaluate, collect, store in replay, learn.
+
+This is the place to start reading. `Experiment` has the methods that the loop calls.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +25,26 @@ def serial_pipeline(
     *,
     overrides: Sequence[str] = (),
 ) -> Policy:
-    """Train an off-policy policy: evaluate, collect, learn, until a limit or the stop value is reached.
+    """Train an off-policy policy until it reaches a limit, or until an evaluation reaches `env.stop_value`.
+
+    On several processes, every process calls this function with the same arguments.
 
     Args:
-        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.
-        seed: seed of everything random, used instead of the config's own.
-        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)` to build environments as `env_fn(cfg)`, one for each of
-            the cfgs, instead of those that `cfg.env` names.
-        model: a model to train instead of the one that `cfg.policy.model` describes.
-        max_train_iter: learner iterations.
-        max_env_step: env steps of all ranks together.
-        overrides: `dotted.key=value` strings, stronger than the config.
+        input_cfg: `(main_config, create_config)`, or the path of a Python file that defines both.
+        seed: replaces the config's `seed`, from which everything random is seeded.
+        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)`. Each environment is built as `env_fn(cfg)`, with one
+            cfg of the two lists. None: the environments are those that `cfg.env` names.
+        model: the model to train. None: a new model is built from `cfg.policy.model`.
+        max_train_iter: the run ends after this many learner iterations.
+        max_env_step: the run ends after this many env steps of all ranks together.
+        overrides: `dotted.key=value` strings, which replace values of the config.
 
     Returns:
         The trained policy.
 
     Raises:
-        ConfigError: a mistake in the config, before any environment has started.
-        SystemExit: after an interrupted run has saved its checkpoint.
+        ConfigError: the config contains a mistake. No environment worker has started yet.
+        SystemExit: a signal interrupted the run, which has saved a checkpoint, or the last checkpoint was not saved.
     """
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)

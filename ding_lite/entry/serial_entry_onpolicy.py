@@ -1,4 +1,4 @@
-"""The on-policy pipeline."""
+"""The on-policy training loop: evaluate, collect, learn from what was collected."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def serial_pipeline_onpolicy(
     *,
     overrides: Sequence[str] = (),
 ) -> Policy:
-    """Train an on-policy policy: like `serial_pipeline`, but every collect is learned from at once, then thrown away.
+    """Train an on-policy policy. It learns from the samples of each collect at once and then discards them.
 
-    Arguments, return value and errors are those of `serial_pipeline`. Limits are looked at between collects.
+    The arguments, the return value and the errors are those of `serial_pipeline`. Limits are checked between collects,
+    so a run may exceed `max_train_iter` by the iterations of one collect.
     """
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     options = (input_cfg, seed, env_setting, model, overrides)
@@ -35,7 +36,11 @@ def serial_pipeline_onpolicy(
 
 
 def learn_onpolicy(experiment: Experiment) -> None:
-    """Evaluate, collect, learn, until the run has finished."""
+    """Run the loop until a limit or the stop value is reached, or the run is interrupted.
+
+    Args:
+        experiment: the parts of the run; its policy must be on-policy.
+    """
     while not experiment.finished():
         if experiment.evaluate():
             break

@@ -1,7 +1,7 @@
-"""The base class of all policies: a documented config, and methods for learning, collecting and evaluation.
+"""The base class of all policies: it declares the config, and the methods for learning, collecting and evaluating.
 
-A policy works on batched data, see `docs/architecture.md`. Shapes: B samples, N environments, T steps, M samples of a
-collect.
+The data format is described in `docs/architecture.md`. Shapes: B samples in a batch, N environments, T steps, M samples
+in a collect.
 """
 
 from __future__ import annotations
@@ -33,44 +33,59 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 
 
 class Policy:
-    """Base of all policies. To extend one, subclass it, override a method, and register the class under a name.
+    """Base class of all policies. To write an algorithm, subclass it, override methods and register the class.
 
-    A subclass's `config` holds only the keys that it adds or changes; `default_config` merges it with those of its
-    bases; the keys that all policies have are in `common_keys.py`.
+    The `config` of a subclass contains only the keys that it adds or changes. `default_config` merges it with the
+    configs of its base classes. The keys that all policies have are declared in `common_keys.py`.
 
-    Workers use a policy only through its modes. These call the methods below and do what all policies have in common:
-    networks learn in training mode, act in evaluation mode, and are the same on all ranks, wherever the policy keeps
-    them.
+    Collectors, evaluators and the learner use a policy only through its modes, which call the methods below. The modes
+    also do what all policies have in common. They switch the networks to training mode for losses and to evaluation
+    mode for acting. They keep the buffers of all networks equal on all ranks.
+
+    Args:
+        cfg: the compiled `cfg.policy`.
+        model: a model to train or to play with; its parameters are used as they are. None: `_create_model` creates one.
+        enable_field: the modes to prepare, any of 'learn', 'collect' and 'eval'.
 
     Attributes:
-        learn_mode: what a learner calls.
-        collect_mode: what a collector calls.
-        eval_mode: what an evaluator calls.
+        learn_mode: the functions that a learner calls.
+        collect_mode: the functions that a collector calls.
+        eval_mode: the functions that an evaluator calls.
+
+    Raises:
+        ConfigError: several processes run, but `multi_gpu` is False.
     """
 
     config: ClassVar[dict[str, Any]] = COMMON_KEYS
-    pipeline: ClassVar[str] = "serial_pipeline"  # the function in ding_lite.entry that trains it
-    config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of the bases' configs that it has no use for
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # kinds of action that it can choose
-    trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys that act in our own training loop only, not in `RolloutDataset`
+    pipeline: ClassVar[str] = "serial_pipeline"  # name of the function in ding_lite.entry that trains the policy
+    config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
+    trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
 
     @classmethod
     def default_config(cls) -> EasyDict:
-        """Return the defaults of the class and its bases, merged."""
+        """Return the default values of the keys that the class and its base classes declare."""
         return merge_defaults(cls)
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
-        """Raise `ConfigError` for values of `cfg.policy` that contradict one another."""
+        """Check the policy's values against each other and against the rest of the config.
+
+        A subclass that overrides this method calls `super().check_config(cfg)` first.
+
+        Args:
+            cfg: the whole compiled config.
+
+        Raises:
+            ConfigError: two values contradict each other.
+        """
         check_common_keys(cfg.policy, cls.default_config())
         if cfg.policy.get("priority_IS_weight") and not cfg.policy.priority:
-            raise ConfigError(
-                "policy.priority_IS_weight=True weighs prioritised samples: set policy.priority=True too."
-            )
+            raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
-        """Return the registered name of the policy's model and the modules to import for it."""
+        """Return the name of the policy's model in the model registry, and the modules whose import registers it."""
         raise NotImplementedError
 
     def __init__(
@@ -79,17 +94,10 @@ class Policy:
         model: nn.Module | None = None,
         enable_field: tuple[str, ...] = ("learn", "collect", "eval"),
     ) -> None:
-        """Build the policy.
-
-        Args:
-            cfg: the compiled `cfg.policy`.
-            model: a model to train, which is not initialised again; None: `_create_model` creates one.
-            enable_field: the modes to prepare: 'learn', 'collect', 'eval'.
-        """
         if get_world_size() > 1 and not cfg.multi_gpu:
             raise ConfigError(
-                f"{get_world_size()} processes, but policy.multi_gpu=False would train {get_world_size()} models apart:"
-                " set policy.multi_gpu=True."
+                f"expected policy.multi_gpu=True with {get_world_size()} processes, got policy.multi_gpu=False: "
+                "each process would train a model of its own; set policy.multi_gpu=True."
             )
         self._cfg = cfg
         on_gpu = cfg.cuda and torch.cuda.is_available()
@@ -98,17 +106,20 @@ class Policy:
         self._model = (model if model is not None else self._create_model()).to(self._device)
         if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
             self._model = synchronize_batchnorm(self._model)
-        self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub does not declare it
         self._dtype = next(self._model.parameters()).dtype
         self._optimizers = Optimizers()
         for field in enable_field:
             getattr(self, f"_init_{field}")()
-        broadcast_networks(modules_of(self))  # targets too, after all that draws random parameters
+        broadcast_networks(modules_of(self))  # last, so that target networks are included
         modes = PolicyModes(self)
         self.learn_mode, self.collect_mode, self.eval_mode = modes.learn, modes.collect, modes.eval
 
     def _create_model(self) -> nn.Module:
-        """Return a new model with its initial parameters, which are drawn here and nowhere else."""
+        """Return a new model with initial parameters.
+
+        Parameters are initialised only here, so a model that is passed to the policy is never initialised again.
+        """
         kwargs = {key: value for key, value in self._cfg.model.items() if key != "type"}
         name, modules = self.default_model()
         for module in modules:
@@ -117,59 +128,89 @@ class Policy:
 
     @property
     def model(self) -> nn.Module:
+        """The network that acts."""
         return self._model
 
     @property
     def device(self) -> torch.device:
+        """The device of the networks."""
         return self._device
 
     # Learn mode.
 
     def _init_learn(self) -> None:
-        """Create the parts that learning needs in addition to the model."""
+        """Create what learning needs in addition to the model: optimizers, target networks."""
         self._init_optimizer()
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a batch and detached figures. It depends on nothing but the model and the batch."""
+        """Compute the loss. It must depend only on the networks and the batch, and change neither.
+
+        Args:
+            batch: tensors `[B, ...]` on the policy's device, see the data contract in `docs/architecture.md`.
+
+        Returns:
+            The loss, a scalar, and detached tensors whose means may be logged.
+        """
         raise NotImplementedError
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return the random numbers that the losses of a batch need, by name; they find them in `batch["noise"]`.
+        """Draw all random numbers that the losses of a batch need.
 
-        Losses are then functions of their batch, and N processes can use the noise of one process.
+        The losses find them in `batch["noise"]`, so they are functions of their batch. Tests use this to give several
+        processes the noise of one.
+
+        Args:
+            batch: the batch `[B, ...]` without noise.
+
+        Returns:
+            The random numbers by name; empty if the losses need none.
         """
         return {}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Take one optimizer step on a batch, a dict of `[B, ...]` tensors on the policy's device.
+        """Take one optimizer step.
+
+        Args:
+            batch: tensors `[B, ...]` on the policy's device, with `noise` from `_draw_noise`.
 
         Returns:
-            Tensors, whose means may be logged, and `priority` `[B]` if the policy has priorities.
+            Tensors whose means may be logged, and `priority` `[B]` if the policy sets priorities in replay.
         """
         return self._optimizer.step(batch)
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the batches of a collect, if the policy is on-policy; other policies have a replay buffer.
+        """Yield the batches of one collect. Only on-policy policies use this method; others have a replay buffer.
 
-        By default this is one pass in random order. `_forward_learn` is called with each batch before the next is made.
+        The default is one pass over the samples in random order. `_forward_learn` is called with each batch before the
+        next batch is requested.
 
         Args:
-            samples: what `_get_train_sample` returned, `[M, ...]`. M may differ between ranks: all take the same
-                number of steps, and each step is that of the joined batch.
+            samples: the samples `[M, ...]` that `_get_train_sample` returned. M may differ between ranks. All ranks
+                take the same number of steps, and each is the step that one process would take on the joined batch.
+
+        Yields:
+            Batches `[B, ...]`.
         """
         sizes = rank_sizes(len(next(tree_leaves(samples))))
         yield from minibatches(self._to_device(samples), self._cfg.learn.batch_size, sizes)
 
     def _monitor_vars_learn(self) -> list[str]:
-        """Return the names of the figures to log; those that a step does not return are left out."""
+        """Return the names of the figures to log. A figure that no step returns is left out of the log."""
         return ["total_loss", "grad_norm", *self._optimizers.figures()]
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        """Return everything that learning has changed, which is the same on all ranks."""
+        """Return everything that learning changes, for a checkpoint: networks, optimizers, counters.
+
+        The result must be the same on all ranks. `_state_dict_collect` returns what differs between ranks.
+        """
         return {"model": self._model.state_dict(), **self._optimizers.state_dict()}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        """Restore `_state_dict_learn`. Without `optimizer` in `state`, a new run starts: restore no counters."""
+        """Restore a state that `_state_dict_learn` returned.
+
+        Args:
+            state: the state. If it has no `optimizer`, a new run starts from a saved model: counters stay at zero.
+        """
         self._model.load_state_dict(state["model"])
         if "optimizer" in state:
             self._optimizers.load_state_dict(state)
@@ -181,22 +222,34 @@ class Policy:
     def _add_optimizer(
         self, name: str, network: nn.Module | dict[str, Trained], loss: Loss, *args: Any, **options: Any
     ) -> OptimizerStep:
-        """Return an optimizer of `loss` over `network`, whose `step(batch)` `_forward_learn` calls.
+        """Create an optimizer that minimises `loss` over `network`, and include its state in checkpoints.
 
-        Its state is saved and restored under its name; the name 'model' is for a policy's only optimizer. `network` may
-        be a dict of parts, with an optimizer each. Further arguments are those of `OptimizerStep`: `learning_rate`, a
-        number or a function of the steps so far; `optimizer`, a name or a class; and options of that class.
+        Args:
+            name: its name in checkpoints and logs; 'model' if it is the policy's only optimizer.
+            network: the network to train, or a dict of parts, each with an optimizer of its own.
+            loss: returns the loss of a batch, a scalar, and detached figures.
+            *args: further arguments of `OptimizerStep`, such as the learning rate.
+            **options: further keyword arguments of `OptimizerStep`.
+
+        Returns:
+            The optimizer. `_forward_learn` calls its `step(batch)`.
         """
         return self._optimizers.add(name, OptimizerStep(network, loss, self._cfg, *args, **options))
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        """Return a block in which forward passes have the precision of the config."""
+        """Return a context manager in which forward passes have the precision `policy.precision`."""
         if self._cfg.precision == "float32":
             return nullcontext()
         return torch.autocast(self._device.type, torch.bfloat16)
 
     def _run(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
-        """Return a network's output for observations `[B, ...]`; it is float32 even where `precision` is bf16."""
+        """Return a network's output for a batch of observations. It is float32, also with `policy.precision='bf16'`.
+
+        Args:
+            network: the network.
+            obs: observations `[B, ...]`, arrays or tensors on any device.
+            **kwargs: further arguments of the network.
+        """
         with self._autocast():
             output = network(self._to_device(obs), **kwargs)
         return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
@@ -204,26 +257,41 @@ class Policy:
     # Collect mode.
 
     def _init_collect(self) -> None:
-        """Create the parts that collecting needs in addition to the model."""
+        """Create what collecting needs in addition to the model, such as the schedule of epsilon."""
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        """Return a dict with `action` `[N]` for observations `[N, ...]`, given `_get_collect_kwargs`."""
+        """Choose actions for collecting, with exploration.
+
+        Args:
+            obs: observations `[N, ...]`.
+            **kwargs: what `_get_collect_kwargs` returned.
+
+        Returns:
+            A dict with `action` `[N]` or `[N, D]`, and what `_process_transition` needs in addition.
+        """
         raise NotImplementedError
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        """Return the keyword arguments of `_forward_collect` at this global env step, such as epsilon."""
+        """Return keyword arguments for `_forward_collect`, such as epsilon. It is called once before each collect.
+
+        Args:
+            envstep: env steps of all ranks so far.
+        """
         return {}
 
     def _process_transition(
         self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
     ) -> dict[str, Any]:
-        """Return the row `[N, ...]` of the rollout block for one step; override it to store more of the output.
+        """Return what the rollout block stores of one step. Override it to store more of the policy's output.
 
         Args:
-            obs: what the policy saw, `[N, ...]`.
-            policy_output: what `_forward_collect` returned for it.
-            timestep: reward, done (terminated), traj_flag (cut here: terminated or truncated) `[N]`, and the vector
-                environment's info.
+            obs: the observations `[N, ...]` before the step.
+            policy_output: what `_forward_collect` returned for these observations.
+            timestep: has `reward`, `done` (terminated) and `traj_flag` (the trajectory ends here: terminated or
+                truncated), each `[N]`, and `info` of the vector environment.
+
+        Returns:
+            One row of the rollout block: arrays or tensors `[N, ...]` by column.
         """
         return {
             "obs": obs,
@@ -234,33 +302,40 @@ class Policy:
         }
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Turn a rollout block `[T, N, ...]` into samples, or what replay stores; by default it is unchanged."""
+        """Turn a rollout block `[T, N, ...]` into samples. By default, they are the unchanged block for replay."""
         return block
 
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
         """Forget the running episodes of these environments; None means all."""
 
     def _state_dict_collect(self) -> dict[str, Any]:
-        """Return this rank's memory of its running episodes, such as a recurrent state."""
+        """Return what this rank remembers of its running episodes, such as a recurrent state, for a checkpoint."""
         return {}
 
     def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        """Restore what `_state_dict_collect` returned."""
+        """Restore a state that `_state_dict_collect` returned."""
 
     # Eval mode.
 
     def _init_eval(self) -> None:
-        """Create the parts that evaluation needs in addition to the model."""
+        """Create what evaluation needs in addition to the model."""
 
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        """Return a dict with the best `action` `[N]` for observations `[N, ...]`."""
+        """Choose the best actions, without exploration.
+
+        Args:
+            obs: observations `[N, ...]`.
+
+        Returns:
+            A dict with `action` `[N]` or `[N, D]`.
+        """
         raise NotImplementedError
 
     def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
         """Forget the running episodes of these environments; None means all."""
 
     def _to_device(self, data: Any) -> Any:
-        """Return nested dicts of arrays or tensors as tensors on the policy's device, floats of the model's type."""
+        """Return nested dicts of arrays or tensors as tensors on the policy's device; floats get the model's dtype."""
 
         def move(leaf: Any) -> Tensor:
             leaf = torch.as_tensor(leaf)

@@ -1,4 +1,4 @@
-"""The modes of a policy: its methods, with the networks in training or evaluation mode as needed."""
+"""Builds the modes of a policy: each calls the policy's methods with the networks in training or evaluation mode."""
 
 from __future__ import annotations
 
@@ -20,11 +20,20 @@ from ding_lite.torch_utils.networks import (
 
 
 class PolicyModes:
-    """The three modes of a completely built policy.
+    """The three modes of a policy.
 
-    The loss is computed in training mode. Acting, and preparing batches, are done in evaluation mode, where a network
-    is a function of its input: no dropout, no change of statistics. Noisy layers draw noise to explore nevertheless. A
-    mode is only set if it differs from the present one, because setting it takes time.
+    Losses are computed in training mode. The policy acts, and prepares batches, in evaluation mode: there is no dropout
+    and statistics do not change, so a network's output depends only on its input. The exception are noisy layers, which
+    draw noise when the policy collects. A network is switched only if it is not in the right mode yet, because
+    switching takes time.
+
+    Args:
+        policy: the policy, completely built.
+
+    Attributes:
+        learn: the functions that a learner calls.
+        collect: the functions that a collector calls.
+        eval: the functions that an evaluator calls.
     """
 
     def __init__(self, policy: Any) -> None:
@@ -61,7 +70,7 @@ class PolicyModes:
     # Learning.
 
     def _step(self, batch: Batch) -> dict[str, Tensor]:
-        """Take one optimizer step; add to its figures the learning rates, and the number of skipped updates."""
+        """Take one optimizer step. The learning rates and the number of skipped updates are added to its figures."""
         self._set_training(True)
         output = self._policy._forward_learn(self._with_noise(batch))
         if self._buffers:
@@ -73,7 +82,7 @@ class PolicyModes:
         return self._policy._loss(self._with_noise(batch))
 
     def _with_noise(self, batch: Batch) -> Batch:
-        """Return the batch with everything random that the losses need; noise that it brings along is used."""
+        """Return the batch with the random numbers that its losses need. Noise that is in the batch already is kept."""
         noise = batch.get("noise") or self._policy._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
 

@@ -1,4 +1,4 @@
-"""Torch's optimizers over flat parameters: which kind, at which rate, with which options."""
+"""Creates torch's optimizers for flat parameters, and restores their moments."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 
 class Trained(NamedTuple):
-    """Some of the parameters that a loss trains, and how.
+    """A part of a network, and how to train it.
 
     Attributes:
-        network: has these parameters.
-        learning_rate: a number, or a function of the steps so far; None: `learn.learning_rate`.
-        optimizer: a name of `OPTIMIZERS`, or a class of torch's kind.
-        options: further keyword arguments of that class, such as `eps`; `weight_decay` is otherwise that of `learn`.
+        network: the module whose parameters are trained.
+        learning_rate: a number, or a function from the number of steps so far to the learning rate; None:
+            `policy.learn.learning_rate`.
+        optimizer: a name in `OPTIMIZERS`, or a subclass of `torch.optim.Optimizer`.
+        options: further keyword arguments of the optimizer's class, such as `eps`. `weight_decay` defaults to
+            `policy.learn.weight_decay`.
     """
 
     network: nn.Module
@@ -36,14 +38,19 @@ class Trained(NamedTuple):
 
 
 def create_optimizer(parameter: nn.Parameter, part: Trained, learn: EasyDict) -> torch.optim.Optimizer:
-    """Return the optimizer of a flat parameter, a fused one where torch has it.
+    """Create the optimizer of one part. It is a fused one if torch has a fused implementation.
+
+    Args:
+        parameter: the flat parameter of the part.
+        part: how to train it.
+        learn: the compiled `cfg.policy.learn`, with default values.
 
     Raises:
-        ValueError: for an unknown name.
+        ValueError: no optimizer has the name `part.optimizer`.
     """
     cls = OPTIMIZERS.get(part.optimizer) if isinstance(part.optimizer, str) else part.optimizer
     if cls is None:
-        raise ValueError(f"expected an optimizer of {', '.join(OPTIMIZERS)}, or a class, got '{part.optimizer}'.")
+        raise ValueError(f"optimizer: expected {', '.join(OPTIMIZERS)} or a class, got '{part.optimizer}'.")
     rate = learn.learning_rate if part.learning_rate is None else part.learning_rate
     known = inspect.signature(cls).parameters
     options: dict[str, Any] = {"weight_decay": learn.weight_decay, "fused": True}
@@ -52,17 +59,21 @@ def create_optimizer(parameter: nn.Parameter, part: Trained, learn: EasyDict) ->
 
 
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Restore the moments of an optimizer; its learning rate and other options stay as they are.
+    """Restore the moments of an optimizer. Its learning rate and other options do not change.
+
+    Args:
+        optimizer: the optimizer to change.
+        state: what `state_dict` of an optimizer of the same class returned.
 
     Raises:
-        ValueError: if a moment is not of its parameter's shape, which torch does not check.
+        ValueError: a moment does not have the shape of its parameter; torch does not check this.
     """
     optimizer.load_state_dict({**state, "param_groups": optimizer.state_dict()["param_groups"]})
     for parameter, moments in optimizer.state.items():
         for name, value in moments.items():
             if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
                 raise ValueError(
-                    f"the optimizer's {name} is of shape {tuple(value.shape)}, expected {tuple(parameter.shape)}: "
-                    "it is another model's or an older ding_lite's; start from the model alone, with "
+                    f"the optimizer's {name}: expected shape {tuple(parameter.shape)}, got {tuple(value.shape)}: "
+                    "the state belongs to another model or an older ding_lite; start from the model alone, with "
                     "policy.learn.resume_training=False"
                 )

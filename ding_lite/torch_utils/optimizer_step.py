@@ -1,4 +1,8 @@
-"""One optimizer step, the same on every rank: loss, backward, average, check, clip, step; and a policy's optimizers."""
+"""One optimizer step, the same on every rank, and the collection of a policy's optimizers.
+
+A step computes the loss, runs backward, averages the gradient over ranks, checks that it is finite, clips it, and
+updates the parameters.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +19,41 @@ from ding_lite.torch_utils.optimizer import Rate, Trained, create_optimizer, loa
 from ding_lite.torch_utils.overlapped_loss import OverlappedLoss
 from ding_lite.utils.dist.flat_parameters import FlatParameters
 
-ALONE = "model"  # the name of an optimizer that has no others beside it
+ALONE = "model"  # the name of a policy's only optimizer
 
 
 class OptimizerStep:
-    """Minimises a loss over a network; N processes take the step that one would take on the joined batch.
+    """Minimises a loss over the parameters of a network.
 
-    The network is optimised as a whole, or in parts, each by an optimizer of its own: `{"encoder": Trained(...),
-    "head": Trained(...)}`. There is one backward pass for all parts, so losses that share an encoder are added up in
-    `loss`. The parts must not have parameters in common, and each is clipped by itself.
+    Several processes together take the step that one process would take on the joined batch.
 
-    Only these parameters are stepped. A loss that passes through another network (an actor's, through the critic)
-    has to freeze that one meanwhile: an average that overlaps with backward would treat that network's gradients as
-    its own.
+    A network is trained by one optimizer, or in parts with an optimizer each: `{"encoder": Trained(...),
+    "head": Trained(...)}`. All parts share one backward pass, so losses that share an encoder are summed in `loss`. The
+    parts must not share parameters. Each part is clipped separately.
+
+    If the loss passes through a network that this step does not train, such as an actor's loss through the critic,
+    that network's parameters must be frozen meanwhile. Otherwise an average that overlaps with backward would treat
+    that network's gradients as its own.
 
     Args:
-        network: on its final device, with its final type, or its parts by name. Parameters become views of one tensor.
-        loss: of a batch; returns the loss, scalar, and detached figures. Pure in network and batch.
+        network: the network on its final device with its final dtype, or its parts by name. Its parameters become views
+            of one tensor.
+        loss: returns the loss of a batch, a scalar, and detached figures. It depends only on network and batch.
         cfg: the compiled `cfg.policy`.
-        learning_rate: as in `Trained`, where the network is one part, as the next two.
-        optimizer: see there.
-        options: see there.
+        learning_rate: the learning rate of a network that is not given as parts, see `Trained`.
+        optimizer: its kind of optimizer, see `Trained`.
+        options: further arguments of its optimizer, see `Trained`.
 
     Attributes:
-        network: what is trained.
-        flat: its parameters and gradients as one tensor each.
-        optimizers: by the name of their part; the name is empty where there is one part.
-        check: whether a step may be taken.
+        network: the network, or a list of its parts.
+        flat: all parameters as one tensor, and all gradients as one tensor.
+        optimizers: torch's optimizers by the names of their parts; a network without parts has the name ''.
+        check: decides whether a step is taken or skipped.
         overlaps: whether torch's DistributedDataParallel averages gradients during backward.
-        steps: taken so far, also those left out.
+        steps: number of steps so far, including skipped ones.
+
+    Raises:
+        ValueError: nothing is trainable, or the parts share a parameter or differ in dtype or device.
     """
 
     def __init__(
@@ -74,7 +84,7 @@ class OptimizerStep:
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer of a network that is one part. Another one over `flat.parameter` may be put in its place."""
+        """The only optimizer, if there is one part. It may be replaced by another optimizer of `flat.parameter`."""
         (only,) = self.optimizers.values()
         return only
 
@@ -84,12 +94,21 @@ class OptimizerStep:
         self.optimizers[name] = optimizer
 
     def step(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Take one step on a batch, a dict of `[B, ...]` tensors on the network's device.
+        """Take one step on a batch.
 
-        It is left out where the loss or the gradient of a rank is not finite, see `torch_utils.nonfinite`.
+        If the loss or the gradient of any rank is not finite, no rank changes its parameters, see
+        `torch_utils.nonfinite`. Collective: all ranks must call it.
+
+        Args:
+            batch: a dict of `[B, ...]` tensors on the network's device.
 
         Returns:
-            The loss's figures; `total_loss`; `grad_norm`, the norm of the averaged gradient before clipping.
+            The figures that the loss returned, `total_loss`, and `grad_norm`, the Euclidean norm of the averaged
+            gradient before clipping.
+
+        Raises:
+            NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is
+                raised one step later.
         """
         loss, figures = (self._overlapped or self._loss)(batch)
         self.check.begin(batch, figures)
@@ -111,7 +130,11 @@ class OptimizerStep:
         return self.check.cleaned(figures | {"grad_norm": norm, "total_loss": loss.detach()})
 
     def _clip(self, norm: Tensor) -> None:
-        """Bound the averaged gradient of each part, in place; `norm` is that of all."""
+        """Clip the averaged gradient of each part in place, as `policy.learn.grad_clip_type` says.
+
+        Args:
+            norm: the norm of the whole gradient.
+        """
         bound, parts = self._learn.grad_clip_value, self.flat.parts
         if self._learn.grad_clip_type == "clip_value":
             self.flat.gradient.clamp_(-bound, bound)
@@ -119,7 +142,7 @@ class OptimizerStep:
             for gradient in (part.grad for part in parts if part.grad is not None):
                 own = norm if len(parts) == 1 else torch.linalg.vector_norm(gradient)
                 scale = (bound / (own + 1e-6)).clamp(max=1.0)
-                gradient.mul_(scale.nan_to_num(1.0))  # a nan everywhere would hide which gradients are not finite
+                gradient.mul_(scale.nan_to_num(1.0))  # NaN must not spread: it shows which gradients are not finite
 
     def _set_rates(self) -> None:
         for name, schedule in self._schedules.items():
@@ -127,7 +150,7 @@ class OptimizerStep:
                 group["lr"] = schedule(self.steps)
 
     def learning_rates(self) -> dict[str, Tensor]:
-        """Return the present `learning_rate`, or that of each part as `<part>_learning_rate`."""
+        """Return the current `learning_rate`, or `<part>_learning_rate` for each part."""
         for name, optimizer in self.optimizers.items():
             key, rate = f"{name}_learning_rate".removeprefix("_"), optimizer.param_groups[0]["lr"]
             if self._known_rates.get(name) != rate:
@@ -135,16 +158,16 @@ class OptimizerStep:
         return self._rates
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the moments, and counts of steps and of those left out."""
+        """Return the optimizers' moments, and the numbers of steps and of skipped steps."""
         states = {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
         counts = {"optimizer_steps": self.steps, "skipped_updates": self.check.skipped}
         return {"optimizer": states.get("") or states, **counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the moments and counts of `state_dict`; learning rate and weight decay stay the config's.
+        """Restore a state that `state_dict` returned. Learning rate and weight decay remain those of the config.
 
         Raises:
-            ValueError: if a moment is not of its parameter's shape, which torch does not look at.
+            ValueError: a moment does not have the shape of its parameters; torch does not check this.
         """
         for name, optimizer in self.optimizers.items():
             load_moments(optimizer, state["optimizer"][name] if name else state["optimizer"])
@@ -152,38 +175,38 @@ class OptimizerStep:
 
 
 class Optimizers(dict[str, OptimizerStep]):
-    """A policy's optimizers by name, in the order of their steps.
+    """A policy's optimizers by name, in the order in which they were added.
 
-    An optimizer of the name 'model' stands alone: its figures and its state have no prefix.
+    The name 'model' is reserved for a policy's only optimizer. Its figures and its state have no prefix.
     """
 
     def add(self, name: str, optimizer: OptimizerStep) -> OptimizerStep:
-        """Keep and return an optimizer.
+        """Add an optimizer and return it.
 
         Raises:
-            ValueError: if the name is taken, or 'model' is not alone.
+            ValueError: the name is already used, or one of several optimizers is called 'model'.
         """
         if name in self or (self and ALONE in (name, *self)):
-            raise ValueError(f"_add_optimizer: '{name}' beside {list(self)}: give each a name of its own.")
+            raise ValueError(f"optimizer '{name}' after {list(self)}: expected unique names, 'model' only if alone.")
         self[name] = optimizer
         return optimizer
 
     @property
     def skipped(self) -> int:
-        """Updates that were left out so far, because something was not finite."""
+        """Number of updates skipped so far because a loss or gradient was not finite."""
         return sum(optimizer.check.skipped for optimizer in self.values())
 
     def finish(self) -> None:
-        """End a series of steps; on a GPU only now is known whether the last one was finite.
+        """Complete the check of the last step. On a GPU, its result is known only now.
 
         Raises:
-            NonFiniteError: if it was not, and updates are not skipped.
+            NonFiniteError: its loss or gradient was not finite, and `policy.learn.on_nonfinite` is 'stop'.
         """
         for optimizer in self.values():
             optimizer.check.finish()
 
     def figures(self) -> dict[str, Tensor]:
-        """Return the present learning rates, and `skipped_updates` if there were any."""
+        """Return the current learning rates, and `skipped_updates` if any update was skipped."""
         rates: dict[str, Tensor] = {}
         for name, optimizer in self.items():
             prefix = "" if name == ALONE else f"{name}_"
@@ -192,15 +215,15 @@ class Optimizers(dict[str, OptimizerStep]):
         return rates | {"skipped_updates": torch.tensor(skipped)} if skipped else rates
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of all: that of 'model' itself, or those of several under `optimizer`."""
+        """Return the state of the optimizer 'model', or the states of several optimizers by name in `optimizer`."""
         states = {name: optimizer.state_dict() for name, optimizer in self.items()}
         return states.get(ALONE) or {"optimizer": states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `state_dict` gave.
+        """Restore a state that `state_dict` returned.
 
         Raises:
-            ValueError: if a moment has another shape than its parameters.
+            ValueError: a moment does not have the shape of its parameters.
         """
         for name, optimizer in self.items():
             optimizer.load_state_dict(state if name == ALONE else state["optimizer"][name])

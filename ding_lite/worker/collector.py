@@ -1,4 +1,4 @@
-"""Playing the environments: rows of steps become a rollout block, and counts become global.
+"""Collects samples by playing environments: one row per step, joined to a rollout block.
 
 Shapes: T steps, N environments, K episodes that ended in a block.
 """
@@ -27,21 +27,30 @@ from ding_lite.worker.env_state import to_arrays, to_tensors
 
 
 class SampleCollector:
-    """Plays N environments of one rank for T steps a call; every step played is returned.
+    """Plays the N environments of this rank for T steps in each call of `collect`.
 
-    A rollout block is a dict of tensors (or nested dicts of them), valid until the next call:
+    The steps form a rollout block: a dict of tensors, or of nested dicts of tensors. It shares the collector's memory
+    and is valid until the next call. Its keys are:
 
-    * what `policy.process_transition` returned, `[T, N, ...]`: obs, action, reward, done, traj_flag and more.
-    * `episode_step` `[T, N]` int32: env steps since the last reset, as of `obs`. It is 0 where an episode starts, and
-      only there: neither `done` nor `traj_flag` says so, since a lost life sets both while the game continues.
+    * the columns `[T, N, ...]` that `policy.process_transition` returned: obs, action, reward, done, traj_flag, and
+      those that the policy adds.
+    * `episode_step` `[T, N]` int32: env steps since the last reset, when `obs` was observed. An episode starts where it
+      is 0. `done` and `traj_flag` do not show this, because a lost life sets both while the game continues.
     * `final_obs` `[K, ...]` and `final_index` `[K]`: the true last observations of the K episodes that ended, and their
-      places `t * N + n`.
+      places `t * N + n`. Both are absent if no episode ended.
     * `last_obs` `[N, ...]`: the observations that follow the last row.
+
+    Args:
+        env: vector environment of N environments, see `ding_lite.envs.vector_env`.
+        policy: the policy's `collect_mode`.
+        n_sample: env steps that this rank plays in each collect, a multiple of N.
+        seeds: one seed for each environment.
+        interrupt: returns whether this process was asked to end.
 
     Attributes:
         envstep: env steps of all ranks so far.
-        episode_count: episodes of all ranks so far.
-        interrupted: whether any rank was asked to end, as all ranks agreed in the last collect.
+        episode_count: episodes of all ranks that have ended so far.
+        interrupted: whether any rank was asked to end before the last collect finished; the same on all ranks.
     """
 
     def __init__(
@@ -52,15 +61,6 @@ class SampleCollector:
         seeds: list[int],
         interrupt: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Create the collector of a policy's `collect_mode`.
-
-        Args:
-            env: N environments.
-            policy: the `collect_mode`.
-            n_sample: env steps of this rank in a collect, a multiple of N.
-            seeds: of the environments.
-            interrupt: returns whether this rank was asked to end.
-        """
         self._env, self._policy, self._interrupt = env, policy, interrupt
         self._num_envs, self._share = env.num_envs, n_sample // env.num_envs
         self._rows = RolloutRows(env.observation_space)
@@ -69,17 +69,28 @@ class SampleCollector:
         self.reset(seeds)
 
     def reset(self, seeds: list[int] | None = None) -> None:
-        """Start new episodes everywhere."""
-        self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # it takes lists
+        """Start a new episode in every environment.
+
+        Args:
+            seeds: one seed for each environment; None: the environments continue with their own seeds.
+        """
+        self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # lists are accepted
         self._episode_step_N = np.zeros(self._num_envs, np.int32)
         self._policy.reset()
 
     def collect(self, n_sample: int | None = None, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
-        """Play `n_sample` steps, at random or by the policy at the present global env step.
+        """Play T steps in every environment.
+
+        Collective: all ranks must call it, because counts are summed over ranks.
+
+        Args:
+            n_sample: env steps of this rank, T * N, instead of the constructor's.
+            random: draw actions at random instead of using those of the policy.
 
         Returns:
-            What the policy makes of the rollout block, and sums over all ranks for this collect: `env_step`; `episode`s
-            that ended, their `return` and `length`; `duration` in seconds, the mean over ranks.
+            The samples that the policy's `get_train_sample` makes from the rollout block, and figures of this collect.
+            The figures are sums over all ranks: `env_step`; `episode`, the number of episodes that ended; `return` and
+            `length` (env steps) of these episodes. `duration` is the mean over ranks, in seconds.
         """
         start = time.perf_counter()
         n_step = n_sample // self._num_envs if n_sample else self._share
@@ -105,7 +116,7 @@ class SampleCollector:
         timestep = SimpleNamespace(reward=reward, done=done, traj_flag=cut, info=info)
         row = self._policy.process_transition(obs, output, timestep)
         if row.get("obs") is obs:
-            del row["obs"]  # it is in its place already
+            del row["obs"]  # `write_obs` has stored it already
         row["episode_step"] = self._episode_step_N
         self._rows.write(t, row)
         self._episode_step_N += 1
@@ -117,12 +128,15 @@ class SampleCollector:
         return ended
 
     def _count(self, n_step: int, ends: dict[str, np.ndarray], seconds: float) -> dict[str, float]:
-        """Sum the counts of all ranks in one collective, and agree on whether to end.
+        """Sum the counts over all ranks, and let all ranks agree on whether to end, in one all-reduce.
 
         Args:
-            n_step: rows played.
-            ends: `return` and `length` `[K]` of the episodes that count.
-            seconds: how long it took.
+            n_step: T, rows that were played.
+            ends: `return` and `length` `[K]` of the episodes to count.
+            seconds: duration of the collect on this rank.
+
+        Returns:
+            The figures that `collect` describes.
         """
         total = allreduce_data(
             {
@@ -142,21 +156,26 @@ class SampleCollector:
         return total
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the counts, which are the same on all ranks."""
         return {"envstep": self.envstep, "episode_count": self.episode_count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
         self.envstep, self.episode_count = state["envstep"], state["episode_count"]
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return this rank's state: its environments, and the random generator of actions."""
-        assert isinstance(self._env, RestorableVectorEnv)  # environments that train are
+        """Return the state of this rank's environments, and of the random generator of their actions."""
+        assert isinstance(self._env, RestorableVectorEnv)  # true for all environments that a run collects from
         return {"env": to_tensors(self._env.state_dict())}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Restore `local_state_dict`; return the environments that could not be restored and began new episodes.
+        """Restore a state that `local_state_dict` returned.
+
+        Returns:
+            The indices of the environments that could not be restored. They have started new episodes.
 
         Raises:
-            CheckpointError: the state is of another number of environments.
+            CheckpointError: the state belongs to a different number of environments.
         """
         assert isinstance(self._env, RestorableVectorEnv)
         try:
@@ -171,31 +190,34 @@ class SampleCollector:
 
 
 class RolloutRows:
-    """Memory for the rows `[T, N, ...]` of a rollout block, used again in every collect, and a list of ended episodes.
+    """The memory of a rollout block, reused by every collect, and a list of the episodes that ended in the block.
 
     Args:
-        observation_space: batched, of N environments.
+        observation_space: the batched observation space of N environments.
+
+    Attributes:
+        capacity: rows that fit into the memory.
     """
 
     def __init__(self, observation_space: gymnasium.Space[Any]) -> None:
         self._columns: dict[str, Any] = {"obs": create_empty_array(observation_space, 0, fn=np.empty)}
         self._ends: list[dict[str, Any]] = []
-        self.capacity = 0  # rows
+        self.capacity = 0
 
     def reserve(self, n_step: int) -> None:
-        """Make room for at least `n_step` rows; those that are written stay."""
+        """Make room for at least `n_step` rows. Rows that have been written are kept."""
         if n_step > self.capacity:
             self._columns = tree_map(lambda rows: lengthen(rows, n_step), self._columns)
             self.capacity = n_step
 
     def write_obs(self, t: int, obs: Any) -> Any:
-        """Copy observations `[N, ...]` into row `t`, and return that row, the block's own memory."""
+        """Copy observations `[N, ...]` into row `t`. Return a view of this row, not a copy."""
         rows = self._columns["obs"]
         _write(rows, t, obs)
         return tree_map(lambda column: column[t], rows)
 
     def write(self, t: int, row: dict[str, Any]) -> None:
-        """Copy nested arrays or tensors `[N, ...]` into row `t`; the first row says which columns there are."""
+        """Copy a nested dict of arrays or tensors `[N, ...]` into row `t`; a new key gets a new column."""
         for key, value in row.items():
             if key not in self._columns:
                 self._columns[key] = tree_map(self._allocate, value)
@@ -206,19 +228,27 @@ class RolloutRows:
         return np.empty((self.capacity, *array.shape), array.dtype)
 
     def add_ends(self, place_K: np.ndarray, index_K: np.ndarray, info: dict[str, Any]) -> None:
-        """Remember the episodes that ended at the places `t * N + n`, in the environments `index_K`."""
+        """Record the K episodes that ended in one step.
+
+        Args:
+            place_K: their places `t * N + n`.
+            index_K: their environments.
+            info: the vector environment's info of this step: `episode_return` and `episode_length` `[N]`, and
+                `final_obs` `[K, ...]`.
+        """
         totals = {"return": info["episode_return"][index_K], "length": info["episode_length"][index_K]}
         self._ends.append({"index": place_K, "obs": info["final_obs"]} | totals)
 
     def take(self, n_step: int, last_obs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the block of the first `n_step` rows, and what ended in it; then forget the ends.
+        """Return the first `n_step` rows as a rollout block, and the recorded ends of episodes, which are cleared.
 
         Args:
             n_step: T.
-            last_obs: the observations `[N, ...]` after the last row.
+            last_obs: `[N, ...]`, the observations that follow the last row.
 
         Returns:
-            The block, and `index` (the place `t * N + n`), `return` and `length` `[K]` of the ended episodes.
+            The block, see `SampleCollector`, and `index` (the place `t * N + n`), `return` and `length` `[K]` of the
+            episodes that ended.
         """
         block = tree_map(lambda rows: torch.from_numpy(rows[:n_step]), self._columns)
         block["last_obs"] = tree_map(torch.from_numpy, last_obs)
@@ -232,7 +262,7 @@ class RolloutRows:
 
 
 def to_numpy(leaf: torch.Tensor) -> np.ndarray:
-    """Return a tensor of any device as an array, in the quickest way."""
+    """Return a tensor of any device as an array. It shares memory with a tensor on the CPU."""
     return leaf.numpy(force=True)
 
 

@@ -1,4 +1,7 @@
-"""Evaluation of the policy by whole episodes: rank 0 plays, and every rank gets the result."""
+"""Evaluates the policy on whole episodes. Rank 0 plays them, and every rank gets the result.
+
+Shapes: N environments.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,30 @@ from ding_lite.utils.dist.collectives import broadcast_object_list
 from ding_lite.utils.dist.heartbeat import heartbeat
 from ding_lite.utils.tree import tree_map
 
-PROGRESS_PERIOD = 10.0  # seconds
+PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
 
 
 class Evaluator:
     """Plays `n_episode` episodes every `eval_freq` learner iterations.
 
-    Each environment plays its share, so that short episodes count no more than long ones, from seeds that are new at
-    every evaluation and the same in every run.
+    Each environment plays the same number of episodes, so that short episodes are not overrepresented. Every evaluation
+    has its own seeds, which are the same in every run of a config.
+
+    Args:
+        env: vector environment of N environments; None on ranks other than 0.
+        policy: the policy's `eval_mode`.
+        n_episode: episodes of one evaluation, a multiple of N.
+        eval_freq: learner iterations between two evaluations.
+        stop_value: mean return that ends training; None: no return ends it.
+        seeds_at: returns the N seeds of evaluation number k, counted from 0.
+        interrupt: returns whether to stop early; it is asked before every step.
+        on_progress: called every `PROGRESS_PERIOD` seconds of an evaluation, with the number of episodes that have
+            ended and the number of steps that each environment has played.
 
     Attributes:
         eval_count: completed evaluations.
-        last_iter: learner iteration of the last one, -1 before the first.
-        best_return: the greatest mean return so far.
+        last_iter: learner iteration of the last evaluation, -1 before the first.
+        best_return: the largest mean return so far.
     """
 
     def __init__(
@@ -42,34 +56,29 @@ class Evaluator:
         interrupt: Callable[[], bool] = lambda: False,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            env: the environments; None on ranks other than 0.
-            policy: its `eval_mode`.
-            n_episode: episodes of an evaluation, a multiple of the number of environments.
-            eval_freq: learner iterations between evaluations.
-            stop_value: mean return that ends training, or None.
-            seeds_at: returns the environments' seeds for evaluation number k.
-            interrupt: returns at every step whether to stop early.
-            on_progress: called every `PROGRESS_PERIOD` seconds of an evaluation, with the episodes that have ended and
-                the env steps that each environment has played.
-        """
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
 
     def should_eval(self, train_iter: int) -> bool:
-        """Return whether `eval_freq` iterations have passed since the last evaluation; the first is due at once."""
+        """Return whether `eval_freq` iterations have passed since the last evaluation. The first one is due at once.
+
+        Args:
+            train_iter: learner iterations so far.
+        """
         return self.last_iter < 0 or train_iter - self.last_iter >= self._eval_freq
 
     def eval(self, train_iter: int) -> tuple[bool, dict[str, Any]]:
-        """Evaluate at this learner iteration; a collective call.
+        """Evaluate the policy. Collective: all ranks must call it.
+
+        Args:
+            train_iter: learner iterations so far.
 
         Returns:
-            stop_flag, whether the mean return reached `stop_value`, and episode_info: `return_mean, return_std,
-            return_min, return_max, length_mean`, `returns` (one per episode) and `best`, whether none before was as
-            good. If the evaluation was interrupted, episode_info is empty and nothing is counted.
+            Whether the mean return reached `stop_value`, and a dict with `return_mean`, `return_std`, `return_min`,
+            `return_max`, `length_mean` (env steps), `returns` (a list with one return per episode) and `best` (whether
+            the mean return is larger than in all earlier evaluations). If the evaluation was interrupted, the dict is
+            empty and the evaluation is not counted.
 
         Raises:
             EnvError: the return of an episode is not finite.
@@ -82,8 +91,8 @@ class Evaluator:
         if not all(map(math.isfinite, returns)):
             wrong = [value for value in returns if not math.isfinite(value)]
             raise EnvError(
-                f"Evaluation at iteration {train_iter}: {len(wrong)} of {len(returns)} episodes have the return "
-                f"{wrong[0]}. The environment gave a reward that is not finite: mend the environment."
+                f"Evaluation at iteration {train_iter}: expected finite returns, but {len(wrong)} of {len(returns)} "
+                f"episodes returned {wrong[0]}. A reward of the environment is not finite: correct the environment."
             )
         self.last_iter, self.eval_count = train_iter, self.eval_count + 1
         mean = float(np.mean(returns))
@@ -94,12 +103,12 @@ class Evaluator:
         return self._stop_value is not None and mean >= self._stop_value, info
 
     def _play(self) -> tuple[list[float], list[int]]:
-        """Return the true returns and lengths of `n_episode` episodes; fewer if interrupted."""
+        """Return the returns (sums of unclipped rewards) and lengths of `n_episode` episodes; fewer if interrupted."""
         assert self._env is not None
         due_N = np.full(self._env.num_envs, self._n_episode // self._env.num_envs)
         returns: list[float] = []
         lengths: list[int] = []
-        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # it takes lists
+        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # lists are accepted
         self._policy.reset()
         told, n_step = time.monotonic(), 0
         while due_N.any() and not self._interrupt():
@@ -120,8 +129,10 @@ class Evaluator:
         return returns, lengths
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the counts and the best return, which are the same on all ranks."""
         return {"eval_count": self.eval_count, "last_iter": self.last_iter, "best_return": float(self.best_return)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
         self.eval_count, self.last_iter = state["eval_count"], state["last_iter"]
         self.best_return = state["best_return"]

@@ -1,4 +1,4 @@
-"""The learner: counts iterations, runs the policy's step on each batch, and passes figures and priorities on."""
+"""Trains the policy on batches, counts the learner iterations, and averages the figures for the log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ding_lite.utils.dist.ranks import get_world_size
 
 
 class Learner:
-    """Trains a policy's `learn_mode`; every rank runs the same number of iterations.
+    """Takes one step of the policy on each batch. Every rank must train on the same number of batches.
 
     Args:
         policy: the policy's `learn_mode`.
         log_freq: learner iterations between two records of the figures.
-        on_log: called with means of the policy's monitored figures, over all ranks and all iterations since the last
-            record; a figure that only some iterations have is averaged over those.
-        check_freq: learner iterations between two comparisons of the ranks' parameters and buffers; 0: none.
+        on_log: called for each record with the means of the policy's figures, over all ranks and over all iterations
+            since the last record. A figure that only some iterations return is averaged over these iterations.
+        check_freq: learner iterations between two comparisons of the parameters and buffers of all ranks; 0: never.
 
     Attributes:
         train_iter: learner iterations so far.
@@ -38,16 +38,22 @@ class Learner:
     ) -> None:
         self._policy, self._log_freq, self._on_log = policy, log_freq, on_log
         self._check_freq = check_freq if get_world_size() > 1 else 0
-        self._names = list(dict.fromkeys([*policy.monitor_vars(), "skipped_updates"]))  # which may come later
+        self._names = list(dict.fromkeys([*policy.monitor_vars(), "skipped_updates"]))  # the latter may come later
         self._means = RunningMeans()
         self.train_iter = 0
 
     def train(self, batches: Iterable[dict[str, Any]], update: Callable[[Tensor, Tensor], None] | None = None) -> None:
-        """Take one step for each batch; `update(index, priority)` is called with the new priorities.
+        """Take one learner iteration on each batch.
+
+        Args:
+            batches: dicts of `[B, ...]` tensors; one is drawn only after the step on the previous one.
+            update: called as `update(index, priority)` with the places and new priorities `[B]` of each batch, if the
+                policy returns priorities.
 
         Raises:
-            NonFiniteError: on every rank, if a loss or gradient of any rank is not finite, and updates are not skipped.
-            RankDriftError: on every rank, if their parameters or buffers differ.
+            NonFiniteError: a loss or gradient of any rank is not finite, and `policy.learn.on_nonfinite` is 'stop'.
+                It is raised on every rank.
+            RankDriftError: the parameters or buffers of the ranks differ. It is raised on every rank.
         """
         try:
             for batch in batches:
@@ -70,17 +76,17 @@ class Learner:
             check_ranks(self._policy.checksum(), self.train_iter)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that is the same on all ranks."""
+        """Return the number of iterations, which is the same on all ranks."""
         return {"train_iter": self.train_iter}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `state_dict` gave."""
+        """Restore a state that `state_dict` returned."""
         self.train_iter = state["train_iter"]
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return this rank's state: the sums of figures for the next record."""
+        """Return this rank's sums of the figures for the next record."""
         return {"means": self._means.state_dict()}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:
-        """Take what `local_state_dict` gave."""
+        """Restore a state that `local_state_dict` returned."""
         self._means.load_state_dict(state["means"])

@@ -28,7 +28,7 @@ from tests.config.helpers import CARTPOLE, PONG, ROOT, pair
         ("import sys\nsys.exit(3)\n", r"line 2: SystemExit: 3"),
         ("import no_such_module\n", r"line 1: ModuleNotFoundError"),
         ("create_config = {}\n", "expected a dict called 'main_config'"),
-        ("main_config = {}\ncreate_confg = {}\n", "called 'create_config', found none. Did you mean 'create_confg'"),
+        ("main_config = {}\ncreate_confg = {}\n", "called 'create_config', got none. Did you mean 'create_confg'"),
         ("main_config = 3\ncreate_config = {}\n", "expected a dict called 'main_config'"),
         ("\x00", r"line 1: "),
         ("  main_config: {}\n -", r"line \d: IndentationError"),

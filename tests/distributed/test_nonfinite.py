@@ -154,7 +154,7 @@ def test_a_last_bit_that_differs_is_drift(found: list[dict[str, Any]]) -> None:
     assert both(found, "drift", "kind") == "RankDriftError"
     assert both(found, "drift", "iteration") == 3
     message = both(found, "drift", "error")
-    assert message.startswith("Iteration 3: the buffers or parameters of rank 1 differ from those of rank 0; ")
+    assert message.startswith("Iteration 3: the buffers or parameters of rank 1 differ from those of rank 0, ")
 
 
 def test_statistics_of_both_ranks_ignore_values_that_one_has(found: list[dict[str, Any]]) -> None:

@@ -237,7 +237,7 @@ def test_a_mistake_in_the_config_is_one_line(tmp_path: Path) -> None:
     done = launch(["-m", "ding_lite", "-c", str(CARTPOLE), *QUICK], timeout=120, cwd=tmp_path)
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("[rank")]  # torch's launcher says it too
-    assert line.startswith("[rank 0] 2 processes, but policy.multi_gpu=False would train 2 models apart")
+    assert line.startswith("[rank 0] expected policy.multi_gpu=True with 2 processes, got policy.multi_gpu=False")
     assert os.listdir(tmp_path) == []
 
 

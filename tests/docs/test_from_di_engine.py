@@ -167,8 +167,8 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
             GAMMA,
             "policy.learn.clip_value is policy.learn.grad_clip_value here.",
             "policy.learn.discount_factor is policy.discount_factor here.",
-            "policy.nstep is ignored: this policy sums no n-step returns.",
-            "policy.collect.gae_lambda is ignored: this policy estimates no advantages by it.",
+            "policy.nstep is ignored: this policy does not use n-step returns.",
+            "policy.collect.gae_lambda is ignored: this policy does not use generalised advantage estimation.",
             PRINT,
             "policy.other.replay_buffer.max_use is ignored: samples are used until they are overwritten.",
         ],
@@ -261,12 +261,12 @@ def test_environments_of_mujoco_have_their_keys() -> None:
     cfg = compile_config((dict(env=env, policy=policy), created))
     assert sorted(cfg.notes) == [
         "env.env_id 'Hopper-v3' is 'Hopper-v5' here: gymnasium has retired the old version.",
-        "env.norm_obs is ignored: observations are learned from as they are.",
-        "env.norm_reward is ignored: rewards are learned from as they are.",
+        "env.norm_obs is ignored: observations are not normalised.",
+        "env.norm_reward is ignored: rewards are not normalised.",
         "env.use_act_scale is env.act_scale here.",
         SPACE,
     ]
-    with pytest.raises(ValueError, match=r"env\.norm_obs: only {'use_norm': False} or {.*} is possible here"):
+    with pytest.raises(ValueError, match=r"env\.norm_obs: expected {'use_norm': False} or {.*}"):
         compile_config((dict(env=dict(env, norm_obs=dict(use_norm=True)), policy=policy), created))
 
 

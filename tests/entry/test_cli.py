@@ -235,7 +235,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         ),
         (["policy.learn.target_theta=0.1", "policy.learn.target_update_freq=5"], "not both"),
         (["policy.collect.n_sample=9"], "is not a multiple of env.collector_env_num=8"),
-        (["policy.model.obs_shape=5"], "policy.model.obs_shape is 5, but the environment has 4 "),
+        (["policy.model.obs_shape=5"], "policy.model.obs_shape: expected the environment's 4"),
         (["env.env_id=CartPoel-v1"], "Did you mean 'CartPole-v1'?"),
         (["policy.model.activation=swish"], "policy.model.activation must be one of relu, tanh"),
         (["policy.learn.learner.hook.load_ckpt_before_run=gone.pth.tar"], "'gone.pth.tar'"),
@@ -459,7 +459,7 @@ def test_a_run_whose_config_names_no_pipeline_is_not_resumed(
 ) -> None:
     Path("other").mkdir()
     Path("other/total_config.py").write_text("main_config = create_config = {}\n")
-    assert "'other/total_config.py' names no pipeline" in mistake(capsys, "resume", "other")
+    assert "'other/total_config.py': expected a text 'pipeline'" in mistake(capsys, "resume", "other")
 
 
 def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tmp_path: Path) -> None:

@@ -362,7 +362,7 @@ def test_a_full_disk_on_the_way_does_not_end_the_run_and_keeps_the_previous_chec
     cfg: dict[str, Any] = {"left": 160, "steps": 120}
     run("policy.eval.evaluator.eval_freq=100", env_setting=(build, [cfg] * 8, [{}] * 5))
     shown = capsys.readouterr().err
-    assert "ckpt_best.pth.tar': File too large; the previous file, if any, is unchanged. Training goes" in shown
+    assert "ckpt_best.pth.tar': File too large; the previous file, if any, is unchanged. Training continues" in shown
     assert cfg["during"] == cfg["before"] != {}
     assert load_checkpoint("run/ckpt/ckpt_best.pth.tar")["learner"]["train_iter"] == 160
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == STEPS

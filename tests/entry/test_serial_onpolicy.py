@@ -301,15 +301,15 @@ ARGS = Box(-1, 1, (2,), np.float32)
 @pytest.mark.parametrize(
     ("kind", "space", "message"),
     [
-        ("ppo", MultiDiscrete([2, 2]), "Policy 'ppo' takes Discrete or Box or Dict actions, the environment has Multi"),
+        ("ppo", MultiDiscrete([2, 2]), "Policy 'ppo' expects Discrete or Box or Dict actions, got Multi"),
         ("ppo", Box(-1, 1, (2, 2), np.float32), "expected Discrete, a Box of one dimension, or a Dict of both"),
         ("ppo", Box(-1, 1, (), np.float32), "expected Discrete, a Box of one dimension, or a Dict of both"),
         ("ppo", Dict(kind=Discrete(2), args=ARGS), "with the keys 'action_type' and 'action_args'"),
         ("ppo", Dict(action_type=ARGS, action_args=ARGS), "with the keys 'action_type' and 'action_args'"),
         ("ppo", Dict(action_type=Discrete(2), action_args=Box(-1, 1, (2, 2))), "a Dict of both with the keys"),
         ("ppo", Dict(action_type=Discrete(2), action_args=ARGS, other=ARGS), "a Dict of both with the keys"),
-        ("pg", MultiDiscrete([2, 2]), "Policy 'pg' takes Discrete or Box or Dict actions, the environment has Multi"),
-        ("dqn", ARGS, "Policy 'dqn' takes Discrete actions, the environment has Box"),
+        ("pg", MultiDiscrete([2, 2]), "Policy 'pg' expects Discrete or Box or Dict actions, got Multi"),
+        ("dqn", ARGS, "Policy 'dqn' expects Discrete actions, got Box"),
     ],
 )
 def test_an_action_space_that_the_policy_cannot_act_in(
@@ -326,9 +326,9 @@ def test_an_action_space_that_the_policy_cannot_act_in(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["policy.model.obs_shape=5"], "policy.model.obs_shape is 5, but the environment has 4"),
-        (["policy.model.action_shape=3"], "policy.model.action_shape is 3, but the environment has 2"),
-        (["policy.model.action_space=continuous"], "policy.model.action_space is continuous, but the environment has"),
+        (["policy.model.obs_shape=5"], "policy.model.obs_shape: expected the environment's 4"),
+        (["policy.model.action_shape=3"], "policy.model.action_shape: expected the environment's 2"),
+        (["policy.model.action_space=continuous"], "policy.model.action_space: expected the environment's"),
         (
             ["policy.collect.n_sample=100"],
             "policy.collect.n_sample=100 is not a multiple of env.collector_env_num=8: set it to 96 or 104.",
@@ -337,7 +337,7 @@ def test_an_action_space_that_the_policy_cannot_act_in(
             ["policy.learn.batch_size=256"],
             "policy.learn.batch_size=256 is more than policy.collect.n_sample=128",
         ),
-        (["policy.on_policy=False"], "policy.on_policy cannot be set: of 'ppo' it is True."),
+        (["policy.on_policy=False"], "policy.on_policy: expected True for policy 'ppo'"),
         (
             ["policy.learn.lr_scheduler={'epoch': 400, 'min_lr_lambda': 0.1}"],
             "policy.learn.lr_scheduler must be dict(epoch_num=collects, min_lr_lambda=final share), got {'epoch': 400",

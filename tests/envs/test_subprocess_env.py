@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -406,5 +407,8 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path, state: str, kill: Any)
 
 def files_of(pid: int) -> set[str]:
     """Return the names of the files that a process has open or mapped, but for pytest's."""
-    names = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir() if int(entry.name) > 2]
+    names: list[str] = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            names += [os.readlink(entry)] if int(entry.name) > 2 else []
     return {*names, *re.findall(r"/\S+$", Path(f"/proc/{pid}/maps").read_text(), re.MULTILINE)}

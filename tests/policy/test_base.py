@@ -104,7 +104,7 @@ def test_an_optimizers_state_of_another_size_is_refused() -> None:
     policy, state = trained(0), trained(10).learn_mode.state_dict()
     moments = state["optimizer"]["state"][0]
     moments["exp_avg"] = moments["exp_avg"][:-1]
-    with pytest.raises(ValueError, match=r"exp_avg is of shape \(\d+,\), expected .*resume_training=False"):
+    with pytest.raises(ValueError, match=r"exp_avg: expected shape \(\d+,\), got .*resume_training=False"):
         policy.learn_mode.load_state_dict(state)
 
 

@@ -232,7 +232,7 @@ def test_parts_must_not_have_parameters_in_common() -> None:
 
 def test_an_unknown_optimizer_is_named() -> None:
     network = TwoHeads()
-    with pytest.raises(ValueError, match="expected an optimizer of adam, adamw, rmsprop, sgd, or a class, got 'adm'"):
+    with pytest.raises(ValueError, match="expected adam, adamw, rmsprop, sgd or a class, got 'adm'"):
         OptimizerStep(network, network.loss, CFG, optimizer="adm")
 
 
@@ -252,7 +252,7 @@ def test_a_step_that_is_not_finite_leaves_every_kind_of_optimizer_alone(kind: st
 
 @pytest.mark.parametrize("name", ["critic", "model"])
 def test_a_name_belongs_to_one_optimizer(name: str) -> None:
-    with pytest.raises(ValueError, match=f"'{name}' beside .'critic', 'actor'."):
+    with pytest.raises(ValueError, match=f"'{name}' after .'critic', 'actor'."):
         create()._add_optimizer(name, nn.Linear(1, 1), lambda batch: (torch.zeros(()), {}))
 
 

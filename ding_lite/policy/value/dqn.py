@@ -1,10 +1,21 @@
-"""Deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236).
+"""Deep Q-learning, DQN (Mnih et al. 2015, doi:10.1038/nature14236).
 
-Double Q-learning, n-step returns, duelling and noisy networks and prioritised replay are a switch each.
+The network learns to predict the discounted return Q(s, a) of every action. The loss is the mean over the batch of
 
-Logged: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `epsilon`, that of the last collect;
-`grad_norm`, the norm of the averaged gradient before clipping; `learning_rate`. Unlike the paper: Adam for RMSProp, a
-squared loss for the clipped error, n steps for one.
+    (Q(s_t, a_t) - y_t)^2,   y_t = r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n Q'(s_{t+n}, a*),
+
+with discount g and target network Q'. a* is the action with the largest Q(s_{t+n}, .) (double Q-learning, van Hasselt
+et al. 2016, arXiv:1509.06461) or, with `double=False`, the largest Q'(s_{t+n}, .). If the episode terminates within the
+n steps, the sum ends there and the last term is 0.
+
+Prioritised replay, duelling networks (`model.dueling`) and noisy networks (`noisy_net`) are options.
+
+Differences from the paper: Adam instead of RMSProp, the squared instead of the clipped error, n steps instead of one.
+
+Logged figures: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `epsilon` of the last collect;
+`grad_norm`, the norm of the averaged gradient before clipping; `learning_rate`.
+
+Shapes: B samples in a batch, N environments, A actions.
 """
 
 from __future__ import annotations
@@ -28,36 +39,36 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 @POLICY_REGISTRY.register("dqn")
 class DQNPolicy(Policy):
-    """DQN. Override `_loss` to change what is minimised."""
+    """DQN with epsilon-greedy or noisy exploration. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="dqn",
         priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
-        priority_IS_weight=Key(False, "weigh losses to undo the bias of prioritised replay"),
-        nstep=Key(3, "env steps summed before the bootstrap", low=1),
-        random_collect_size=Key(0, "env steps per rank played at random before learning starts", low=0),
-        double=Key(True, "the online network chooses the action that the target network evaluates"),
-        noisy_net=Key(False, "explore by noisy layers in the head instead of epsilon"),
+        priority_IS_weight=Key(False, "correct the bias of prioritised replay with importance weights"),
+        nstep=Key(3, "n: env steps whose rewards are summed before the bootstrap", low=1),
+        random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
+        double=Key(True, "double Q-learning: the online network chooses the action of the target"),
+        noisy_net=Key(False, "explore with noisy layers in the head instead of epsilon"),
         learn=dict(
             update_per_collect=Key(3, "learner iterations after each collect", low=1),
             target_update_freq=Key(
-                None, "learner iterations between copies to the target; 100 if both unset", type=int, low=1
+                None, "learner iterations between copies to the target; 100 if both are unset", type=int, low=1
             ),
             target_theta=Key(
-                None, "or the share of the online network mixed in at every iteration", type=float, above=0, high=1
+                None, "or the share of the online network mixed in at each iteration", type=float, above=0, high=1
             ),
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(
             eps=dict(
-                type=Key("exp", "'exp' or 'linear' fall of epsilon", choices=("exp", "linear")),
+                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
                 start=Key(0.95, "epsilon at global env step 0", low=0, high=1),
-                end=Key(0.1, "epsilon that it falls to", low=0, high=1),
-                decay=Key(10000, "global env steps: the time constant, or the length of the linear fall", low=1),
+                end=Key(0.1, "final epsilon", low=0, high=1),
+                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", low=1),
             ),
             replay_buffer=dict(
-                type=Key("", "'uniform' or 'prioritized'; empty: as policy.priority says"),
-                replay_buffer_size=Key(10000, "env steps per rank that are kept", low=1),
+                type=Key("", "'uniform' or 'prioritized'; empty: chosen by policy.priority"),
+                replay_buffer_size=Key(10000, "capacity: env steps per rank", low=1),
             ),
         ),
     )
@@ -65,14 +76,16 @@ class DQNPolicy(Policy):
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
+        """Check the policy's values against each other, see `Policy.check_config`."""
         super().check_config(cfg)
         model = cfg.policy.model
         check_target(cfg.policy.learn)
         if model.get("noise", cfg.policy.noisy_net) != cfg.policy.noisy_net:
-            raise ConfigError("policy.model.noise contradicts policy.noisy_net: set policy.noisy_net alone.")
+            raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
+        """Return the name of the policy's model, and the modules whose import registers it."""
         return "dqn", ["ding_lite.model"]
 
     def _create_model(self) -> torch.nn.Module:
@@ -91,11 +104,15 @@ class DQNPolicy(Policy):
         return [*super()._monitor_vars_learn(), "q_value", "epsilon"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached tensors: to log their means, and `priority` `[B]`. Pure in model and batch.
+        """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
 
         Args:
-            batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
-                `value_gamma` `[B]` discount of the bootstrap, `weight` `[B]` if weighed.
+            batch: `obs` and `next_obs` `[B, ...]`; `action` `[B]`; `reward` `[B]`, the discounted sum over n steps;
+                `done` `[B]`; `value_gamma` `[B]`, the discount g^n of the bootstrap; `weight` `[B]`, the importance
+                weights, with `priority_IS_weight`.
+
+        Returns:
+            The loss, a scalar, and the detached tensors `priority` `[B]`, the absolute errors, and `q_value` `[B, A]`.
         """
         q_BA = self._q(self._model, batch, "obs", "online")
         with torch.no_grad():
@@ -108,7 +125,10 @@ class DQNPolicy(Policy):
         return loss, {"priority": error_B.abs(), "q_value": q_BA.detach()}
 
     def _q(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
-        """Return Q(batch[key], .) `[B, A]`; noisy layers use the batch's noise for the forward pass of this name."""
+        """Return Q `[B, A]` of a network for the observations `batch[key]`.
+
+        Noisy layers use the noise `batch["noise"][name]`, which `_draw_noise` drew for this forward pass.
+        """
         noise = batch.get("noise", {}).get(name)
         if noise is None:
             return self._run(network, batch[key])["logit"]

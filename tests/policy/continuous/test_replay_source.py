@@ -71,7 +71,7 @@ def test_it_has_the_keys_of_a_replay_buffer_and_none_of_a_data_set() -> None:
     assert {"priority", "nstep", "random_collect_size"} <= set(cfg)
     assert cfg.learn.update_per_collect >= 1
     assert "data_path" not in cfg.collect
-    with pytest.raises(ConfigError, match="priority_IS_weight=True weighs prioritised samples"):
+    with pytest.raises(ConfigError, match="priority_IS_weight=True needs prioritised replay"):
         make("priority_IS_weight=True")
 
 

@@ -122,7 +122,7 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
         ("collect.n_sample=None", "policy.collect.n_sample"),
         ("learn.batch_size=65", "policy.learn.batch_size=65 is more than policy.collect.n_sample=64"),
         ("learn.value_norm=True", "Unknown key 'policy.learn.value_norm'"),
-        ("on_policy=False", "policy.on_policy cannot be set: of 'a2c' it is True"),
+        ("on_policy=False", "policy.on_policy: expected True for policy 'a2c'"),
     ],
 )
 def test_contradictions_are_config_errors(override: str, message: str) -> None:

@@ -386,7 +386,7 @@ def test_without_the_optimizer_the_model_comes_with_its_units_and_no_counters() 
         (["learn.epoch_per_collect=0"], "policy.learn.epoch_per_collect: expected at least 1, got 0"),
         (["learn.clip_ratio=-0.2"], "policy.learn.clip_ratio: expected at least 0"),
         (["collect.gae_lambda=1.5"], "policy.collect.gae_lambda: expected a number from 0 to 1"),
-        (["on_policy=False"], "policy.on_policy cannot be set: of 'ppo' it is True"),
+        (["on_policy=False"], "policy.on_policy: expected True for policy 'ppo'"),
         (["collect.n_episode=8"], "Unknown key 'policy.collect.n_episode'"),
     ],
 )
