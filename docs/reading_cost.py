@@ -86,6 +86,7 @@ BESIDE = {
     "ding_lite/utils/tree.py": "a map over nested dicts",
     "ding_lite/worker/env_state.py": "environments' states as tensors",
     "ding_lite/worker/evaluator.py": "evaluation",
+    "ding_lite/worker/replay/frames.py": "compression of frames in a checkpoint",
     "ding_lite/worker/replay/state.py": "the replay buffer's part of a checkpoint",
     "dizoo/atari/envs/atari_env.py": "the game; another environment has another file, or none",
     "dizoo/classic_control/cartpole/envs/cartpole_env.py": "the game's name",

@@ -67,7 +67,7 @@ class RunReporter(AbstractContextManager[Any]):
         lines = {
             "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
             "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
-            "ranks": describe_ranks(),
+            "ranks": describe_ranks() if get_world_size() > 1 else "1 (one process)",
             **source,
             "observation": describe_space(spec.observation_space),
             "parameters": f"{parameters:,}",

@@ -142,8 +142,8 @@ class DDPContext:
             if launch:
                 where = (launch.rank, launch.world_size, launch.addr, launch.port)
                 self._watchdog = Watchdog(self.timeout, self._dead_timeout, *where)
+                watch_machine_group(self.timeout, self._watchdog.lost_others)
             self._watchdog.start()
-            watch_machine_group(self.timeout, self._watchdog.lost_others)
             DDPContext._watched = True
 
     def _unwatch(self, status: int = 0, cause: str = "", alike: bool = False) -> None:

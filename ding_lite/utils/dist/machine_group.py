@@ -23,7 +23,6 @@ import torch.distributed as dist
 
 from ding_lite.utils.dist import shared_memory
 from ding_lite.utils.dist.heartbeat import read_seconds, waiting
-from ding_lite.utils.dist.ranks import get_world_size
 
 ORDERED = ("x86_64", "AMD64")  # processors that keep the order of writes
 SLOT = 1 << 16  # bytes that a rank can give to one collective
@@ -179,9 +178,7 @@ class MachineGroup:
 
 
 def describe_ranks() -> str:
-    """Return how many ranks there are and how they exchange numbers, for people to read; a collective call."""
-    if get_world_size() == 1:
-        return "1 (one process)"
+    """Return how many ranks there are, of several, and how they exchange numbers, for people to read; a collective."""
     group, size, backend = machine_group(), dist.get_world_size(), dist.get_backend()
     if not group.is_shared_somewhere:
         return f"{size} ({backend})"
