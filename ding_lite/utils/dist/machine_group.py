@@ -14,6 +14,7 @@ import pickle
 import platform
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -70,7 +71,7 @@ class MachineGroup:
         self._bytes = np.frombuffer(memory, np.uint8, offset=first).reshape(2, size, SLOT)
         self._floats = self._bytes.view(np.float64)
         self._turn, self.met = 0, 0
-        self._spins = SPINS if size <= len(os.sched_getaffinity(0)) else 0
+        self._spins = SPINS if size > 1 and size <= len(os.sched_getaffinity(0)) else 0
         self._timeout, self._lost = timeout, lost
 
     def barrier(self) -> None:
@@ -239,34 +240,42 @@ def _gather(value: Any) -> list[Any]:
     return values
 
 
-class _Meeting:
-    """The machine group of this process, and what `DDPContext` has told about it."""
+@dataclass
+class _Present:
+    """The machine group of this process, and what the next one will be created with."""
 
     group: MachineGroup | None = None
     timeout: float | None = None
-    lost: Callable[[], bool] = staticmethod(lambda: False)
+    lost: Callable[[], bool] = lambda: False
+
+
+_present = _Present()
 
 
 def machine_group() -> MachineGroup:
-    """Return this rank's machine group, which the first call creates; that call is a collective.
+    """Return this rank's machine group. The first call after joining a process group creates it, collectively.
 
     There must be a process group, and this process must not be in a block of `alone`.
     """
-    group = _Meeting.group
-    if group is None or group.world is not dist.group.WORLD:
+    if _present.group is None or _present.group.world is not dist.group.WORLD:
         machines, memory = _share(dist.get_world_size(), dist.get_rank())
-        timeout = read_seconds("DING_LITE_TIMEOUT", "600", _Meeting.timeout)
-        group = _Meeting.group = MachineGroup(machines, memory, timeout, _Meeting.lost)
-    return group
+        timeout = read_seconds("DING_LITE_TIMEOUT", "600", _present.timeout)
+        _present.group = MachineGroup(machines, memory, timeout, _present.lost)
+    return _present.group
 
 
 def watch_machine_group(timeout: float, lost: Callable[[], bool]) -> None:
-    """Set the time-out of the machine group that will be created, and what says that another rank is lost."""
-    _Meeting.timeout, _Meeting.lost = timeout, staticmethod(lost)
+    """Set what the machine group will be created with.
+
+    Args:
+        timeout: seconds that a wait may take.
+        lost: returns whether another rank is known to be lost.
+    """
+    _present.timeout, _present.lost = timeout, lost
 
 
 def leave_machine_group() -> None:
     """Leave the machine group, if there is one: other ranks that wait for this one get an error."""
-    if _Meeting.group is not None:
-        _Meeting.group.leave()
-    _Meeting.group, _Meeting.timeout, _Meeting.lost = None, None, staticmethod(lambda: False)
+    if _present.group is not None:
+        _present.group.leave()
+    _present.group, _present.timeout, _present.lost = None, None, lambda: False

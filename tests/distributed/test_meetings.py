@@ -1,0 +1,76 @@
+"""How often ranks meet in one turn of a loop, as docs/distributed.md says; each rank runs this file as a module."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ding_lite import entry
+from ding_lite.entry.experiment import Experiment
+from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.machine_group import machine_group
+from ding_lite.utils.dist.ranks import get_rank
+from tests.distributed.launcher import run_ranks
+
+AVERAGE = 2  # meetings of one average: all gradients are there, all parts are averaged
+EPOCHS = 3
+# policy: (pipeline, keys of the policy, meetings of a turn besides the averages)
+POLICIES: dict[str, tuple[str, dict[str, Any], int]] = {
+    "dqn": ("serial_pipeline", dict(learn=dict(update_per_collect=3)), 1),
+    "pg": ("serial_pipeline_onpolicy", dict(collect=dict(n_episode=2)), 2),
+    "a2c": ("serial_pipeline_onpolicy", dict(collect=dict(n_sample=64)), 3),
+    "ppo": (
+        "serial_pipeline_onpolicy",
+        dict(learn=dict(epoch_per_collect=EPOCHS), collect=dict(n_sample=64)),
+        4 + EPOCHS,
+    ),
+}
+
+
+def count(name: str, folder: str) -> list[int]:
+    """Train for some turns; return the meetings of each turn between two collects, less those of its averages."""
+    pipeline, keys, _ = POLICIES[name]
+    seen: list[int] = []
+
+    def collect(self: Experiment) -> dict[str, Any]:
+        seen.append(machine_group().met - AVERAGE * self.learner.train_iter)
+        return original(self)
+
+    original, Experiment.collect = Experiment.collect, collect  # type: ignore[method-assign]
+    hook = dict(log_show_after_iter=10**6, check_ranks_after_iter=0, save_ckpt_after_iter=10**6)
+    learn = dict(learner=dict(hook=hook), batch_size=16) | keys.pop("learn", {})
+    policy = dict(multi_gpu=True, learn=learn, eval=dict(evaluator=dict(eval_freq=10**6)), **keys)
+    env = dict(env_id="CartPole-v1", collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1)
+    main = dict(exp_name=str(Path(folder, name)), env=env, policy=policy)
+    getattr(entry, pipeline)((main, dict(policy=dict(type=name))), seed=0, max_env_step=1000)
+    Experiment.collect = original  # type: ignore[method-assign]
+    return [after - before for before, after in zip(seen[-4:], seen[-3:], strict=False)]
+
+
+def run_rank(folder: str) -> None:
+    with DDPContext():
+        found = {name: count(name, folder) for name in POLICIES}
+        if get_rank() == 0:
+            Path(folder, "found.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
+    folder = tmp_path_factory.mktemp("meetings")
+    done = run_ranks(["-m", "tests.distributed.test_meetings", str(folder)], timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "found.json").read_text())
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_turn_meets_as_often_as_the_docs_say(name: str, found: dict[str, list[int]]) -> None:
+    assert len(found[name]) == 3
+    assert found[name] == [POLICIES[name][2]] * 3
+
+
+if __name__ == "__main__":
+    run_rank(sys.argv[1])
