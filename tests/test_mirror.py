@@ -40,7 +40,6 @@ COVERED = {
             "utils/dist/ddp_config.py",
             "utils/dist/flat_parameters.py",
             "utils/dist/gradient_mean.py",
-            "utils/dist/machine_group.py",
         ),
         "utils/dist/launch_environment.py",
         *("utils/dist/ranks.py", "utils/dist/shares.py"),

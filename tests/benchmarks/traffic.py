@@ -29,8 +29,6 @@ from ding_lite.utils.dist.ranks import get_rank
 from tests.distributed.launcher import clean_environment
 from tests.survival.machines import ENCLOSE, PORT, build, obstacle
 
-OWN_MEMORY = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh"]
-
 
 class Case(NamedTuple):
     """How many ranks each machine has, and whether those of one machine meet in memory."""
@@ -81,7 +79,7 @@ def measure(steps: int) -> None:
             launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--nproc_per_node={case.nproc}"]
             rank = ["-m", "tests.benchmarks.traffic", "--rank", str(folder / "found"), "--steps", str(steps)]
             words = [*launcher, *meet, *rank, *([] if case.memory else ["--messages"])]
-            machine.boot([*OWN_MEMORY, *words], folder / f"{machine.name}.log")
+            machine.boot(words, folder / f"{machine.name}.log")
         for machine in machines:
             while machine.status is None:
                 time.sleep(0.1)

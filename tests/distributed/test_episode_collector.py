@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from ding_lite.utils.dist.context import DDPContext
+from ding_lite.utils.dist.machine_group import machine_group
 from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.worker import EpisodeCollector
 from tests.distributed.launcher import run_ranks
@@ -42,19 +43,23 @@ def count_collectives(calls: list[str]) -> None:
 def collect(folder: str) -> None:
     """Collect three times on this rank, which is asked to end before the last one if it is rank 1."""
     calls: list[str] = []
+    meetings: list[int] = []
     mode = collect_mode(lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)})
     with DDPContext(timeout=20):
         rank, asked = get_rank(), False
         env = game_env(CountingGame(LENGTHS[rank]), CountingGame(LENGTHS[rank]))
         collector = EpisodeCollector(env, mode, 4, [1, 2], lambda: asked)
+        met = machine_group().met
         count_collectives(calls)
         rows = []
         for number in range(3):
             asked = number == 2 and rank == 1
             block, figures = collector.collect()
             figures.pop("duration")
+            meetings.append(machine_group().met - met)
+            met = machine_group().met
             rows.append(figures | {"rows": len(block["reward"]), "interrupted": collector.interrupted})
-        result = {"rows": rows, "calls": calls, "state": collector.state_dict()}
+        result = {"rows": rows, "calls": calls, "meetings": meetings, "state": collector.state_dict()}
     Path(folder, f"rank{rank}.json").write_text(json.dumps(result))
 
 
@@ -62,7 +67,8 @@ def test_each_collect_is_one_collective_whatever_the_lengths(tmp_path: Path) -> 
     done = run_ranks(["-m", "tests.distributed.test_episode_collector", str(tmp_path)])
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
-    assert [rank["calls"] for rank in ranks] == [["all_reduce"] * 3] * 2
+    assert [rank["meetings"] for rank in ranks] == [[1, 1, 1]] * 2
+    assert [rank["calls"] for rank in ranks] == [[], []]
     # Two episodes in each of two environments of each rank.
     steps = 2 * 2 * (2 + 300)
     expected = {"env_step": steps, "episode": 8, "return": REWARD * steps, "length": steps}

@@ -182,7 +182,7 @@ def test_the_users_random_numbers_are_left_alone() -> None:
     assert torch.equal(torch.rand(4), expected)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_no_worker_and_no_iteration_plays_what_another_has_played(method: str) -> None:
     dataset, told = make("a2c"), []
     loader = DataLoader(

@@ -4,8 +4,8 @@
 
 Everything happens inside one `unshare`, whose end is the end of every process, link, host name and mount in it. In
 there each machine has a network of its own with a cable to the other, a host name and, at every boot, processes of its
-own. They share their files. Whatever happens, the run must equal one that was left in peace. `obstacle` tells why that
-cannot be had on this computer.
+own. They share their files, but no memory. Whatever happens, the run must equal one that was left in peace. `obstacle`
+tells why that cannot be had on this computer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.distributed.launcher import finish, start
 from tests.survival.common import CONFIGS, checkpoints, compare_runs
 
 BOOT = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+OWN_MEMORY = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh"]
 ENCLOSE = [*BOOT, "--user", "--map-root-user", "--net", "--uts", "--mount"]
 PORT = 29500
 TIMEOUT = 180.0  # seconds for one thing to happen
@@ -62,7 +63,7 @@ class Machine:
         """Start a command; all that it starts ends with it."""
         with log.open("a") as file:
             self._process = subprocess.Popen(
-                self._inside([*BOOT, *words]), stdin=subprocess.DEVNULL, stdout=file, stderr=file
+                self._inside([*OWN_MEMORY, *BOOT, *words]), stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
 
     @property

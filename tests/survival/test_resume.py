@@ -10,7 +10,7 @@ from tests.survival.resume import Case, kill_and_go_on, kill_in_prefill
 CASES = [
     Case("cartpole dqn", "subprocess", 1, ("job", "longer")),
     Case("cartpole ppo", "base", 2, ("restart 1",)),
-    Case("pong dqn", "native", 1, ("job",)),
+    pytest.param(Case("pong dqn", "native", 1, ("job",)), marks=pytest.mark.slow),
 ]
 
 

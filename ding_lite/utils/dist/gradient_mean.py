@@ -59,11 +59,10 @@ class GradientMean:
         group.barrier()  # all gradients are there
         for other in others:
             first.add_(other)
-        if group.leaders is not None:
+        if group.machines > 1:
             group.barrier()  # the first row is the sum of this machine
             if group.index == 0:
-                with waiting():
-                    dist.all_reduce(self._row_LP[0], group=group.leaders)
+                group.add_machines(self._row_LP[0])
             group.barrier()  # the first row is the sum of all machines
         first.div_(self._world_size)
         for other in others:

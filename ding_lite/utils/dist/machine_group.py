@@ -13,6 +13,7 @@ import os
 import pickle
 import platform
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -50,19 +51,20 @@ class MachineGroup:
         index: the place of this rank among them.
         machines: the number of machines.
         is_shared_somewhere: whether a machine has several ranks, which share its memory; the same on all ranks.
-        world: the process group that this belongs to.
+        world: a weak reference to the process group that this belongs to.
         met: barriers so far; each other collective here has one too.
-        leaders: the process group of the first rank of each machine; None if there is only one machine.
     """
 
     def __init__(self, groups: list[list[int]], memory: Any, timeout: float, lost: Callable[[], bool]) -> None:
         rank = dist.get_rank()
-        self.world = dist.group.WORLD
+        # A strong reference would keep the group's threads after destroy_process_group.
+        self.world = weakref.ref(dist.group.WORLD)
         self.ranks = next(group for group in groups if rank in group)
         self.index, self.machines = self.ranks.index(rank), len(groups)
         self.is_shared_somewhere = len(groups) < dist.get_world_size()
         size = len(self.ranks)
-        self.leaders = _create_leaders(groups, timeout)
+        leaders = _create_leaders(groups, timeout)
+        self._leaders = weakref.ref(leaders) if self.index == 0 else None
         memory = memory if memory is not None else bytearray(size_of(size))
         first = size * LINE * 8
         self._cells = memoryview(memory)[:first].cast("q")
@@ -132,16 +134,21 @@ class MachineGroup:
         self._floats[turn, self.index, :size] = value_K
         self.barrier()
         total_K = self._floats[turn, :, :size].sum(0)
-        return total_K if self.leaders is None else self._sum_of_machines(total_K)
+        return total_K if self.machines == 1 else self._join_machines(total_K)
 
-    def _sum_of_machines(self, total_K: np.ndarray) -> np.ndarray:
+    def _join_machines(self, total_K: np.ndarray) -> np.ndarray:
         turn, size = self._next(), len(total_K)
         if self.index == 0:
-            with waiting():
-                dist.all_reduce(torch.from_numpy(total_K), group=self.leaders)
+            self.add_machines(torch.from_numpy(total_K))
             self._floats[turn, 0, :size] = total_K
         self.barrier()
         return self._floats[turn, 0, :size].copy()
+
+    def add_machines(self, total: torch.Tensor) -> None:
+        """Add up a tensor of the first ranks of all machines, in place; these ranks alone call this, collectively."""
+        assert self._leaders is not None
+        with waiting():
+            dist.all_reduce(total, group=self._leaders())
 
     def gather(self, value: Any, sources: Iterable[int]) -> list[Any] | None:
         """Return the objects that the ranks at these places of this machine give; they are pickled.
@@ -192,10 +199,9 @@ def size_of(size: int) -> int:
     return size * (LINE * 8 + 2 * SLOT)
 
 
-def _create_leaders(groups: list[list[int]], timeout: float) -> dist.ProcessGroup | None:
-    if len(groups) == 1:
-        return None
-    if all(len(group) == 1 for group in groups):
+def _create_leaders(groups: list[list[int]], timeout: float) -> Any:
+    """Return the process group of the first rank of each machine; for other ranks it has no meaning."""
+    if len(groups) in (1, dist.get_world_size()):
         return dist.group.WORLD
     leaders = [group[0] for group in groups]
     return dist.new_group(leaders, timedelta(seconds=timeout), backend="gloo")
@@ -257,7 +263,7 @@ def machine_group() -> MachineGroup:
 
     There must be a process group, and this process must not be in a block of `alone`.
     """
-    if _present.group is None or _present.group.world is not dist.group.WORLD:
+    if _present.group is None or _present.group.world() is not dist.group.WORLD:
         machines, memory = _share(dist.get_world_size(), dist.get_rank())
         timeout = read_seconds("DING_LITE_TIMEOUT", "600", _present.timeout)
         _present.group = MachineGroup(machines, memory, timeout, _present.lost)

@@ -176,7 +176,7 @@ def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
             "policy.model.action_space must be one of discrete, continuous, regression, got 'hybrid'",
         ),
         (("model.bound_type=clip",), "policy.model.bound_type must be one of None, tanh, got 'clip'"),
-        (("offline=False",), "policy.offline cannot be set"),
+        (("offline=False",), "policy.offline: expected True for policy 'bc', got bool False: leave it out"),
     ],
 )
 def test_contradictions_are_config_errors(overrides: tuple[str, ...], message: str) -> None:
