@@ -56,7 +56,7 @@ docs: install  ## generate the config reference and the reading-cost count
 	$(BIN)/python docs/reading_cost.py --write
 
 bench: install  ## all benchmarks, three hours; peers that are not installed are skipped, see tests/benchmarks/README.md
-	for name in env_rate replay_memory gradient_averaging scaling compare peak_memory offline rpc rollout_dataset forms learning; do \
+	for name in env_rate replay_memory gradient_averaging scaling traffic compare peak_memory offline rpc rollout_dataset forms learning; do \
 		echo "== $$name"; $(BIN)/python -m tests.benchmarks.$$name || exit 1; \
 	done
 
