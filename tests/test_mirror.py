@@ -33,7 +33,12 @@ COVERED = {
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "seams/test_curiosity.py": ["entry/reward.py"],
     "torch_utils/test_optimizer_step.py": [
-        *("torch_utils/data_parallel.py", "torch_utils/optimizer.py", "torch_utils/overlapped_loss.py")
+        *(
+            "torch_utils/data_parallel.py",
+            "torch_utils/optimizer.py",
+            "torch_utils/optimizer_keys.py",
+            "torch_utils/overlapped_loss.py",
+        )
     ],
     "utils/dist/test_context.py": [
         *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
 from ding_lite.utils.key import Key
 
 RUN_KEYS: dict[str, Any] = dict(
@@ -69,15 +70,8 @@ COMMON_KEYS: dict[str, Any] = dict(
     model=dict(),  # the model's arguments, see its signature; shapes are taken from the environment
     learn=dict(
         batch_size=Key(64, "samples per rank and iteration", low=1),
-        learning_rate=Key(0.001, "step size of Adam", low=0, high=10**6),
-        weight_decay=Key(0.0, "L2 penalty of Adam", low=0, high=10**6),
-        grad_clip_type=Key(
-            None,
-            "'clip_norm' or 'clip_value', applied to the averaged gradient",
-            choices=(None, "clip_norm", "clip_value"),
-        ),
-        grad_clip_value=Key(0.5, "the bound", low=0),
-        ignore_done=Key(False, "bootstrap at terminal states too, as where a time limit cuts"),
+        **OPTIMIZER_KEYS,
+        ignore_done=Key(False, "bootstrap at terminal states too, as is done where a time limit ends an episode"),
         **LEARN_KEYS,
     ),
     collect=dict(

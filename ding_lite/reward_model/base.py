@@ -26,6 +26,7 @@ from ding_lite.torch_utils.networks import (
     set_training,
 )
 from ding_lite.torch_utils.optimizer import Trained
+from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.running_mean import RunningMeans
 from ding_lite.utils.key import Key
@@ -54,14 +55,7 @@ class RewardModel:
 
     config: ClassVar[dict[str, Any]] = dict(
         type=Key("", "name in the reward model registry"),
-        learning_rate=Key(0.001, "step size of the reward model's Adam", low=0, high=10**6),
-        weight_decay=Key(0.0, "L2 penalty of the reward model's Adam", low=0, high=10**6),
-        grad_clip_type=Key(
-            None,
-            "'clip_norm' or 'clip_value', applied to the averaged gradient",
-            choices=(None, "clip_norm", "clip_value"),
-        ),
-        grad_clip_value=Key(0.5, "bound of the gradient's norm or of its elements", low=0),
+        **OPTIMIZER_KEYS,
     )
 
     def __init__(

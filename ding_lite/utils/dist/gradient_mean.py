@@ -36,8 +36,7 @@ class GradientMean:
         if share_memory and parameter.device.type == "cpu" and self._group.is_shared_somewhere:
             self._row_LP = self._allocate(len(parameter), parameter.dtype)
         self.is_shared = self._row_LP is not None
-        own = torch.zeros_like(parameter.data) if self._row_LP is None else self._row_LP[self._group.index]
-        self.gradient = own
+        self.gradient = torch.zeros_like(parameter.data) if self._row_LP is None else self._row_LP[self._group.index]
 
     def _allocate(self, size: int, dtype: torch.dtype) -> Tensor | None:
         """Return zeros `[L, P]` that the ranks of this machine share; None on every rank if a machine has no room."""
