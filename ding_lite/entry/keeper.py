@@ -196,8 +196,10 @@ class RunKeeper(AbstractContextManager[Any]):
             return True
         heartbeat("save")
         self._saved_iter = train_iter
-        states = (self._state_dict(), self._local_state_dict())
-        saved = self._report(self._store.save(train_iter, *states))
+        local_state = self._local_state_dict()
+        saved = self._report(
+            self._store.save(train_iter, self._state_dict(), local_state, keep_parts="replay" not in local_state)
+        )
         self._saved_eval_count = eval_count if saved else -1
         return saved
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from easydict import EasyDict
 from gymnasium import spaces
+from tqdm import tqdm
 
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
@@ -22,7 +23,7 @@ from ding_lite.utils.logger import ExperimentLogger
 from ding_lite.utils.progress import Progress
 
 WIDTH = 79  # characters of a line of the summary; a path may be longer
-WORDS = {"envstep": ("collect", "steps", "iteration"), "train_iter": ("learn", "iterations", "epoch")}
+WORDS = {"envstep": ("step", "iteration"), "train_iter": ("iteration", "epoch")}  # of the progress line
 
 
 class RunReporter(AbstractContextManager[Any]):
@@ -85,7 +86,8 @@ class RunReporter(AbstractContextManager[Any]):
             "collected": dict(self._collected),
             "return_mean": self._return_mean,
             "eval_return_mean": self._eval_info.get("return_mean"),
-            "seconds": time.time() - self._start,
+            "eval_return_best": self._eval_info.get("return_best"),
+            "seconds": self._seconds(),
             "metrics_position": self._logger.position(),
         }
 
@@ -100,7 +102,7 @@ class RunReporter(AbstractContextManager[Any]):
                 removed.
         """
         self._collected, self._return_mean = Counter(state["collected"]), state["return_mean"]
-        self._eval_info = {"return_mean": state["eval_return_mean"]}
+        self._eval_info = {key: state[f"eval_{key}"] for key in ("return_mean", "return_best")}
         self._start -= state["seconds"]
         if goes_on:
             self._logger.resume(state["metrics_position"], counts[self._axis])
@@ -111,11 +113,16 @@ class RunReporter(AbstractContextManager[Any]):
         self._collected.update(figures)
         if figures["episode"]:
             self._return_mean = figures["return"] / figures["episode"]
-        self._progress.update(counts["envstep"], counts["train_iter"], self._return_mean)
+        self._progress.update(
+            counts["envstep"], counts["train_iter"], {"return": self._return_mean, **self._eval_returns()}
+        )
 
     def learned(self, counts: Mapping[str, int]) -> None:
         """Show the progress of a run that plays nothing."""
-        self._progress.update(counts["train_iter"], counts["epoch"], self._eval_info.get("return_mean"))
+        self._progress.update(counts["train_iter"], counts["epoch"], self._eval_returns())
+
+    def _eval_returns(self) -> dict[str, float | None]:
+        return {"eval": self._eval_info.get("return_mean"), "best": self._eval_info.get("return_best")}
 
     def training(self, values: Mapping[str, float], data: Mapping[str, float], counts: Mapping[str, int]) -> None:
         """Record training figures, and the means of what was collected since the last call.
@@ -154,10 +161,12 @@ class RunReporter(AbstractContextManager[Any]):
         self._eval_info = info
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
         self._logger.scalars(figures, counts["envstep"], counts["train_iter"])
-        self._logger.info(
-            f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f} "
-            f"({len(info['returns'])} episodes{describe_eval_epsilon(self._cfg.policy)})"
+        text = (
+            f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
+            f"{info['return_best']:.2f} ({len(info['returns'])} episodes{describe_eval_epsilon(self._cfg.policy)}), "
+            f"after {tqdm.format_interval(self._seconds())}"
         )
+        self._logger.info(textwrap.fill(text, WIDTH, subsequent_indent="  "))
 
     def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, checkpoint: str) -> None:
         """Write result.json, and print how the run ended.
@@ -175,7 +184,7 @@ class RunReporter(AbstractContextManager[Any]):
             **counts,
             "eval_return_mean": self._eval_info.get("return_mean"),
             "eval_return_best": best_return,
-            "seconds": round(time.time() - self._start, 3),
+            "seconds": round(self._seconds(), 3),
             "world_size": get_world_size(),
             "seed": self._cfg.seed,
         }
@@ -185,6 +194,10 @@ class RunReporter(AbstractContextManager[Any]):
             f"ended ({stop_reason}) at {self._moment(counts)}\n  best evaluation return {best_return:.2f}\n  "
             + (f"checkpoint {checkpoint}" if checkpoint else "THE LAST CHECKPOINT WAS NOT SAVED")
         )
+
+    def _seconds(self) -> float:
+        """Return the run's seconds so far, with those before it was resumed."""
+        return time.time() - self._start
 
     def _moment(self, counts: Mapping[str, int]) -> str:
         env_step = f"env step {counts['envstep']}, " if self._axis == "envstep" else ""

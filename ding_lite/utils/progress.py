@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -25,14 +25,14 @@ def console(line: str) -> None:
 
 
 class Progress(AbstractContextManager[Any]):
-    """Shows the number of steps done, their rate, the mean return and the time left.
+    """Shows the number of steps done, their rate a second, the time left and returns.
 
     Args:
         total: steps of all ranks after which the run ends; None if it is unknown.
         enabled: whether to show anything; False on all ranks except 0.
         log: prints the plain lines if stderr is not a terminal, for example `ExperimentLogger.info`.
         start: steps that a resumed run had done before; they do not count for the rate.
-        words: the verb, the unit of the steps, and the name of the second count of a plain line.
+        words: the names of the steps, and of the second count of a plain line.
     """
 
     def __init__(
@@ -41,37 +41,37 @@ class Progress(AbstractContextManager[Any]):
         enabled: bool,
         log: Callable[[str], None] = console,
         start: int = 0,
-        words: tuple[str, str, str] = ("collect", "steps", "iteration"),
+        words: tuple[str, str] = ("step", "iteration"),
     ) -> None:
-        done, left = ("/{total_fmt} {percentage:3.0f}%", " | left {remaining}") if total else ("", "")
-        verb, unit, self._beside = words
-        # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the return
-        layout = f"{verb} {{n_fmt}}{done} | {{rate_noinv_fmt}} | {{desc}}{left}"
-        self._options: dict[str, Any] = {"bar_format": layout, "unit": f" {unit}", "unit_scale": True, "initial": start}
+        done, left = ("/{total_fmt}", " | left {remaining}") if total else ("", "")
+        unit, self._beside = words
+        # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the returns
+        layout = f"{unit} {{n_fmt}}{done} | {{rate_noinv_fmt}}{left} | {{desc}}"
+        self._options: dict[str, Any] = {"bar_format": layout, "unit": "", "unit_scale": True, "initial": start}
         self._total, self._log = total, log
         self._enabled, self._bar = enabled, None
         self._last_line = (time.monotonic(), start)  # when, steps
         self._last_note = time.monotonic()
         if enabled and sys.stderr is not None and sys.stderr.isatty():
-            self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe(None), **self._options)
+            self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe({}), **self._options)
 
-    def update(self, step: int, beside: int, return_mean: float | None = None) -> None:
+    def update(self, step: int, beside: int, returns: Mapping[str, float | None] | None = None) -> None:
         """Report the counts so far, of all ranks.
 
         Args:
             step: number of steps.
             beside: the second count, for plain lines.
-            return_mean: newest mean return; None before the first episode has ended.
+            returns: mean returns by the names that stand before them; None: not known yet.
         """
         if self._bar is not None:
-            self._bar.desc = _describe(return_mean)
+            self._bar.desc = _describe(returns or {})
             self._bar.total = self._total and max(self._total, step)  # tqdm drops a total that was overshot
             self._bar.update(step - self._bar.n)
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
-            self._log(f"{self._line(step, return_mean)} | {self._beside} {beside}")
+            self._log(f"{self._line(step, returns or {})} | {self._beside} {beside}")
 
     def note(self, text: str) -> None:
-        """Show a text in place of the mean return until the next `update`, for instance during an evaluation."""
+        """Show a text in place of the returns until the next `update`, for instance during an evaluation."""
         if self._bar is not None:
             self._bar.desc = text
             self._bar.refresh()
@@ -79,12 +79,12 @@ class Progress(AbstractContextManager[Any]):
             self._last_note = time.monotonic()
             self._log(text)
 
-    def _line(self, step: int, return_mean: float | None) -> str:
+    def _line(self, step: int, returns: Mapping[str, float | None]) -> str:
         now, (then, before) = time.monotonic(), self._last_line
         self._last_line = (now, step)
         total: Any = self._total and max(self._total, step)  # None is fine too, whatever tqdm's types say
         rate = (step - before) / max(now - then, 1e-9)
-        return tqdm.format_meter(step, total, now - then, rate=rate, prefix=_describe(return_mean), **self._options)
+        return tqdm.format_meter(step, total, now - then, rate=rate, prefix=_describe(returns), **self._options)
 
     def close(self) -> None:
         """End the display; its last state stays on the screen."""
@@ -96,5 +96,11 @@ class Progress(AbstractContextManager[Any]):
         self.close()
 
 
-def _describe(return_mean: float | None) -> str:
-    return "return -" if return_mean is None else f"return {return_mean:.1f}"
+def _describe(returns: Mapping[str, float | None]) -> str:
+    """Return "return -20.1 eval -20.6 best -20.1", without decimals from 1,000 on."""
+    shown = {
+        name: f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+        for name, value in returns.items()
+        if value is not None
+    }
+    return " ".join(f"{name} {value}" for name, value in shown.items()) or "return -"

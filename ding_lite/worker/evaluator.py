@@ -76,9 +76,9 @@ class Evaluator:
 
         Returns:
             Whether the mean return reached `stop_value`, and a dict with `return_mean`, `return_std`, `return_min`,
-            `return_max`, `length_mean` (env steps), `returns` (a list with one return per episode) and `best` (whether
-            the mean return is larger than in all earlier evaluations). If the evaluation was interrupted, the dict is
-            empty and the evaluation is not counted.
+            `return_max`, `length_mean` (env steps), `returns` (a list with one return per episode), `best` (whether
+            the mean return is larger than in all earlier evaluations) and `return_best` (the largest mean so far). If
+            the evaluation was interrupted, the dict is empty and the evaluation is not counted.
 
         Raises:
             EnvError: the return of an episode is not finite.
@@ -99,7 +99,7 @@ class Evaluator:
         info = {"return_mean": mean, "return_std": float(np.std(returns)), "length_mean": float(np.mean(lengths))}
         info |= {"return_min": min(returns), "return_max": max(returns), "returns": returns}
         info["best"] = mean > self.best_return
-        self.best_return = max(self.best_return, mean)
+        self.best_return = info["return_best"] = max(self.best_return, mean)
         return self._stop_value is not None and mean >= self._stop_value, info
 
     def _play(self) -> tuple[list[float], list[int]]:

@@ -142,17 +142,17 @@ def test_an_environment_that_cannot_be_restored_is_named_and_its_newest_step_is_
 
 
 def test_what_was_logged_after_the_checkpoint_is_dropped() -> None:
-    train("dqn", "whole")
-    train("dqn", "cut", steps=STEPS // 2)
+    train("ppo", "whole")
+    train("ppo", "cut", steps=STEPS // 2)
     folder = Path("cut", "ckpt")
     newest = max(int(path.name.split("_")[1].split(".")[0]) for path in folder.glob("iteration_*.rank_0.pth.tar"))
     with open(folder / f"iteration_{newest}.pth.tar", "r+b") as file:
         file.truncate(1000)
     before = curves("cut")
-    train("dqn", "cut", "policy.learn.resume_training=True")
+    train("ppo", "cut", "policy.learn.resume_training=True")
     assert_same(last_state("whole"), last_state("cut"))
     assert curves("cut") == curves("whole")
-    assert [line["train_iter"] for line in before if line["train_iter"] > newest - 50]  # there was something to drop
+    assert any(line["train_iter"] > newest - SAVES["ppo"] for line in before)  # there was something to drop
 
 
 def test_without_the_replay_buffer_a_run_goes_on_and_fills_it_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,8 +172,9 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_none_left_is_an_erro
     damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train("dqn", "run", steps=STEPS // 2)
-    files = sorted(Path("run", "ckpt").glob("iteration_*.rank_0.pth.tar"), key=lambda path: path.stat().st_mtime_ns)
-    assert len(files) >= 2
+    pattern = "iteration_*.rank_0.pth.tar" if damage == "one" else "iteration_*.pth.tar"
+    files = sorted(Path("run", "ckpt").glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+    assert (len(files) == 1) == (damage == "one"), "only the newest checkpoint has a replay buffer"
     for file in files[-1:] if damage == "one" else files:
         file.write_bytes(file.read_bytes()[:-40])
     if damage == "all":
@@ -181,7 +182,9 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_none_left_is_an_erro
             train("dqn", "run", "policy.learn.resume_training=True")
         return
     train("dqn", "run", "policy.learn.resume_training=True")
-    assert f"WARNING Cannot read checkpoint '{files[-1]}'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"WARNING Cannot read checkpoint '{files[-1]}'" in said
+    assert "WARNING The checkpoint has no replay buffer and no environments: episodes start anew." in said
     assert result(Path("run"))["envstep"] == STEPS
 
 
@@ -200,4 +203,4 @@ def test_the_newest_checkpoints_and_the_best_are_kept() -> None:
     kept = {name.split(".")[0] for name in names if name.startswith("iteration_")}
     assert len(kept) == 2
     assert {"ckpt_best.pth.tar", "ckpt_last.pth.tar"} < names
-    assert len(names) == 2 * len(kept) + 2
+    assert len(names) == len(kept) + 1 + 2, "only the newest has a replay buffer"

@@ -199,7 +199,7 @@ FAULTS = [
     # Numbers go wrong.
     Fault("step: nan", (0,), FAILS, SAYS_NAN),
     Fault("step: nan", (1,), FAILS, SAYS_NAN, mode="ppo"),
-    Fault("step: nan", (1,), RECOVERS, ("left out",), mode="ppo", words=("policy.learn.on_nonfinite=skip",)),
+    Fault("step: nan", (1,), RECOVERS, ("was skipped",), mode="ppo", words=("policy.learn.on_nonfinite=skip",)),
     Fault("flip", (0,), FAILS, SAYS_DRIFT, stage="learn"),
     Fault("flip", (1,), FAILS, SAYS_DRIFT, stage="learn", mode="ppo"),
     # The disk.
@@ -332,14 +332,24 @@ def leftovers(fault: Fault, folder: Path, shared: set[str]) -> list[str]:
             match or excused or (path.is_dir() and name.startswith("run"))
         ):
             wrong.append(f"{name} is left")
-    with socket.socket() as server, suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):  # the run never had a port
+        port = happened(folder)[1]
+        while (error := port_error(port)) and time.monotonic() < end:  # another run's, which got the same number?
+            time.sleep(0.1)
+        wrong += [f"port {port}: {error}"] if error else []
+    return wrong
+
+
+def port_error(port: int) -> OSError | None:
+    """Return why nobody can listen on a port; None: somebody can."""
+    with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # some connections may still be fading away
         try:
-            server.bind(("127.0.0.1", happened(folder)[1]))
+            server.bind(("127.0.0.1", port))
             server.listen()
         except OSError as error:
-            wrong.append(f"port {happened(folder)[1]}: {error}")
-    return wrong
+            return error
+    return None
 
 
 def broken_run(fault: Fault, folder: Path) -> list[str]:

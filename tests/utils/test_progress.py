@@ -48,45 +48,44 @@ BAR = """
     with Progress({total}, True, start={start}) as bar:
         for step in range(1, 6):
             time.sleep(0.12)  # tqdm draws at most every 0.1 s
-            bar.update({start} + step * {step}, step, {value})
+            bar.update({start} + step * {step}, step, {{"return": {value}, "eval": {value}, "best": {value}}})
         console("saved iteration_5.pth.tar")
 """
 
 
 @pytest.mark.parametrize(
     ("total", "start", "step", "value"),
-    [(3_000_000, 0, 64, -19.2), (10**10, 10**9, 1, -123456.7), (3_000_000, 2_000_000, 64, None)],
+    [(3_000_000, 0, 64, -19.2), (10**10, 10**9, 1, -12345.7), (3_000_000, 2_000_000, 64, None)],
     ids=["pong", "widest", "resumed"],
 )
 def test_the_bar_fits_80_columns(total: int, start: int, step: int, value: float | None) -> None:
     received = run_in_terminal(BAR.format(total=total, start=start, step=step, value=value), columns=80)
     assert max(map(len, re.split(r"[\r\n]+", received))) < 80  # in column 80 a terminal would wrap
     last = states(received)[-1]
-    shown = "-" if value is None else f"{value:.1f}"
-    pattern = rf"collect \S+/\S+ +\d+% \| [\d.]+k? steps/s \| return {re.escape(shown)} \| left [\d:]+"
-    assert re.fullmatch(pattern, last), last
+    shown = {None: "return -", -19.2: "return -19.2 eval -19.2 best -19.2"}.get(value, "return -12346 eval -12346")
+    assert re.match(rf"step \S+/\S+ \| [\d.]+k?/s \| left [\d:]+ \| {shown}", last), last
     assert "saved iteration_5.pth.tar" in states(received)
 
 
 def test_a_narrow_terminal_gets_a_cut_line() -> None:
     received = run_in_terminal(BAR.format(total=3_000_000, start=0, step=64, value=-19.2), columns=40)
-    drawn = [state for state in states(received) if state.startswith("collect")]
+    drawn = [state for state in states(received) if state.startswith("step")]
     assert drawn
     assert max(map(len, drawn)) <= 40
 
 
 def test_a_resumed_bar_counts_only_new_steps_for_the_rate() -> None:
     received = run_in_terminal(BAR.format(total=3_000_000, start=2_000_000, step=64, value=1.0), columns=80)
-    rate = re.search(r"\| ([\d.]+) steps/s", states(received)[-1])  # 64 steps in 0.12 s; not 2,000,000 in 0.12 s
+    rate = re.search(r"\| ([\d.]+)/s", states(received)[-1])  # 64 steps in 0.12 s; not 2,000,000 in 0.12 s
     assert rate is not None
     assert float(rate[1]) < 64 / 0.12
 
 
 def test_more_steps_than_planned_and_no_plan_are_shown() -> None:
     past_end = states(run_in_terminal(BAR.format(total=300, start=0, step=64, value=1.0), columns=80))
-    assert re.match(r"collect 320/320 100% \|", past_end[-1])
+    assert re.match(r"step 320/320 \|", past_end[-1])
     no_plan = states(run_in_terminal(BAR.format(total=None, start=0, step=64, value=1.0), columns=80))
-    assert re.fullmatch(r"collect 320 \| [\d.]+k? steps/s \| return 1\.0", no_plan[-1])
+    assert re.fullmatch(r"step 320 \| [\d.]+k?/s \| return 1\.0 eval 1\.0 best 1\.0", no_plan[-1])
 
 
 def test_without_a_terminal_there_is_a_plain_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,12 +95,12 @@ def test_without_a_terminal_there_is_a_plain_line_now_and_then(monkeypatch: pyte
     with Progress(3_000_000, True, log=lines.append) as bar:
         for second in range(1, 91):
             now = 100.0 + second
-            bar.update(500 * second, second, None if second < 60 else -19.25)
+            bar.update(500 * second, second, {"return": None if second < 60 else -19.25, "eval": -21.0})
     # every 30 s; 500 steps a second; (3,000,000 - 15,000) / 500 = 5,970 s left
     assert lines == [
-        "collect 15.0k/3.00M   0% | 500 steps/s | return - | left 1:39:30 | iteration 30",
-        "collect 30.0k/3.00M   1% | 500 steps/s | return -19.2 | left 1:39:00 | iteration 60",
-        "collect 45.0k/3.00M   2% | 500 steps/s | return -19.2 | left 1:38:30 | iteration 90",
+        "step 15.0k/3.00M | 500/s | left 1:39:30 | eval -21.0 | iteration 30",
+        "step 30.0k/3.00M | 500/s | left 1:39:00 | return -19.2 eval -21.0 | iteration 60",
+        "step 45.0k/3.00M | 500/s | left 1:38:30 | return -19.2 eval -21.0 | iteration 90",
     ]
 
 
@@ -109,15 +108,13 @@ def test_other_ranks_show_nothing(capfd: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setattr(progress, "LINE_PERIOD", 0.0)
     lines: list[str] = []
     with Progress(100, False, log=lines.append) as bar:
-        bar.update(50, 1, 1.0)
+        bar.update(50, 1, {"return": 1.0})
     assert lines == []
     assert capfd.readouterr() == ("", "")
 
 
 def test_disabled_on_a_terminal_shows_nothing() -> None:
-    code = (
-        "from ding_lite.utils.progress import Progress\nwith Progress(100, False) as bar:\n    bar.update(50, 1, 1.0)"
-    )
+    code = "from ding_lite.utils.progress import Progress\nwith Progress(100, False) as bar:\n    bar.update(50, 1)"
     assert run_in_terminal(code, columns=80) == ""
 
 
@@ -128,9 +125,9 @@ def test_log_lines_stand_above_the_bar_and_no_thread_is_started(tmp_path: Path) 
         from ding_lite.utils.progress import Progress
         with ExperimentLogger({str(tmp_path)!r}) as logger, Progress(1000, True, logger.info) as bar:
             time.sleep(0.2)
-            bar.update(500, 1, 2.0)
+            bar.update(500, 1, {{"return": 2.0}})
             logger.info(f"threads: {{threading.active_count()}}")
     """
     received = run_in_terminal(code, columns=80)
     assert "\rthreads: 1\r\n" in received  # the bar was cleared first, and the line is not joined to it
-    assert states(received)[-1].startswith("collect 500/1.00k  50%")
+    assert states(received)[-1].startswith("step 500/1.00k |")

@@ -5,8 +5,9 @@ iteration_N.pth.tar           global state, of rank 0, with the checksum of each
 ckpt_last.pth.tar             another name of the newest global file (a copy where there are no hard links)
 ckpt_best.pth.tar             a global state alone
 
-Rank 0 writes the global file when all parts are on disk. Renaming it to its final name commits the checkpoint. A
-checkpoint of a name that exists is called `iteration_N_2`, then `iteration_N_3`; the numbers give the order.
+Rank 0 writes the global file when all parts are on disk. Renaming it to its final name commits the checkpoint. If parts
+hold replay buffers, only the newest checkpoint keeps them. A checkpoint of a name that exists is called
+`iteration_N_2`, then `iteration_N_3`; the numbers give the order.
 """
 
 from __future__ import annotations
@@ -67,13 +68,17 @@ class CheckpointStore:
             on_every_rank(self._remove_unfinished)
         self._name_last()
 
-    def save(self, train_iter: int, state: dict[str, Any], local_state: dict[str, Any] | None) -> str | None:
+    def save(
+        self, train_iter: int, state: dict[str, Any], local_state: dict[str, Any] | None, keep_parts: bool = True
+    ) -> str | None:
         """Save a checkpoint of all ranks. Then remove the ones before the newest `keep`, and those not continued from.
 
         Args:
             train_iter: In learner iterations; gives the checkpoint its name.
             state: Global state, what `save_checkpoint` takes; only rank 0's is written.
             local_state: This rank's.
+            keep_parts: Whether older checkpoints keep their parts. Without them, a run that has to continue from an
+                older one has no local states.
 
         Returns:
             None, or one line that says why nothing was saved; earlier checkpoints are unchanged then.
@@ -93,6 +98,8 @@ class CheckpointStore:
         self._remove(self._abandoned)
         self._abandoned = []
         self._remove_old()
+        for old in () if keep_parts else self._names[:-1]:
+            _unlink(self._path(old, get_rank()))
         self._name_last()
         return None
 
@@ -117,7 +124,7 @@ class CheckpointStore:
         skipped: list[str] = []
         for name in self._names[::-1]:
             try:
-                loaded = _load(self._path(name), name)
+                loaded = _load(self._path(name), name, name == self._names[-1])
             except OtherWorldSizeError:
                 raise
             except CheckpointError as error:
@@ -183,11 +190,14 @@ def load_file(path: str) -> Loaded:
     return _load(path)
 
 
-def _load(path: str, name: str | None = None) -> Loaded:
-    """Read a checkpoint, collectively. With a name it must be that one, with all parts; else parts may be missing."""
+def _load(path: str, name: str | None = None, is_newest: bool = False) -> Loaded:
+    """Read a checkpoint, collectively. With a name it must be that one; the newest must have all its parts.
+
+    Other checkpoints have all parts or none.
+    """
     state, name_found, parts = on_rank_0(lambda: _read_global(path, name))
     own_path, own = _path(os.path.dirname(path), name_found, get_rank()), parts[get_rank()] if parts else None
-    if name is None and not any(on_every_rank(lambda: os.path.exists(own_path))):
+    if not is_newest and not any(on_every_rank(lambda: os.path.exists(own_path))):
         own = None
     local: list[dict[str, Any]] = []
     on_every_rank(lambda: local.append(read_checkpoint(own_path, own, mmap=True)[0]) if own else None)

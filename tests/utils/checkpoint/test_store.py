@@ -75,6 +75,17 @@ def test_all_are_kept_with_0(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 11
 
 
+def test_large_parts_are_kept_of_the_newest_only(tmp_path: Path) -> None:
+    store = filled(tmp_path, 1, 2)
+    assert store.save(3, {"number": 3}, {"obs": torch.full((1000,), 3)}, keep_parts=False) is None
+    assert files(tmp_path) == ["ckpt_last", "iteration_1", "iteration_2", "iteration_3", "iteration_3.rank_0"]
+    assert newest(tmp_path, 3).name == "iteration_3"
+    (tmp_path / "iteration_3.rank_0.pth.tar").unlink()
+    loaded = CheckpointStore(str(tmp_path), keep=3).load_newest()
+    assert (loaded.name, loaded.state, loaded.local_state) == ("iteration_2", {"number": 2}, None)
+    assert len(loaded.skipped) == 1
+
+
 def test_nothing_is_there_in_a_new_run(tmp_path: Path) -> None:
     assert not CheckpointStore(str(tmp_path / "absent"), 3).has_checkpoints()
     store = CheckpointStore(str(tmp_path), 3)
