@@ -161,12 +161,11 @@ class RunReporter(AbstractContextManager[Any]):
         self._eval_info = info
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
         self._logger.scalars(figures, counts["envstep"], counts["train_iter"])
-        text = (
+        self._logger.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
-            f"{info['return_best']:.2f} ({len(info['returns'])} episodes{describe_eval_epsilon(self._cfg.policy)}), "
+            f"{info['return_best']:.2f}\n  {len(info['returns'])} episodes{describe_eval_epsilon(self._cfg.policy)}, "
             f"after {tqdm.format_interval(self._seconds())}"
         )
-        self._logger.info(textwrap.fill(text, WIDTH, subsequent_indent="  "))
 
     def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, checkpoint: str) -> None:
         """Write result.json, and print how the run ended.

@@ -54,12 +54,16 @@ class RunSetup:
     def create_policy(self, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Policy:
         """Set the number of threads of this process, seed it, and build the policy.
 
+        From then on, denormal numbers (below 1e-38) are rounded to 0 in this process. Adam's moments of a parameter
+        without gradient become denormal, and processors compute with them up to a hundred times more slowly.
+
         Args:
             seed_path: names the use of the seed, which is derived from this path and the config's seed.
             fields: the modes to build. Without 'learn' there is no optimizer.
         """
         policy = self.cfg.policy
         torch.set_num_threads(policy.num_threads or torch.get_num_threads())
+        torch.set_flush_denormal(True)
         set_seed(derive_seeds(self.cfg.seed, *seed_path, n=1)[0])
         return POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
 
@@ -73,11 +77,14 @@ class RunSetup:
         """
         num_envs = num_envs or self.cfg.env.collector_env_num
         builders = self.builders[0] and self.builders[0][:num_envs]
-        return self._create_env(stack, num_envs, training, builders)
+        return self._create_env(stack, num_envs, training, get_local_world_size(), builders)
 
     def create_eval_env(self, stack: ExitStack) -> Any:
-        """Build the vector environment of the evaluator, `env.evaluator_env_num` environments; `stack` closes it."""
-        return self._create_env(stack, self.cfg.env.evaluator_env_num, False, self.builders[1])
+        """Build the vector environment of the evaluator, `env.evaluator_env_num` environments; `stack` closes it.
+
+        It may use all cores of the machine, because the other ranks wait during an evaluation.
+        """
+        return self._create_env(stack, self.cfg.env.evaluator_env_num, False, 1, self.builders[1])
 
     def create_collector(
         self, collect_mode: Any, rank: int, interrupt: Callable[[], bool], stack: ExitStack
@@ -138,9 +145,9 @@ class RunSetup:
             **options,
         )
 
-    def _create_env(self, stack: ExitStack, num_envs: int, training: bool, builders: Any) -> Any:
+    def _create_env(self, stack: ExitStack, num_envs: int, training: bool, sharing: int, builders: Any) -> Any:
         cfg = self.cfg
-        env = create_vector_env(cfg.env, num_envs, cfg.seed, training, get_local_world_size(), builders=builders)
+        env = create_vector_env(cfg.env, num_envs, cfg.seed, training, local_world_size=sharing, builders=builders)
         stack.callback(env.close)
         return env
 
