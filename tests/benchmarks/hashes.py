@@ -87,9 +87,9 @@ RUNS = {
 }
 
 
-def record_data(folder: Path) -> None:
+def record_data(folder: Path, rows: int = 600) -> None:
     """Write data sets of random numbers in the shapes of CartPole and Pendulum."""
-    rng, rows = np.random.default_rng(0), 600
+    rng = np.random.default_rng(0)
     for name, width, high in (("cartpole", 4, None), ("pendulum", 3, 1.0)):
         cut = np.arange(rows) % 40 == 39
         action = rng.integers(2, size=rows) if high is None else rng.uniform(-high, high, (rows, 1)).astype(np.float32)

@@ -1,49 +1,122 @@
-"""Two ranks of one thread against one rank of one thread, in turns: ``python -m tests.benchmarks.scaling``.
+"""Two ranks of one thread against one rank of one thread, in turns.
 
-The real pipeline, learning included. ``share``: the task's batch and collect are divided among the ranks, so that both
-runs take the same learning steps per environment step; ``each``: every rank has the task's own batch and collect, as in
-the main job, so that the global batch grows. Goal: 1.7 x the environment steps a second. Every rank needs a free core.
+    python -m tests.benchmarks.scaling [--only NAME ...] [--modes each shared] [--pairs 3]
+
+The real command with dizoo's config files, learning included, without evaluations and checkpoints. `each`: every rank
+has the batch and the samples of one process. `shared`: the ranks divide them, so that both sides take the same learning
+steps. The rate is read from the run's own records: env steps, or learner iterations offline. Every rank needs a free
+core.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
-from typing import Any
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
 
-from tests.benchmarks.settings import TASKS
-from tests.benchmarks.sides import load_note, run_side, spread
+from tests.benchmarks.hashes import record_data
+from tests.benchmarks.sides import spread
+from tests.distributed.launcher import ROOT, finish, start
 
-GOAL = 1.7
+CARTPOLE = "dizoo/classic_control/cartpole/config/cartpole_{}_config.py"
+OVERRIDES = (
+    *("env.stop_value=None", "exp_name=run", "policy.cuda=False", "policy.num_threads=1"),
+    *("policy.eval.evaluator.eval_freq=1000000000", "env.n_evaluator_episode=1", "env.evaluator_env_num=1"),
+    "policy.learn.learner.hook.save_ckpt_after_iter=1000000000",
+)
+OFFLINE = ("policy.collect.data_path=cartpole.npz", "policy.collect.data_type=npz", "policy.learn.train_epoch=1000000")
+ATARI = ("env.manager.num_threads=1", "env.max_episode_steps=2000")
 
 
-def run_ranks(ranks: int, mode: str, args: argparse.Namespace) -> dict[str, Any]:
-    """One run of the pipeline. One thread for torch and one for the environments' engine on each rank."""
-    options = ["env.manager.num_threads=1"] if TASKS[args.task].pong else []
-    options += args.option + (["split"] if mode == "share" else [])
-    words = ["--task", args.task, "--threads", "1", "--steps", str(args.steps * ranks)]
-    words += [word for option in options for word in ("--option", option)]
-    return run_side("ours", words, seconds=180, ranks=ranks)
+class Run(NamedTuple):
+    """A task.
+
+    Attributes:
+        one: the config of one process.
+        shared: a config for two processes that divides batch and samples; empty: `--divide` does it.
+        limit: the command's limit of one process, about ten seconds of work.
+        every: learner iterations between two records.
+        goals: the ratios to reach, each and shared; None: no goal.
+        overrides: what differs from the file.
+    """
+
+    one: str
+    shared: str
+    limit: tuple[str, int]
+    every: int
+    goals: tuple[float | None, float | None]
+    overrides: tuple[str, ...] = ()
+
+
+def _cartpole(kind: str, steps: int, every: int, shared: float | None = 0.95) -> Run:
+    files = (CARTPOLE.format(kind), CARTPOLE.format(f"{kind}_ddp"))
+    return Run(*files, ("max_env_step", steps), every, (1.6, shared))
+
+
+RUNS = {
+    "cartpole_dqn": _cartpole("dqn", 30_000, 500),
+    "cartpole_ppo": _cartpole("ppo", 80_000, 100),
+    "cartpole_a2c": _cartpole("a2c", 250_000, 100),
+    "cartpole_pg": _cartpole("pg", 250_000, 5)._replace(shared=""),
+    "cartpole_bc": Run(
+        *(CARTPOLE.format("bc"), CARTPOLE.format("bc_ddp"), ("max_train_iter", 20_000), 500, (1.6, None), OFFLINE)
+    ),
+    "pong_dqn": Run(
+        "dizoo/atari/pong_dqn_ddp_config.py",
+        "",
+        ("max_env_step", 6_000),
+        *(20, (1.6, 1.5), (*ATARI, "policy.random_collect_size=1000")),
+    ),
+}
+
+
+def rate(run: Run, ranks: int, mode: str, options: list[str]) -> float:
+    """Run the command in an empty directory; return its env steps, or learner iterations, a second."""
+    name, limit = run.limit
+    count = "envstep" if name == "max_env_step" else "train_iter"
+    grows = ranks if mode == "each" and count == "envstep" else 1
+    config = run.shared if mode == "shared" and ranks > 1 and run.shared else run.one
+    words = [sys.executable, "-m", "ding_lite", "-c", str(ROOT / config), "-s", "0"]
+    if ranks > 1:
+        words += ["--nproc", str(ranks)]
+        words += ["--divide"] if mode == "shared" and not run.shared else ["policy.multi_gpu=True"]
+    words += [*OVERRIDES, *run.overrides, f"policy.learn.learner.hook.log_show_after_iter={run.every}"]
+    with tempfile.TemporaryDirectory() as folder:
+        record_data(Path(folder), rows=20_000)
+        env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        done = finish(start([*words, *options, f"{name}={limit * grows}"], env=env, cwd=folder), timeout=600)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(words)}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+        lines = [json.loads(line) for line in Path(folder, "run/metrics.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if "train/total_loss" in line]
+    first, last = lines[len(lines) // 10], lines[-1]  # without the beginning
+    total = (last[count] - first[count]) / (last["time"] - first["time"])
+    return total * ranks if count == "train_iter" and mode == "each" else total
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=sorted(TASKS), default="pong_dqn")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", nargs="+", default=list(RUNS), choices=RUNS)
+    parser.add_argument("--modes", nargs="+", choices=["each", "shared"], default=["each", "shared"])
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--modes", nargs="+", choices=["each", "share"], default=["each", "share"])
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=5000, help="measured environment steps of each rank")
     parser.add_argument("--option", action="append", default=[], help="config override, key=value; repeatable")
     args = parser.parse_args()
-    print("| batch | one rank, steps/s | ranks | all, steps/s | ratio | goal | others |\n|---|---|---|---|---|---|---|")
-    for mode in args.modes:
-        pairs = [(run_ranks(1, "each", args), run_ranks(args.ranks, mode, args)) for _ in range(args.pairs)]
-        rates = [[result["env_steps_per_s"] for result in pair] for pair in pairs]
-        one, many = (statistics.median(side) for side in zip(*rates, strict=True))
-        ratio = spread([b / a for a, b in rates])
-        note = load_note([pair[0] for pair in pairs])  # a launched rank cannot tell the other ranks from strangers
-        print(f"| {mode} | {one:.0f} | {args.ranks} | {many:.0f} | {ratio} | {GOAL} | {note} |", flush=True)
+    print("| task | batch and samples | one rank, a second | ranks | all, a second | ratio | goal |")
+    print("|---|---|---|---|---|---|---|")
+    for name in args.only:
+        for mode in args.modes:
+            ranks = (1, args.ranks)
+            pairs = [[rate(RUNS[name], number, mode, args.option) for number in ranks] for _ in range(args.pairs)]
+            one, many = (f"{statistics.median(side):,.0f}" for side in zip(*pairs, strict=True))
+            goal = RUNS[name].goals[mode == "shared"] or "-"
+            ratio = spread([second / first for first, second in pairs])
+            print(f"| {name} | {mode} | {one} | {args.ranks} | {many} | {ratio} | {goal} |", flush=True)
 
 
 if __name__ == "__main__":
