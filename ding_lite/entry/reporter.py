@@ -64,6 +64,8 @@ class RunReporter(AbstractContextManager[Any]):
             say(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  ", break_long_words=False))
         if cfg.policy.cuda and not torch.cuda.is_available():
             say("policy.cuda=True, but no GPU is available: training on the CPU.")
+        if cfg.policy.precision == "bf16" and policy.device.type == "cpu" and not has_bf16():
+            say("policy.precision=bf16, but this processor has no bf16 instructions:\n  float32 is faster.")
         parameters = sum(parameter.numel() for parameter in policy.model.parameters())
         lines = {
             "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
@@ -201,6 +203,11 @@ class RunReporter(AbstractContextManager[Any]):
     def _moment(self, counts: Mapping[str, int]) -> str:
         env_step = f"env step {counts['envstep']}, " if self._axis == "envstep" else ""
         return f"{env_step}iteration {counts['train_iter']}"
+
+
+def has_bf16() -> bool:
+    """Return whether the processor has instructions for bfloat16."""
+    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
 def describe_eval_epsilon(policy: EasyDict) -> str:

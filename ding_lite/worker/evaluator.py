@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import EnvError
 from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.dist.collectives import broadcast_object_list
 from ding_lite.utils.dist.heartbeat import heartbeat
-from ding_lite.utils.dist.ranks import get_local_world_size
 from ding_lite.utils.tree import tree_map
 
 PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
@@ -86,10 +83,7 @@ class Evaluator:
         Raises:
             EnvError: the return of an episode is not finite.
         """
-        message: list[Any] = [None]
-        if self._env is not None:
-            with _threads_of_waiting_ranks():
-                message = [self._play()]
+        message: list[Any] = [self._play() if self._env is not None else None]
         broadcast_object_list(message)
         returns, lengths = message[0]
         if len(returns) < self._n_episode:
@@ -142,14 +136,3 @@ class Evaluator:
         """Restore a state that `state_dict` returned."""
         self.eval_count, self.last_iter = state["eval_count"], state["last_iter"]
         self.best_return = state["best_return"]
-
-
-@contextmanager
-def _threads_of_waiting_ranks() -> Iterator[None]:
-    """Let torch use the threads of all ranks of this machine: the other ranks wait while this one evaluates."""
-    own = torch.get_num_threads()
-    torch.set_num_threads(own * get_local_world_size())
-    try:
-        yield
-    finally:
-        torch.set_num_threads(own)

@@ -41,3 +41,11 @@ def test_nothing_that_a_run_says_is_wider_than_a_terminal(
     said = capfd.readouterr().err.splitlines()
     assert len(said) > 10
     assert not [line for line in said if len(line) > 80]
+
+
+def test_bf16_on_a_processor_without_it_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ding_lite.entry.reporter.torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
+    run("policy.precision=bf16")
+    assert "this processor has no bf16 instructions" in capfd.readouterr().err
