@@ -1,7 +1,8 @@
-"""DQN on Atari Pong on any number of processes.
+"""DQN on Atari Pong, for two processes.
 
 Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`. Batch size and n_sample are per
-process.
+process: two of them learn from 32 samples after every four env steps. The published values are in
+`config/serial/pong/pong_dqn_ddp_config.py`; docs/benchmarks.md says what else was tried.
 """
 
 from easydict import EasyDict
@@ -13,6 +14,7 @@ pong_dqn_config = EasyDict(
         frame_stack=4,
         clip_rewards=True,
         episodic_life=True,
+        max_episode_steps=6000,  # some rallies of a half-trained policy never end
         collector_env_num=8,
         evaluator_env_num=8,
         n_evaluator_episode=8,
@@ -21,28 +23,27 @@ pong_dqn_config = EasyDict(
     policy=dict(
         cuda=True,
         multi_gpu=True,
-        bp_update_sync=False,
-        priority=False,
         discount_factor=0.99,
         nstep=3,
         model=dict(
-            obs_shape=[4, 84, 84],
-            action_shape=6,
             encoder_hidden_size_list=[32, 64, 64, 512],
             dueling=False,
             head_layer_num=0,
         ),
         learn=dict(
-            update_per_collect=10,
-            batch_size=32,
-            learning_rate=0.0001,
-            target_update_freq=500,
+            update_per_collect=8,
+            batch_size=16,
+            learning_rate=1e-4,
+            target_update_freq=1000,
         ),
-        collect=dict(n_sample=96),
-        eval=dict(evaluator=dict(eval_freq=4000)),
-        random_collect_size=1000,
+        collect=dict(n_sample=16),
+        eval=dict(
+            eps=0.01,
+            evaluator=dict(eval_freq=10000),
+        ),
+        random_collect_size=2500,
         other=dict(
-            eps=dict(type="linear", start=1.0, end=0.05, decay=250000),
+            eps=dict(type="linear", start=1.0, end=0.02, decay=60000),
             replay_buffer=dict(replay_buffer_size=100000),
         ),
     ),

@@ -296,15 +296,15 @@ def wait_for(path: Path, words: str, timeout: float = 90) -> None:
 
 def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
     """The main job, shortened: games of 60 steps, some hundred random steps, then learning."""
-    overrides = ["exp_name=run", "env.max_episode_steps=60", "policy.random_collect_size=200", "max_env_step=800"]
-    hook = "policy.learn.learner.hook.log_show_after_iter=5"
+    overrides = ["exp_name=run", "env.max_episode_steps=60", "policy.random_collect_size=200", "max_env_step=960"]
+    hook = "policy.learn.learner.hook.log_show_after_iter=34"
     done = launch(
         ["-m", "ding_lite", "-c", str(PONG), "-s", "0", *overrides, hook], timeout=200, launcher="launch", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "run" / "result.json").read_text())
-    # 3 random collects of 2 x 96 steps, then two more with ten iterations each
-    assert (told["envstep"], told["train_iter"], told["world_size"]) == (960, 20, 2)
+    # 13 random collects of 2 x 16 steps, then 17 more with eight iterations each
+    assert (told["envstep"], told["train_iter"], told["world_size"]) == (960, 136, 2)
     assert told["episode_count"] == 16  # each of 16 environments plays 60 of 60 steps once: 960 / 16
     assert told["eval_return_mean"] >= -21
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -312,7 +312,7 @@ def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
     assert len(losses) == 4
     assert np.isfinite(losses).all()
     text = (tmp_path / "run" / "log" / "log.txt").read_text()
-    assert "32 a rank, 64 global" in text
+    assert "16 a rank, 32 global" in text
     assert "8 a rank (native), 16 global" in text
 
 
@@ -320,7 +320,7 @@ def test_the_main_job_as_a_user_types_it_starts_and_can_be_stopped(tmp_path: Pat
     words = ["--nproc_per_node=2", f"--master_port={free_port()}", str(PONG)]
     process = start([sys.executable, "-m", "torch.distributed.launch", *words], cwd=tmp_path)
     try:
-        wait_for(tmp_path / "pong_dqn_ddp_seed0" / "log" / "log.txt", "32 a rank, 64 global")
+        wait_for(tmp_path / "pong_dqn_ddp_seed0" / "log" / "log.txt", "16 a rank, 32 global")
         os.killpg(process.pid, signal.SIGINT)
     finally:
         done = finish(process, timeout=120)
