@@ -108,7 +108,7 @@ SMALL = (
     *("policy.learn.learner.hook.log_show_after_iter=5", "policy.eval.evaluator.eval_freq=1"),
 )
 DQN = (
-    *("policy.learn.batch_size=4", "policy.random_collect_size=96"),
+    *("policy.learn.batch_size=4", "policy.random_collect_size=96", "policy.collect.n_sample=96"),
     *("policy.other.replay_buffer.replay_buffer_size=1600", "policy.learn.target_update_freq=5"),
 )
 RUNS = (
