@@ -12,8 +12,12 @@ from ding_lite.utils.registry import UserError
 
 SHOWN_KEYS, SHOWN_VALUES, LONGEST_VALUE = 4, 3, 60  # in a message: keys, values of a key, characters of a value
 UNSET = "unset"
-# Only rank 0 uses the directory; notes are messages; machines may have different numbers of cores.
-MAY_DIFFER = {"exp_name", "notes", "env.manager.num_threads", "policy.num_threads"}
+# Rank 0 alone uses the directory and decides whether the run continues in it; notes are messages; machines may have
+# different numbers of cores. The environment gives the shapes to ranks whose config does not, and checks all others.
+MAY_DIFFER = {
+    *("exp_name", "policy.learn.resume_training", "notes", "env.manager.num_threads", "policy.num_threads"),
+    *("policy.model.obs_shape", "policy.model.action_shape"),
+}
 
 
 def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
