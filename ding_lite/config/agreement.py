@@ -16,7 +16,7 @@ UNSET = "unset"
 # different numbers of cores. The environment gives the shapes to ranks whose config does not, and checks all others.
 MAY_DIFFER = {
     *("exp_name", "policy.learn.resume_training", "notes", "env.manager.num_threads", "policy.num_threads"),
-    *("policy.model.obs_shape", "policy.model.action_shape"),
+    *("policy.model", "policy.model.obs_shape", "policy.model.action_shape"),  # the first is a key if it is empty
 }
 
 

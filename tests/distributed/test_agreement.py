@@ -41,6 +41,9 @@ def own_machine(cfg: dict[str, Any], rank: int) -> None:
     cfg["exp_name"] += f"_{rank}"
     cfg["notes"].append(rank)
     cfg["env"]["manager"]["num_threads"] += rank
+    if rank == 1:  # it came back with `resume`, and read the shapes from the run's directory
+        cfg["policy"]["learn"]["resume_training"] = True
+        cfg["policy"]["model"] = {"obs_shape": 4, "action_shape": 2}
 
 
 def other_order(cfg: dict[str, Any], rank: int) -> None:
@@ -108,7 +111,7 @@ def test_what_makes_no_difference_is_none(found: dict[str, str], name: str) -> N
         ("a type", "policy.learn.batch_size is 32 on rank 0, 32.0 on ranks 1, 2"),
         (
             "a section",
-            "policy.model is unset on rank 0, {} on ranks 1, 2; policy.model.width is 8 on rank 0, unset on ",
+            "policy.model.width is 8 on rank 0, unset on ranks 1, 2",
         ),
         ("a limit", "max_env_step is 100 on ranks 0, 2, 101 on rank 1"),
         ("no limit", "max_env_step is 100 on rank 0, unset on ranks 1, 2"),
