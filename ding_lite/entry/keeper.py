@@ -17,6 +17,7 @@ from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
+from ding_lite.utils.checkpoint.outcome import on_rank_0
 from ding_lite.utils.checkpoint.run_directory import open_exp_dir, release_exp_dir
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
 from ding_lite.utils.dist.collectives import all_gather_object
@@ -48,16 +49,17 @@ class RunKeeper(AbstractContextManager[Any]):
     """
 
     def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
-        self._cfg, self._policy = setup.cfg, policy
+        self._policy = policy
         self._hook = setup.cfg.policy.learn.learner.hook
         self._parts: dict[str, Any] = {}  # whose state is the same on all ranks
         self._replay: ReplayBuffer | None = None
         self._replay_state: dict[str, Any] | None = None  # to be restored
         self._cut: tuple[torch.Tensor, Any] | None = None  # environments not restored, their last observations
         self._saved_iter, self._saved_eval_count = 0, -1
+        self._resumes: bool = on_rank_0(lambda: setup.cfg.policy.learn.resume_training)
         with ExitStack() as stack:
             self._loaded = self._load_given()
-            resume = setup.cfg.policy.learn.resume_training and not self._hook.load_ckpt_before_run
+            resume = self._resumes and not self._hook.load_ckpt_before_run
             self._exp_dir, self._goes_on = open_exp_dir(setup.cfg.exp_name, resume)
             stack.callback(release_exp_dir, self._exp_dir)
             self.reporter = stack.enter_context(RunReporter(setup.cfg, self._exp_dir, axis))
@@ -80,7 +82,7 @@ class RunKeeper(AbstractContextManager[Any]):
     def _load_given(self) -> Loaded | None:
         """Load the model of `load_ckpt_before_run`; return the checkpoint if the run continues from it."""
         path = self._hook.load_ckpt_before_run
-        if path and self._cfg.policy.learn.resume_training:
+        if path and self._resumes:
             loaded = load_file(path)
             load_policy(self._policy, loaded.state, path, with_optimizer=True)
             return loaded
@@ -91,7 +93,7 @@ class RunKeeper(AbstractContextManager[Any]):
     def _load_newest(self) -> Loaded | None:
         """Load the directory's newest valid checkpoint into the policy and return it; None: a new start."""
         if not self._store.has_checkpoints():
-            if self._cfg.policy.learn.resume_training:
+            if self._resumes:
                 raise CheckpointError(f"'{self._exp_dir}' has no checkpoint to resume from: start a new run.")
             self.reporter.warning(
                 "Restarted before the first checkpoint was written: the run starts from the beginning."

@@ -74,7 +74,7 @@ def watched(*overrides: str, max_env_step: int = STEPS) -> DQNPolicy:
 
 
 def rank_train(*overrides: str) -> None:
-    """Train; write what this rank ended with, saw and opened for writing."""
+    """Train; write what this rank ended with, saw and opened for writing. Overrides like `1:KEY=VALUE` are rank 1's."""
     written: list[str] = []
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -85,7 +85,8 @@ def rank_train(*overrides: str) -> None:
 
     sys.addaudithook(hook)
     with DDPContext(timeout=30):
-        policy = watched(*overrides, max_env_step=int(os.environ.get("STEPS", STEPS)))
+        own = [word.split(":", 1)[-1] for word in overrides if word.partition(":")[0] in (word, str(get_rank()))]
+        policy = watched(*own, max_env_step=int(os.environ.get("STEPS", STEPS)))
         blocks, rank, state = WatchedDQN.collected, get_rank(), policy.learn_mode.state_dict()
         here = os.getcwd() + os.sep
         report = {
@@ -206,9 +207,9 @@ def test_a_run_is_resumed_on_two_ranks_and_can_be_repeated(folder: Path, tmp_pat
     path = results_of(folder) / "ckpt" / "ckpt_last.pth.tar"
     resume = ["policy.learn.resume_training=True", f"policy.learn.learner.hook.load_ckpt_before_run={path}"]
     runs = []
-    for name in ("first", "second"):
+    for name, more in (("first", []), ("second", ["1:policy.learn.resume_training=False"])):  # rank 0 decides alone
         (tmp_path / name).mkdir()
-        runs.append(train(tmp_path / name, *resume, steps=STEPS + 240))
+        runs.append(train(tmp_path / name, *resume, *more, steps=STEPS + 240))
         told = json.loads((tmp_path / name / "run" / "result.json").read_text())
         assert (told["envstep"], told["train_iter"]) == (STEPS + 240, 110 + 5 * 15)  # 15 more collects
     first, second = ([report["online"] for report in run] for run in runs)
