@@ -69,7 +69,8 @@ def nothing_left_behind() -> Iterator[None]:
 
 def _variables() -> dict[str, object]:
     # what pytest, torch's compiler, gymnasium, tensorboardX and Lightning set themselves
-    own = ("PYTEST_", "TORCHINDUCTOR_", "PYGAME_HIDE_SUPPORT_PROMPT", "CRC32C_SW_MODE", "PYTORCH_NVML_BASED_CUDA_CHECK")
+    compiler = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_")
+    own = (*compiler, "PYTEST_", "PYGAME_HIDE_SUPPORT_PROMPT", "CRC32C_SW_MODE", "PYTORCH_NVML_BASED_CUDA_CHECK")
     return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
@@ -84,7 +85,8 @@ def _changed(before: dict[str, object], now: dict[str, object]) -> set[str]:
 def _running() -> set[tuple[str, object]]:
     """Return the process group, the threads and the child processes that there are, each with what identifies it."""
     dist = sys.modules.get("torch.distributed")
-    found: set[tuple[str, object]] = {(f"thread {thread.name}", thread) for thread in threading.enumerate()}
+    threads = [thread for thread in threading.enumerate() if thread.name != "tqdm_monitor"]  # torch's compiler's
+    found: set[tuple[str, object]] = {(f"thread {thread.name}", thread) for thread in threads}
     if dist is not None and dist.is_available() and dist.is_initialized():
         found.add(("a process group", dist.group.WORLD))
     for path in Path("/proc/self/task").glob("*/children"):

@@ -39,6 +39,7 @@ RUN_KEYS: dict[str, Any] = dict(
         "number type of forward and backward passes: 'float32', or 'bf16' by torch's autocast",
         choices=("float32", "bf16"),
     ),
+    compile=Key(False, "compile loss and gradient by torch.compile, in the first iteration; on CPUs this needs g++"),
 )
 LEARN_KEYS: dict[str, Any] = dict(
     on_nonfinite=Key(

@@ -48,7 +48,7 @@ def synchronize_batchnorm(model: nn.Module) -> nn.Module:
 
 
 def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
-    """Check `data_parallel` and `ddp` of `cfg.policy`.
+    """Check `data_parallel`, `ddp` and `compile` of `cfg.policy`.
 
     Args:
         policy: the compiled `cfg.policy`.
@@ -58,6 +58,11 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
         ConfigError: a value has no effect, contradicts another one, or needs a GPU.
     """
     ddp = policy.ddp
+    if policy.compile and (policy.data_parallel == "ddp" or not policy.bp_update_sync):
+        raise ConfigError(
+            "policy.compile=True computes all gradients at once, so nothing can be averaged meanwhile: set "
+            "policy.data_parallel='flat' and policy.bp_update_sync=True, or policy.compile=False."
+        )
     if policy.data_parallel == "flat":
         for key in [key for key in defaults if ddp[key] != defaults[key]]:
             raise ConfigError(

@@ -6,12 +6,14 @@ updates the parameters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.compiled_loss import CompiledLoss
 from ding_lite.torch_utils.data_parallel import choose_overlap, uses_ddp
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.nonfinite import StepCheck
@@ -68,10 +70,17 @@ class OptimizerStep:
         parts = network if isinstance(network, dict) else {"": Trained(network, learning_rate, optimizer, options)}
         modules = [part.network for part in parts.values()]
         self.network = modules[0] if len(modules) == 1 else nn.ModuleList(modules)
-        self._learn, self._averages, self._loss = cfg.learn, cfg.multi_gpu, loss
+        self._learn = cfg.learn
         self.flat = FlatParameters(*modules, share_memory=cfg.multi_gpu and not uses_ddp(cfg))
         self.overlaps = choose_overlap(cfg, self.flat)
-        self._overlapped = OverlappedLoss(self.network, loss, cfg, self.flat) if self.overlaps else None
+        self._averages = cfg.multi_gpu and not self.overlaps
+        wrapped: OverlappedLoss | CompiledLoss | None = None
+        if self.overlaps:
+            wrapped = OverlappedLoss(self.network, loss, cfg, self.flat)
+        elif cfg.compile:
+            wrapped = CompiledLoss(loss, self.flat)
+        self._loss: Loss = wrapped or loss
+        self._backward: Callable[[Tensor], Any] = wrapped.backward if wrapped else Tensor.backward
         self.optimizers = {
             name: create_optimizer(parameter, part, cfg.learn)
             for (name, part), parameter in zip(parts.items(), self.flat.parts, strict=True)
@@ -110,16 +119,13 @@ class OptimizerStep:
             NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is
                 raised one step later.
         """
-        loss, figures = (self._overlapped or self._loss)(batch)
+        loss, figures = self._loss(batch)
         self.check.begin(batch, figures)
         self.flat.zero_grad()
         self.check.mark(loss, self.flat)
-        if self._overlapped is not None:
-            self._overlapped.backward(loss)
-        else:
-            loss.backward()
-            if self._averages:
-                self.flat.average_grad()
+        self._backward(loss)
+        if self._averages:
+            self.flat.average_grad()
         norm = torch.linalg.vector_norm(self.flat.gradient)
         if self.check.passes(norm, self.optimizers.values()):
             self._clip(norm)

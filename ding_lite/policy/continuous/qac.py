@@ -178,6 +178,8 @@ class QACPolicy(Policy):
 def _frozen(network: nn.Module) -> Iterator[None]:
     """Inside this block, gradients flow through a network to its inputs, but not to its parameters."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if torch.compiler.is_compiling():  # a compiled loss is differentiated with respect to chosen parameters only
+        parameters = []
     for parameter in parameters:
         parameter.requires_grad_(False)
     try:

@@ -28,6 +28,7 @@ class FlatParameters:
         parameters: the trainable parameters of the modules, in the order of the flat tensors.
         parameter: the flat parameter `[P]`, whose `.grad` is the flat gradient.
         gradient: the flat gradient `[P]`.
+        gradients: the gradients of `parameters`, views of `gradient`.
         parts: one flat parameter for each module, a view of `parameter`; for a single module, `parameter` itself.
         flag: a scalar at the end of the gradient that belongs to no parameter and is zero after `zero_grad`. A value
             that is written to it before backward is averaged with the gradient and is part of its norm.
@@ -60,6 +61,7 @@ class FlatParameters:
             data.copy_(param.data)
             param.data, param.grad = data, grad
             self._views.append((data, grad))
+        self.gradients = [grad for _, grad in self._views]
         self.parts = [self.parameter] if len(groups) == 1 else self._create_parts(groups, starts)
         self._grads = [part.grad for part in self.parts]
 

@@ -1,0 +1,68 @@
+"""Compiles a loss and its gradient with torch.compile, as one graph."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ding_lite.torch_utils.modes import Loss
+from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.registry import ConfigError
+
+OPTIONS: dict[str, Any] = {
+    "cpp_wrapper": True,  # C++ calls the kernels; Python takes half of the time of a small network's step
+    "compile_threads": 1,  # compile in this process, so that no workers are left when the run ends
+}
+
+
+class CompiledLoss:
+    """A loss whose forward and backward passes are one compiled graph. Results differ from eager ones by rounding.
+
+    The first batch compiles, which takes 10 to 60 seconds and needs a C++ compiler. A batch of a second size compiles
+    once more, for batches of any size. Torch keeps the result on disk, and the next run starts faster.
+
+    Args:
+        loss: computes the loss of a batch, and figures.
+        flat: the parameters and gradients of the network that the loss trains.
+
+    Raises:
+        ConfigError: this torch cannot compile a gradient.
+    """
+
+    def __init__(self, loss: Loss, flat: FlatParameters) -> None:
+        if "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
+            raise ConfigError(f"policy.compile=True needs torch 2.13 or newer, got {torch.__version__}: update torch.")
+        self._loss, self._flat = loss, flat
+        self._gradients: tuple[Tensor, ...] = ()
+        torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a graph of its own
+        alone: dict[str, Any] = {"isolate_recompiles": True}  # torch limits how often a function may be compiled
+        self._graph = torch.compile(self._compute, fullgraph=True, options=OPTIONS, **alone)
+
+    def _compute(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor], tuple[Tensor, ...]]:
+        loss, figures = self._loss(batch)
+        gradients = torch.autograd.grad(loss, self._flat.parameters, allow_unused=True, materialize_grads=True)
+        return loss.detach(), figures, gradients
+
+    def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch and detached figures.
+
+        Raises:
+            ConfigError: torch cannot compile the loss.
+        """
+        try:
+            loss, figures, self._gradients = self._graph(batch)
+        except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
+            cause = str(error).strip().splitlines()[0]
+            name = getattr(self._loss, "__qualname__", self._loss)
+            raise ConfigError(
+                f"policy.compile=True: torch.compile failed for {name}: {cause} Set policy.compile=False."
+            ) from error
+        return loss, figures
+
+    def backward(self, loss: Tensor) -> None:
+        """Write the gradients of `loss`, which the last call returned, into `flat`."""
+        torch._foreach_copy_(self._flat.gradients, self._gradients)
+        self._gradients = ()

@@ -1,0 +1,97 @@
+"""`policy.compile=True`: the step is that of the same policy without it, or one line says why it cannot be compiled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.policy import DQNPolicy
+from ding_lite.torch_utils import NonFiniteError
+from ding_lite.utils.registry import ConfigError
+from tests.distributed import parity
+from tests.distributed.launcher import launch
+from tests.distributed.test_parity import PROBLEMS, largest_difference
+from tests.distributed.test_training import CARTPOLE, train
+from tests.policy.helpers import make_batch, make_cfg, make_policy
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which(os.environ.get("CXX", "g++")) is None, reason="torch.compile needs a C++ compiler"
+)
+FAST = "dqn-discrete-0"
+CASES = [FAST, *(pytest.param(case, marks=pytest.mark.slow) for case in PROBLEMS if case != FAST)]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case == FAST else pytest.mark.slow) for case in PROBLEMS]
+)
+def test_every_policy_takes_the_same_steps(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity, "PartlyTouched", lambda model: model)  # it looks at its inputs, which stops a compiler
+    name, kind, overrides = PROBLEMS[case]
+    cfg = parity.compile_problem(name, kind, overrides)
+    block = parity.collect_block(cfg)
+    states = []
+    for cfg.policy.compile in (False, True):
+        torch.manual_seed(0)
+        states.append(parity.learn(cfg, block, range(parity.NUM_ENVS)))
+    difference, where = largest_difference(*states)
+    assert difference < 1e-9, where
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_batch_that_is_not_finite_changes_nothing_and_stops() -> None:
+    policy = make_policy("compile=True")
+    before = [parameter.clone() for parameter in policy.model.parameters()]
+    batch = make_batch(8)
+    batch["reward"][3] = torch.nan
+    with pytest.raises(NonFiniteError):
+        policy.learn_mode.forward(batch)
+    assert all(torch.equal(old, new) for old, new in zip(before, policy.model.parameters(), strict=True))
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_two_ranks_stay_equal_and_a_second_run_is_the_same(tmp_path: Path) -> None:
+    hashes = set()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        hashes |= {report["online"] for report in train(tmp_path / name, "policy.compile=True")}
+    assert len(hashes) == 1
+
+
+class Undecided(DQNPolicy):
+    """Its loss reads a number of the batch."""
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
+        if batch["reward"].sum() > 0:
+            batch = batch | {"reward": -batch["reward"]}
+        return super()._loss(batch)
+
+
+def test_a_loss_that_cannot_be_compiled_is_one_line() -> None:
+    policy = Undecided(make_cfg("compile=True"))
+    with pytest.raises(ConfigError, match=r"torch.compile failed for Undecided._loss: .*Set policy.compile=False.$"):
+        policy.learn_mode.forward(make_batch(8))
+
+
+@pytest.mark.slow
+def test_a_machine_without_a_compiler_is_one_line(tmp_path: Path) -> None:
+    missing = {"CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    words = ["-m", "ding_lite", "-c", str(CARTPOLE), "policy.compile=True"]
+    done = launch(words, nproc=1, timeout=300, env=missing, cwd=tmp_path)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("policy.compile=True")]
+    assert "No working C++ compiler found" in line
+    assert line.endswith("Set policy.compile=False.")
+
+
+@pytest.mark.parametrize("other", ["data_parallel=ddp", "bp_update_sync=False"])
+def test_gradients_cannot_be_averaged_during_a_compiled_backward(other: str) -> None:
+    with pytest.raises(ConfigError, match=r"policy\.compile=True computes all gradients at once"):
+        make_cfg("compile=True", other)
