@@ -19,7 +19,7 @@ from tests.benchmarks.sides import PEERS, SideError, load_note, peer_python, run
 
 # Stable-Baselines3 has no double target, and always clips the gradient's norm at 10.
 LIKE_SB3 = ("policy.double=False", "policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=10.0")
-BF16 = "policy.precision=bf16"
+BF16, COMPILED = "policy.precision=bf16", "policy.compile=True"
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,15 @@ class Comparison:
 COMPARISONS = (
     Comparison("cartpole_dqn", "di_engine", 2.5, threads=(1,)),
     Comparison("cartpole_dqn", "sb3", 1.6, options=LIKE_SB3, threads=(1,)),
+    Comparison("cartpole_dqn", "di_engine", 2.5, "compiled", (COMPILED,), threads=(1,)),
+    Comparison("cartpole_dqn", "sb3", 1.6, "compiled", (*LIKE_SB3, COMPILED), threads=(1,)),
     Comparison("cartpole_ppo", "di_engine", 2.0, threads=(1,), rate="updates_per_s"),
     Comparison("cartpole_ppo", "sb3", 1.5, threads=(1,)),
     Comparison("pong_dqn", "di_engine", 1.8),
+    Comparison("pong_dqn", "di_engine", 1.8, "compiled", (COMPILED,), threads=(1,)),
     Comparison("pong_dqn", "sb3", 1.3, options=LIKE_SB3),
     Comparison("pong_dqn", "sb3", 2.0, "bf16", (*LIKE_SB3, BF16)),
+    Comparison("pong_dqn", "sb3", 2.0, "bf16-compiled", (*LIKE_SB3, BF16, COMPILED), threads=(1,)),
     Comparison("pong_ppo", "di_engine", None, rate="updates_per_s"),
     Comparison("pong_ppo", "sb3", 1.25),
     Comparison("pong_ppo", "sb3", 2.0, "bf16", (BF16,)),
