@@ -24,16 +24,19 @@ pong_dqn_config = EasyDict(
         cuda=True,
         multi_gpu=True,
         discount_factor=0.99,
-        nstep=3,
+        nstep=5,
+        double=False,
+        priority=True,  # rewards are rare at first
+        priority_IS_weight=True,
         model=dict(
-            encoder_hidden_size_list=[32, 64, 64, 512],
+            encoder_hidden_size_list=[16, 32, 32, 256],
             dueling=False,
             head_layer_num=0,
         ),
         learn=dict(
             update_per_collect=8,
             batch_size=16,
-            learning_rate=1e-4,
+            learning_rate=2.5e-4,
             target_update_freq=1000,
         ),
         collect=dict(n_sample=16),
