@@ -110,6 +110,7 @@ SMALL = (
 DQN = (
     *("policy.learn.batch_size=4", "policy.random_collect_size=96", "policy.collect.n_sample=96"),
     *("policy.other.replay_buffer.replay_buffer_size=1600", "policy.learn.target_update_freq=5"),
+    *("policy.priority=False", "policy.priority_IS_weight=False"),  # one reads the algorithm before its options
 )
 RUNS = (
     Run("DQN", ROOT / "dizoo/atari/pong_dqn_ddp_config.py", "serial_pipeline", SMALL + DQN),
