@@ -1,4 +1,4 @@
-"""Adds episode totals, final observations, lives and scaled actions to gymnasium's vector environments.
+"""Adds episode totals, final observations, ended parts of games and scaled actions to gymnasium's vector environments.
 
 `ding_lite.envs.vector_env` describes the contract. This module never imports torch. Shapes: N environments, K of which
 end their episode in a step.
@@ -18,14 +18,15 @@ from ding_lite.envs.spaces import policy_side
 
 
 class EpisodeMonitor(VectorWrapper):
-    """Adds true episode totals, final observations, lost lives and scaled actions to a SAME_STEP vector environment.
+    """Adds true episode totals, final observations, ended parts and scaled actions to a SAME_STEP vector environment.
 
     Args:
         env: the vector environment, in SAME_STEP mode.
         seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
         frame_stack: number of frames in one observation, 0 if observations are not frame stacks; kept as an attribute.
         clip_rewards: whether `step` returns the signs of rewards; totals always sum the true rewards.
-        episodic_life: whether to report lost lives.
+        episodic_life: whether to report lost lives as ended parts of a game.
+        episodic_reward: whether to report rewards other than 0 as ended parts of a game.
         act_scale: whether actions -1..1 are mapped to the bounds of a Box.
     """
 
@@ -37,6 +38,7 @@ class EpisodeMonitor(VectorWrapper):
         frame_stack: int = 0,
         clip_rewards: bool = False,
         episodic_life: bool = False,
+        episodic_reward: bool = False,
         act_scale: bool = True,
     ) -> None:
         super().__init__(env)
@@ -44,7 +46,8 @@ class EpisodeMonitor(VectorWrapper):
         if self.single_action_space is not env.single_action_space:
             self.action_space = batch_space(self.single_action_space, env.num_envs)
         self.frame_stack = frame_stack
-        self._clip_rewards, self._episodic_life = clip_rewards, episodic_life
+        self._clip_rewards = clip_rewards
+        self._episodic_life, self._episodic_reward = episodic_life, episodic_reward
         self._first_seed: int | None = seed
         self._return_N = np.zeros(env.num_envs, np.float64)
         self._length_N = np.zeros(env.num_envs, np.int64)
@@ -83,10 +86,12 @@ class EpisodeMonitor(VectorWrapper):
             info["final_obs"] = self._gather(raw_info["final_obs"], np.flatnonzero(ended_N))
             self._return_N[ended_N] = 0
             self._length_N[ended_N] = 0
-        if self._episodic_life:
-            # where the game ended, `lives` already belongs to the next game
-            info["life_lost"] = (info["lives"] < self._lives_N) & ~ended_N
-            self._lives_N = info["lives"].copy()
+        if self._episodic_life or self._episodic_reward:
+            part_N = (reward_N != 0) & self._episodic_reward
+            if self._episodic_life:
+                part_N |= info["lives"] < self._lives_N
+                self._lives_N = info["lives"].copy()
+            info["part_ended"] = part_N & ~ended_N  # where the game ended, `lives` already belongs to the next game
         reward_N = np.sign(reward_N) if self._clip_rewards else reward_N
         return obs, reward_N.astype(np.float32), terminated_N, truncated_N, info
 

@@ -6,12 +6,13 @@ the number of those whose episode ended in a step:
 * Autoreset is SAME_STEP: each step is a real transition. Where an episode ended, `obs` is the first observation of the
   next one.
 * `obs [N, ...]`, or a dict of such arrays, may be overwritten by the next `step` or `reset`. Copy it to keep it longer.
-* `reward [N]` is float32. `terminated [N]` and `truncated [N]` are bool; a lost life is neither.
+* `reward [N]` is float32. `terminated [N]` and `truncated [N]` are bool; a lost life or a point is neither.
 * `info["episode_return"] [N]` float64 and `info["episode_length"] [N]` int64 are the sum of unclipped rewards and the
   number of steps of the running episode, this step included; where an episode ended, of that episode.
 * `info["final_obs"] [K, ...]` is a copy of the last observations of the ended episodes, in the order of their
   environments. It is absent if none ended.
-* `info["life_lost"] [N]` bool exists only in training with `episodic_life`: a life was lost, and the game continues.
+* `info["part_ended"] [N]` bool exists only in training with `episodic_life` or `episodic_reward`: a life was lost, or a
+  reward received, and the game continues.
 * Actions are `[N, ...]` arrays of `action_space`, or a dict of these: integers from 0, or floats in the units that
   `act_scale` selects, see `spaces`.
 * Every episode has its own seed, see `seeded_env`. In training, `state_dict` and `load_state_dict` save and restore the
@@ -58,6 +59,9 @@ ENV_KEYS: dict[str, Any] = dict(
     ),
     clip_rewards=Key(False, "train on the sign of the reward; recorded returns are not clipped"),
     episodic_life=Key(False, "in training, a lost life is `done` for the learner, and the game continues"),
+    episodic_reward=Key(
+        False, "in training, a reward other than 0, such as a point, is `done` for the learner, and the game continues"
+    ),
     act_scale=Key(True, "map actions -1..1 to the bounds of a Box; False: actions are in its units. Both are clipped"),
     max_episode_steps=Key(
         None, "env steps after which an episode is truncated; None: the environment's own limit", type=int, low=1
@@ -147,7 +151,8 @@ def create_vector_env(
         cfg_env: the compiled `cfg.env`.
         num_envs: N, environments of this process.
         seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
-        training: whether `clip_rewards` and `episodic_life` apply, and whether the state can be saved and restored.
+        training: whether `clip_rewards`, `episodic_life` and `episodic_reward` apply, and whether the state can be
+            saved and restored.
         local_world_size: number of processes that share this machine's cores.
         builders: functions that each build one environment from `cfg.env`, instead of the class `cfg.env.type`.
 
@@ -174,6 +179,7 @@ def create_vector_env(
         frame_stack=stack_depth(cfg_env),
         clip_rewards=training and cfg_env.clip_rewards,
         episodic_life=training and cfg_env.episodic_life,
+        episodic_reward=training and cfg_env.episodic_reward,
         act_scale=cfg_env.act_scale,
     )
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])

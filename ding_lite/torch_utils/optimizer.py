@@ -27,8 +27,8 @@ class Trained(NamedTuple):
         learning_rate: a number, or a function from the number of steps so far to the learning rate; None:
             `policy.learn.learning_rate`.
         optimizer: a name in `OPTIMIZERS`, or a subclass of `torch.optim.Optimizer`.
-        options: further keyword arguments of the optimizer's class, such as `eps`. `weight_decay` defaults to
-            `policy.learn.weight_decay`.
+        options: further keyword arguments of the optimizer's class, such as `betas`. `weight_decay` defaults to
+            `policy.learn.weight_decay`, and `eps` of Adam and AdamW to `policy.learn.adam_eps`.
     """
 
     network: nn.Module
@@ -54,6 +54,8 @@ def create_optimizer(parameter: nn.Parameter, part: Trained, learn: EasyDict) ->
     rate = learn.learning_rate if part.learning_rate is None else part.learning_rate
     known = inspect.signature(cls).parameters
     options: dict[str, Any] = {"weight_decay": learn.weight_decay, "fused": True}
+    if issubclass(cls, torch.optim.Adam | torch.optim.AdamW):
+        options["eps"] = learn.adam_eps
     options = {key: value for key, value in options.items() if key in known} | part.options
     return cls([parameter], lr=rate(0) if callable(rate) else rate, **options)  # type: ignore[call-arg]
 

@@ -35,7 +35,7 @@ class SampleCollector:
     * the columns `[T, N, ...]` that `policy.process_transition` returned: obs, action, reward, done, traj_flag, and
       those that the policy adds.
     * `episode_step` `[T, N]` int32: env steps since the last reset, when `obs` was observed. An episode starts where it
-      is 0. `done` and `traj_flag` do not show this, because a lost life sets both while the game continues.
+      is 0. `done` and `traj_flag` do not show this, because a lost life or a point sets both while the game continues.
     * `final_obs` `[K, ...]` and `final_index` `[K]`: the true last observations of the K episodes that ended, and their
       places `t * N + n`. Both are absent if no episode ended.
     * `last_obs` `[N, ...]`: the observations that follow the last row.
@@ -111,8 +111,8 @@ class SampleCollector:
         self._obs, reward, terminated, truncated, info = self._env.step(tree_map(to_numpy, output["action"]))
         ended = terminated | truncated
         done, cut = terminated, ended
-        if "life_lost" in info:
-            done, cut = terminated | info["life_lost"], ended | info["life_lost"]
+        if "part_ended" in info:
+            done, cut = terminated | info["part_ended"], ended | info["part_ended"]
         timestep = SimpleNamespace(reward=reward, done=done, traj_flag=cut, info=info)
         row = self._policy.process_transition(obs, output, timestep)
         if row.get("obs") is obs:

@@ -40,7 +40,7 @@ def play(env: Any, num_steps: int, seed: int = 0) -> list[tuple[Any, ...]]:
     for _ in range(num_steps):
         obs, reward, terminated, truncated, info = env.step(rng.integers(0, env.single_action_space.n, env.num_envs))
         totals = info["episode_return"], info["episode_length"]
-        lives = info["lives"].copy(), info.get("life_lost", np.zeros(0))
+        lives = info["lives"].copy(), info.get("part_ended", np.zeros(0))
         seen.append((obs.copy(), reward, terminated, truncated, *totals, *lives, info.get("final_obs", np.zeros(0))))
     env.close()
     return seen
@@ -224,6 +224,17 @@ def test_a_lost_life_in_breakout_is_marked_and_the_game_stays_whole() -> None:
     # at a lost life the stack goes on: its older frames are those of the step before
     step, i = np.argwhere(lost)[0]
     np.testing.assert_array_equal(frames[True][step + 1][i, :3], frames[True][step][i, 1:])
+
+
+def test_a_point_in_pong_is_marked_and_the_game_stays_whole() -> None:
+    own = {"episodic_life": False, "episodic_reward": True, "max_episode_steps": 700}
+    run = play(make("pong", 2, training=True, **own), 1000)
+    plain = play(make("pong", 2, training=False, **own), 1000)
+    np.testing.assert_array_equal([row[0] for row in run], [row[0] for row in plain])
+    reward, terminated, truncated, part = (np.array([row[i] for row in run[1:]]) for i in (1, 2, 3, 7))
+    np.testing.assert_array_equal(part, (reward != 0) & ~(terminated | truncated))
+    assert (part.sum(0) >= 5).all()
+    assert (truncated.sum(0) == 1).all()
 
 
 # -- settings have an effect ------------------------------------------------------------------------------------------

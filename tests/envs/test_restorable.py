@@ -144,7 +144,7 @@ def play(env: RestorableVectorEnv, actions: list[Any]) -> list[list[np.ndarray]]
     for action in actions:
         *parts, info = env.step(action)
         extra = [info[key] for key in ("episode_return", "episode_length")]
-        extra += [info[key] for key in ("life_lost", "final_obs") if key in info]
+        extra += [info[key] for key in ("part_ended", "final_obs") if key in info]
         rows.append([np.array(leaf) for part in [*parts, *extra] for leaf in tree_leaves(part)])
     return rows
 
@@ -330,7 +330,7 @@ def test_after_a_failure_the_next_episode_begins_and_the_state_stays_exact() -> 
     obs, reward, terminated, truncated, info = env.step(fail)
     assert truncated[1] > terminated[1]
     assert reward[1] == 0
-    assert not info["life_lost"][1]
+    assert not info["part_ended"][1]
     ended = np.flatnonzero(terminated | truncated)
     last = info["final_obs"]["deep"]["count"][ended == 1]
     assert last == before["length"][1], "what was seen last before the failure"
@@ -342,7 +342,7 @@ def test_after_a_failure_the_next_episode_begins_and_the_state_stays_exact() -> 
 
     actions = [action for action in actions_of(env, 200) if (action["action_type"] != WalkEnv.FAIL).all()]
     info = env.step(dict(still, action_type=np.array([0, 2])))[4]
-    assert info["life_lost"][1], "lives are counted from those of the new episode"
+    assert info["part_ended"][1], "lives are counted from those of the new episode"
     fresh = make(4, 2, **settings)
     assert fresh.load_state_dict(env.state_dict())[2].all()
     assert_same(play(fresh, actions), play(env, actions))

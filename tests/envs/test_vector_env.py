@@ -230,10 +230,10 @@ def test_a_lost_life_is_reported_and_the_game_goes_on(manager: str) -> None:
     env = make("count", manager=manager, episodic_life=True)
     env.reset()
     _, _, terminated, truncated, info = env.step(np.array([3, 0]))
-    assert info["life_lost"].tolist() == [True, False]
+    assert info["part_ended"].tolist() == [True, False]
     assert not (terminated | truncated).any()
     obs, _, _, _, info = env.step(np.array([0, 0]))
-    assert info["life_lost"].tolist() == [False, False]
+    assert info["part_ended"].tolist() == [False, False]
     assert obs.tolist() == [[0, 2], [0, 2]]
     assert info["episode_return"].tolist() == [15, 15]
     env.close()
@@ -243,19 +243,29 @@ def test_a_game_that_ends_is_no_lost_life(manager: str) -> None:
     env = make("count", 1, manager=manager, episodic_life=True)
     env.reset()
     _, _, terminated, _, info = env.step(np.array([1]))  # ends with 3 lives; the next game starts with 2
-    assert (terminated.item(), info["life_lost"].item()) == (True, False)
-    assert not env.step(np.array([0]))[4]["life_lost"].item()
-    assert env.step(np.array([3]))[4]["life_lost"].item()
+    assert (terminated.item(), info["part_ended"].item()) == (True, False)
+    assert not env.step(np.array([0]))[4]["part_ended"].item()
+    assert env.step(np.array([3]))[4]["part_ended"].item()
     env.step(np.array([2]))  # ends with 1 life; the next game starts with 3
-    assert not env.step(np.array([0]))[4]["life_lost"].item()
-    assert env.step(np.array([3]))[4]["life_lost"].item(), "lives must be counted from the new game's 3"
+    assert not env.step(np.array([0]))[4]["part_ended"].item()
+    assert env.step(np.array([3]))[4]["part_ended"].item(), "lives must be counted from the new game's 3"
     env.close()
 
 
-def test_lives_are_left_alone_in_evaluation() -> None:
-    env = make("count", 1, episodic_life=True, training=False)
+def test_a_reward_is_reported_as_the_end_of_a_part_unless_the_game_ends(manager: str) -> None:
+    env = make("count", manager=manager, episodic_reward=True, clip_rewards=True)
     env.reset()
-    assert "life_lost" not in env.step(np.array([3]))[4]
+    _, reward, terminated, _, info = env.step(np.array([0, 1]))
+    assert reward.tolist() == [1, 1]
+    assert (terminated.tolist(), info["part_ended"].tolist()) == ([False, True], [True, False])
+    assert env.step(np.array([2, 0]))[4]["part_ended"].tolist() == [False, True]
+    env.close()
+
+
+def test_parts_are_left_alone_in_evaluation() -> None:
+    env = make("count", 1, episodic_life=True, episodic_reward=True, training=False)
+    env.reset()
+    assert "part_ended" not in env.step(np.array([3]))[4]
 
 
 # -- seeds ------------------------------------------------------------------------------------------------------------

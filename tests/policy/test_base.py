@@ -94,10 +94,11 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
 
 
 def test_the_learning_rate_is_the_configs_and_not_the_checkpoints() -> None:
-    policy, other = trained(), make_policy("learn.learning_rate=0.25", "learn.weight_decay=0.5")
+    own = ("learn.learning_rate=0.25", "learn.weight_decay=0.5", "learn.adam_eps=0.001")
+    policy, other = trained(), make_policy(*own)
     other.learn_mode.load_state_dict(policy.learn_mode.state_dict())
     (group,) = other.learn_mode.state_dict()["optimizer"]["param_groups"]
-    assert (group["lr"], group["weight_decay"]) == (0.25, 0.5)
+    assert (group["lr"], group["weight_decay"], group["eps"]) == (0.25, 0.5, 0.001)
 
 
 def test_an_optimizers_state_of_another_size_is_refused() -> None:

@@ -185,12 +185,13 @@ def two_heads_step(network: TwoHeads, cfg: Any = CFG) -> OptimizerStep:
 
 def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None:
     torch.manual_seed(0)
-    cfg = make_cfg("learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3", "learn.learning_rate=0.02")
+    clip = ("learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3")
+    cfg = make_cfg(*clip, "learn.learning_rate=0.02", "learn.adam_eps=0.01")
     network, plain = TwoHeads(), TwoHeads()
     plain.load_state_dict(network.state_dict())
     step = two_heads_step(network, cfg)
     optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(plain.encoder.parameters(), lr=0.01, weight_decay=0.1),
+        torch.optim.AdamW(plain.encoder.parameters(), lr=0.01, weight_decay=0.1, eps=0.01),
         torch.optim.SGD(plain.actor.parameters(), lr=0.1, momentum=0.9),
         torch.optim.RMSprop(plain.critic.parameters(), lr=0.02, eps=1e-3),
     ]
