@@ -1,10 +1,11 @@
 """Two ranks of one thread against one rank of one thread, in turns.
 
-    python -m tests.benchmarks.scaling [--only NAME ...] [--modes each shared] [--pairs 3]
+    python -m tests.benchmarks.scaling [--only NAME ...] [--modes each shared apart] [--pairs 3]
 
 The real command with dizoo's config files, learning included, without evaluations and checkpoints. `each`: every rank
 has the batch and the samples of one process. `shared`: the ranks divide them, so that both sides take the same learning
-steps. The rate is read from the run's own records: env steps, or learner iterations offline. Every rank needs a free
+steps. `apart`: as many runs of one process at once, which never wait for each other: the machine's own bound of `each`.
+The rate is read from the run's own records: env steps, or learner iterations offline. Every rank needs a free
 core.
 """
 
@@ -15,6 +16,7 @@ import json
 import statistics
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,34 +77,45 @@ RUNS = {
 
 
 def rate(run: Run, ranks: int, mode: str, options: list[str]) -> float:
-    """Run the command in an empty directory; return its env steps, or learner iterations, a second."""
+    """Run the command in an empty directory, or `ranks` of them at once; return env steps or iterations a second."""
     name, limit = run.limit
-    count = "envstep" if name == "max_env_step" else "train_iter"
-    grows = ranks if mode == "each" and count == "envstep" else 1
+    grows = ranks if mode == "each" and name == "max_env_step" else 1
     config = run.shared if mode == "shared" and ranks > 1 and run.shared else run.one
     words = [sys.executable, "-m", "ding_lite", "-c", str(ROOT / config), "-s", "0"]
-    if ranks > 1:
+    if ranks > 1 and mode != "apart":
         words += ["--nproc", str(ranks)]
         words += ["--divide"] if mode == "shared" and not run.shared else ["policy.multi_gpu=True"]
     words += [*OVERRIDES, *run.overrides, f"policy.learn.learner.hook.log_show_after_iter={run.every}"]
-    with tempfile.TemporaryDirectory() as folder:
-        record_data(Path(folder), rows=20_000)
+    words += [*options, f"{name}={limit * grows}"]
+    with ExitStack() as stack:
+        count = ranks if mode == "apart" else 1
+        folders = [stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(count)]
+        for folder in folders:
+            record_data(Path(folder), rows=20_000)
         env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-        done = finish(start([*words, *options, f"{name}={limit * grows}"], env=env, cwd=folder), timeout=600)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(words)}: exit status {done.returncode}\n{done.stderr[-2000:]}")
-        lines = [json.loads(line) for line in Path(folder, "run/metrics.jsonl").read_text().splitlines()]
+        started = [start(words, env=env, cwd=folder) for folder in folders]
+        for process in started:
+            done = finish(process, timeout=600)
+            if done.returncode:
+                raise SystemExit(f"{' '.join(words)}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+        rates = [_recorded_rate(Path(folder, "run/metrics.jsonl"), name) for folder in folders]
+    return sum(rates) * (ranks if mode == "each" and name == "max_train_iter" else 1)
+
+
+def _recorded_rate(path: Path, limit: str) -> float:
+    """Env steps or learner iterations a second, whichever the limit counts, from a run's records."""
+    count = "envstep" if limit == "max_env_step" else "train_iter"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines = [line for line in lines if "train/total_loss" in line]
     first, last = lines[len(lines) // 10], lines[-1]  # without the beginning
-    total = (last[count] - first[count]) / (last["time"] - first["time"])
-    return total * ranks if count == "train_iter" and mode == "each" else total
+    return (last[count] - first[count]) / (last["time"] - first["time"])
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=list(RUNS), choices=RUNS)
-    parser.add_argument("--modes", nargs="+", choices=["each", "shared"], default=["each", "shared"])
+    parser.add_argument("--modes", nargs="+", choices=["each", "shared", "apart"], default=["each", "shared"])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--option", action="append", default=[], help="config override, key=value; repeatable")
@@ -114,7 +127,7 @@ def main() -> None:
             ranks = (1, args.ranks)
             pairs = [[rate(RUNS[name], number, mode, args.option) for number in ranks] for _ in range(args.pairs)]
             one, many = (f"{statistics.median(side):,.0f}" for side in zip(*pairs, strict=True))
-            goal = RUNS[name].goals[mode == "shared"] or "-"
+            goal = dict(zip(("each", "shared"), RUNS[name].goals, strict=True)).get(mode) or "-"
             ratio = spread([second / first for first, second in pairs])
             print(f"| {name} | {mode} | {one} | {args.ranks} | {many} | {ratio} | {goal} |", flush=True)
 
