@@ -13,7 +13,7 @@ from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError
 
 OPTIONS: dict[str, Any] = {
-    "cpp_wrapper": True,  # C++ calls the kernels; Python takes half of the time of a small network's step
+    "cpp_wrapper": True,  # C++ calls the kernels; Python takes a third of a small network's step
     "compile_threads": 1,  # compile in this process, so that no workers are left when the run ends
 }
 
