@@ -110,10 +110,10 @@ SMALL = (
 DQN = (
     *("policy.learn.batch_size=4", "policy.random_collect_size=96", "policy.collect.n_sample=96"),
     *("policy.other.replay_buffer.replay_buffer_size=1600", "policy.learn.target_update_freq=5"),
-    *("policy.priority=False", "policy.priority_IS_weight=False"),  # one reads the algorithm before its options
+    "env.manager.type=native",
 )
 RUNS = (
-    Run("DQN", ROOT / "dizoo/atari/pong_dqn_ddp_config.py", "serial_pipeline", SMALL + DQN),
+    Run("DQN", ROOT / "dizoo/atari/config/serial/pong/pong_dqn_config.py", "serial_pipeline", SMALL + DQN),
     Run(
         "PPO",
         ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py",
@@ -259,10 +259,15 @@ def trace_run(run: Run) -> Trace:
     context = importlib.import_module("ding_lite.utils").DDPContext
     pipeline = getattr(importlib.import_module("ding_lite.entry"), run.pipeline)
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        overrides = [*run.overrides, f"exp_name={folder}/run"]
-        with Trace() as trace, context():
-            pipeline(str(run.config), seed=0, max_env_step=800, overrides=overrides)
+    said = io.StringIO()
+    try:
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(said):
+            overrides = [*run.overrides, f"exp_name={folder}/run"]
+            with Trace() as trace, context():
+                pipeline(str(run.config), seed=0, max_env_step=800, overrides=overrides)
+    except BaseException:
+        sys.stderr.write(said.getvalue())
+        raise
     return trace
 
 
