@@ -5,8 +5,7 @@
 The real command with dizoo's config files, learning included, without evaluations and checkpoints. `each`: every rank
 has the batch and the samples of one process. `shared`: the ranks divide them, so that both sides take the same learning
 steps. `apart`: as many runs of one process at once, which never wait for each other: the machine's own bound of `each`.
-The rate is read from the run's own records: env steps, or learner iterations offline. Every rank needs a free
-core.
+The rate is read from the run's own records: env steps, or learner iterations offline. Every rank needs a free core.
 """
 
 from __future__ import annotations
