@@ -146,6 +146,7 @@ def test_counted_things_are_vectors_of_floats(
     ],
 )
 def test_floats_images_and_dicts_with_a_mask_pass_unchanged(space: gymnasium.Space[Any]) -> None:
+    space.seed(0)  # an unseeded mask allows no action once in 32 draws
     env = Shows(space, space.sample())
     assert PolicyObservations.wrap(env) is env
     spec = check_env(env_config(), [lambda _: env])
