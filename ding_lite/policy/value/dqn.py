@@ -20,6 +20,7 @@ Shapes: B samples in a batch, N environments, A actions.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import gymnasium
@@ -114,26 +115,26 @@ class DQNPolicy(Policy):
         Returns:
             The loss, a scalar, and the detached tensors `priority` `[B]`, the absolute errors, and `q_value` `[B, A]`.
         """
-        q_BA = self._q(self._model, batch, "obs", "online")
+        q_BA = self._output(self._model, batch, "obs", "online")["logit"]
         with torch.no_grad():
-            target_q_BA = self._q(self._target_model, batch, "next_obs", "target")
-            chooser_BA = self._q(self._model, batch, "next_obs", "chooser") if self._cfg.double else target_q_BA
+            target_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
+            chooser_BA = target_q_BA
+            if self._cfg.double:
+                chooser_BA = self._output(self._model, batch, "next_obs", "chooser")["logit"]
         step = (batch["action"], chooser_BA.argmax(-1), batch["reward"], batch["done"])
         weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
         data = q_nstep_td_data(q_BA, target_q_BA, *step, weight_B)
         loss, error_B = q_nstep_td_error(data, self._cfg.discount_factor, self._cfg.nstep, True, batch["value_gamma"])
         return loss, {"priority": error_B.abs(), "q_value": q_BA.detach()}
 
-    def _q(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
-        """Return Q `[B, A]` of a network for the observations `batch[key]`.
+    def _output(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str, **kwargs: Any) -> Any:
+        """Return what a network returns for the observations `batch[key]`, among it `logit` `[B, A]`, the values.
 
         Noisy layers use the noise `batch["noise"][name]`, which `_draw_noise` drew for this forward pass.
         """
         noise = batch.get("noise", {}).get(name)
-        if noise is None:
-            return self._run(network, batch[key])["logit"]
-        with given_noise(network, noise):
-            return self._run(network, batch[key])["logit"]
+        with nullcontext() if noise is None else given_noise(network, noise):
+            return self._run(network, batch[key], **kwargs)
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
         if not self._cfg.noisy_net:
