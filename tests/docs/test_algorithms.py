@@ -1,0 +1,49 @@
+"""Every algorithm has a page, which explains every figure that it logs, and a row in the index."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import ding_lite.policy  # noqa: F401 (it registers the policies)
+from ding_lite.utils.registry import POLICY_REGISTRY
+from tests.distributed.parity import SPACES, compile_problem, create_policy
+
+FOLDER = Path(__file__).parents[2] / "docs" / "algorithms"
+OWN = {name: cls for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
+NAMES = sorted(name for name, cls in OWN.items() if cls.config.get("type") == name)  # without second names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_names_its_class_its_type_and_its_pipeline(name: str) -> None:
+    page = (FOLDER / f"{name}.md").read_text()
+    for word in (OWN[name].__name__, name, OWN[name].pipeline):
+        assert f"`{word}`" in page
+    for heading in ("The equation", "Keys that matter", "Logged figures", "Results", "Differences"):
+        assert f"\n## {heading}\n" in page
+    assert "**Source**" in page
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_explains_every_logged_figure(name: str) -> None:
+    kind = next(kind for kind, space in SPACES.items() if isinstance(space, OWN[name].action_spaces))
+    policy = create_policy(compile_problem(name, kind, []))
+    networks = "|".join(getattr(OWN[name], "networks", ("model",)))
+    of_networks = re.compile(rf"({networks})_(loss|grad_norm|learning_rate)")  # the index explains them
+    own = figures_section(FOLDER / f"{name}.md")
+    told = own + (FOLDER / "README.md").read_text().partition("## Figures")[2]
+    told += "".join(figures_section(FOLDER / page) for page in re.findall(r"\]\((\w+\.md)\)", own))
+    figures = [figure for figure in policy.learn_mode.monitor_vars() if not of_networks.fullmatch(figure)]
+    assert [figure for figure in figures if f"`{figure}`" not in told] == []
+
+
+def figures_section(page: Path) -> str:
+    return page.read_text().partition("## Logged figures")[2].partition("\n## ")[0]
+
+
+def test_the_index_has_a_row_for_every_page() -> None:
+    rows = dict(re.findall(r"^\| \[[^]]+\]\((\w+)\.md\) \| `(\w+)` \|", (FOLDER / "README.md").read_text(), re.M))
+    assert rows == {name: name for name in NAMES}
+    assert set(rows) == {page.stem for page in FOLDER.glob("*.md")} - {"README"}
