@@ -16,6 +16,29 @@ from ding_lite.utils.key import matches, show
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves
 
+COUNTS = (  # what a part plays at least, and the number of environments that play it together
+    ("policy.collect.n_sample", "env.collector_env_num"),
+    ("policy.collect.n_episode", "env.collector_env_num"),
+    ("env.n_evaluator_episode", "env.evaluator_env_num"),
+)
+
+
+def round_counts(cfg: EasyDict, notes: list[str]) -> None:
+    """Round counts of samples and episodes up to multiples of the environments that play them together.
+
+    Args:
+        cfg: a compiled config; changed in place.
+        notes: a sentence is appended for every count that is rounded.
+    """
+    for path, divisor in COUNTS:
+        value, number = sc.get_key(cfg, path), sc.get_key(cfg, divisor)
+        if path == "policy.collect.n_sample":
+            number //= math.gcd(number, cfg.policy.get("unroll_len", 1))  # one sample has unroll_len env steps
+        if value is not None and value % number:
+            near = -(-value // number) * number
+            sc.set_key(cfg, path, near)
+            notes.append(f"{path}={value} is {near} here: {sc.get_key(cfg, divisor)} environments step together.")
+
 
 def check_values(cfg: EasyDict) -> None:
     """Check a compiled config for values that contradict each other or cannot be used.
@@ -35,19 +58,6 @@ def _check_pairs(cfg: EasyDict) -> None:
     n_sample, n_episode = (sc.get_key(cfg, f"policy.collect.{key}") for key in ("n_sample", "n_episode"))
     if n_sample is not None and n_episode is not None:
         raise ConfigError(f"Expected policy.collect.n_sample or n_episode, got {n_sample} and {n_episode}: set one.")
-    pairs = (
-        ("policy.collect.n_sample", "env.collector_env_num"),
-        ("policy.collect.n_episode", "env.collector_env_num"),
-        ("env.n_evaluator_episode", "env.evaluator_env_num"),
-    )
-    for path, divisor in pairs:
-        value, number = sc.get_key(cfg, path), sc.get_key(cfg, divisor)
-        if path == "policy.collect.n_sample":
-            number //= math.gcd(number, cfg.policy.get("unroll_len", 1))  # one sample has unroll_len env steps
-        if value is not None and value % number:
-            near = " or ".join(str(n) for n in (value - value % number, value - value % number + number) if n)
-            source = divisor if number == sc.get_key(cfg, divisor) else f"{divisor} / gcd({divisor}, policy.unroll_len)"
-            raise ConfigError(f"{path}={value} is not a multiple of {source}={number}: set it to {near}.")
     size, buffer_type = (sc.get_key(cfg, f"{sc.BUFFER}.{key}") for key in ("replay_buffer_size", "type"))
     for path in ("policy.learn.batch_size", "policy.collect.n_sample"):
         if size is not None and (sc.get_key(cfg, path) or 0) > size:

@@ -27,7 +27,7 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
-from ding_lite.config.checks import check_memory, check_values
+from ding_lite.config.checks import check_memory, check_values, round_counts
 from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, take_loop_keys, translate_create
 from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.dist.shares import SHARED_SIZES, divide
@@ -200,6 +200,7 @@ def compile_config(
         elif path in values or key.default not in (sc.UNSET, sc.REQUIRED):
             sc.set_key(nested, path, copy.deepcopy(values.get(path, key.default)))
     cfg = EasyDict(nested)
+    round_counts(cfg, notes)
     check_values(cfg)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     policy_cls.check_config(cfg)

@@ -52,7 +52,7 @@ ENV_KEYS: dict[str, Any] = dict(
     env_id=Key(None, "gymnasium id, such as 'CartPole-v1', or the game of a registered environment", type=str),
     collector_env_num=Key(8, "environments that collect, per process", low=1, high=4096),
     evaluator_env_num=Key(8, "environments that evaluate, on rank 0 only", low=1, high=4096),
-    n_evaluator_episode=Key(8, "episodes of one evaluation; a multiple of evaluator_env_num", low=1),
+    n_evaluator_episode=Key(8, "episodes of one evaluation, rounded up to a multiple of evaluator_env_num", low=1),
     stop_value=Key(None, "mean evaluation return at which training ends; None: never", type=float),
     frame_stack=Key(
         0, "number of frames in one observation, zeros before an episode's first frame; 0: no stack", low=0, high=4096

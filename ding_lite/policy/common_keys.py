@@ -77,7 +77,10 @@ COMMON_KEYS: dict[str, Any] = dict(
     ),
     collect=dict(
         n_sample=Key(
-            None, "env steps per rank and collect, a multiple of collector_env_num; None: that", type=int, low=1
+            None,
+            "env steps per rank and collect, rounded up to a multiple of collector_env_num; None: that",
+            type=int,
+            low=1,
         ),
     ),
     eval=EVAL_KEYS,

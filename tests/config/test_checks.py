@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from ding_lite.config import check_shapes, compile_config, read_config
-from ding_lite.config.schema import set_key
+from ding_lite.config.schema import get_key, set_key
 from ding_lite.envs.vector_env import EnvSpec, check_env
 from ding_lite.utils.registry import (
     ConfigError,
@@ -21,12 +21,6 @@ from tests.config.helpers import CARTPOLE, PONG, PPO, nested, pair
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (
-            ["policy.collect.n_sample=12"],
-            r"n_sample=12 is not a multiple of env.collector_env_num=8: set it to 8 or 16",
-        ),
-        (["policy.collect.n_sample=4"], r"n_sample=4 is not a multiple of env.collector_env_num=8: set it to 8\."),
-        (["env.n_evaluator_episode=20"], r"n_evaluator_episode=20 .* env.evaluator_env_num=8: set it to 16 or 24"),
         (["policy.collect.n_sample=8", "policy.collect.n_episode=8"], "n_sample or n_episode, got .*set one"),
         (["policy.learn.batch_size=0"], r"policy.learn.batch_size: expected at least 1, got 0"),
         (["policy.learn.batch_size=1001"], r"batch_size=1001 exceeds .*replay_buffer_size=1000"),
@@ -121,3 +115,24 @@ def test_not_a_number_is_out_of_every_range() -> None:
 
 def test_priority_decides_the_buffer() -> None:
     assert compile_config(pair(), overrides=["policy.priority=True"]).policy.other.replay_buffer.type == "prioritized"
+
+
+@pytest.mark.parametrize(
+    ("kind", "overrides", "path", "rounded"),
+    [
+        ("ppo", ["policy.collect.n_sample=100"], "policy.collect.n_sample", 104),
+        ("ppo", ["policy.collect.n_sample=104"], "policy.collect.n_sample", 104),
+        ("pg", ["policy.collect.n_episode=2"], "policy.collect.n_episode", 8),
+        ("ppo", ["env.n_evaluator_episode=20"], "env.n_evaluator_episode", 24),
+        # 3 sequences of 4 are 12 env steps, which 8 environments do not divide; 4 sequences are 16
+        ("impala", ["policy.unroll_len=4", "policy.collect.n_sample=3"], "policy.collect.n_sample", 4),
+    ],
+)
+def test_counts_are_rounded_up_to_what_the_environments_play_together(
+    kind: str, overrides: list[str], path: str, rounded: int
+) -> None:
+    main, create = dict(policy=dict(model={})), dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
+    cfg = compile_config((main, create), overrides=overrides)
+    given = int(overrides[-1].partition("=")[2])
+    assert get_key(cfg, path) == rounded
+    assert cfg.notes == [f"{path}={given} is {rounded} here: 8 environments step together."] * (given != rounded)

@@ -234,7 +234,6 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             "policy.learn.batch_size: expected at least 1, got 0. Meaning: samples per rank and iteration.",
         ),
         (["policy.learn.target_theta=0.1", "policy.learn.target_update_freq=5"], "not both"),
-        (["policy.collect.n_sample=9"], "is not a multiple of env.collector_env_num=8"),
         (["policy.model.obs_shape=5"], "policy.model.obs_shape: expected the environment's 4"),
         (["env.env_id=CartPoel-v1"], "Did you mean 'CartPole-v1'?"),
         (["policy.model.activation=swish"], "policy.model.activation must be one of relu, tanh"),

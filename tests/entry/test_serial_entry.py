@@ -22,7 +22,7 @@ from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
-from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, load_checkpoint, random_state
+from ding_lite.utils import POLICY_REGISTRY, CheckpointError, load_checkpoint, random_state
 from tests.distributed.launcher import clean_environment
 from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
@@ -182,13 +182,16 @@ def test_env_setting_says_which_environments_are_built(tmp_path: Path, manager: 
         assert (len(built[7]), len(built[12])) == (4 + 1, 2)  # one more to look at the spaces
 
 
-def test_numbers_of_env_setting_are_checked_like_the_configs(tmp_path: Path) -> None:
+def test_counts_are_rounded_up_to_the_environments_of_env_setting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cfg = {"limit": 7, "built": []}
-    with pytest.raises(ConfigError, match=r"env\.n_evaluator_episode=5 is not a multiple of env\.evaluator_env_num=3"):
-        run(env_setting=(cartpole, [cfg] * 4, [cfg] * 3))
-    with pytest.raises(ConfigError, match=r"policy\.collect\.n_sample=8 is not a multiple of env\.collector_env_num=3"):
-        run(env_setting=(cartpole, [cfg] * 3, [cfg] * 5))
-    assert not cfg["built"]
+    run(env_setting=(cartpole, [cfg] * 3, [cfg] * 3))
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "env.n_evaluator_episode=5 is 6 here: 3 environments step together." in printed
+    assert "policy.collect.n_sample=8 is 9 here: 3 environments step together." in printed
+    told = result(tmp_path / "run")
+    assert told["envstep"] % 9 == 0
 
 
 class Scaled(nn.Module):

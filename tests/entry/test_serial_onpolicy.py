@@ -330,10 +330,6 @@ def test_an_action_space_that_the_policy_cannot_act_in(
         (["policy.model.action_shape=3"], "policy.model.action_shape: expected the environment's 2"),
         (["policy.model.action_space=continuous"], "policy.model.action_space: expected the environment's"),
         (
-            ["policy.collect.n_sample=100"],
-            "policy.collect.n_sample=100 is not a multiple of env.collector_env_num=8: set it to 96 or 104.",
-        ),
-        (
             ["policy.learn.batch_size=256"],
             "policy.learn.batch_size=256 is more than policy.collect.n_sample=128",
         ),
@@ -352,8 +348,3 @@ def test_an_action_space_that_the_policy_cannot_act_in(
 )
 def test_mistakes_in_keys_and_values(nothing_starts: None, overrides: list[str], message: str) -> None:
     assert message in refusal(run, *overrides)
-
-
-def test_episodes_that_the_environments_do_not_divide(nothing_starts: None) -> None:
-    line = refusal(serial_pipeline_onpolicy, pair("pg"), overrides=["policy.collect.n_episode=9"])
-    assert line == ("policy.collect.n_episode=9 is not a multiple of env.collector_env_num=8: set it to 8 or 16.")

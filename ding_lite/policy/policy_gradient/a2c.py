@@ -39,7 +39,7 @@ class A2CPolicy(ActorCriticPolicy):
             grad_clip_type="clip_norm",
         ),
         collect=dict(
-            n_sample=Key(80, "env steps per rank and collect, a multiple of collector_env_num", low=1),
+            n_sample=Key(80, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
             gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
         ),
     )

@@ -44,7 +44,9 @@ class PGPolicy(Policy):
             grad_clip_value=5.0,
         ),
         collect=dict(
-            n_episode=Key(8, "whole episodes per rank and collect, a multiple of collector_env_num", low=1),
+            n_episode=Key(
+                8, "whole episodes per rank and collect, rounded up to a multiple of collector_env_num", low=1
+            ),
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline_onpolicy"

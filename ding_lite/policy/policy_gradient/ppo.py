@@ -64,7 +64,7 @@ class PPOPolicy(ActorCriticPolicy):
             kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
         ),
         collect=dict(
-            n_sample=Key(2048, "env steps per rank and collect, a multiple of collector_env_num", low=1),
+            n_sample=Key(2048, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
             gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
         ),
     )

@@ -179,8 +179,6 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32() -> None:
     [
         (["unroll_len=0"], "policy.unroll_len: expected at least 1, got 0"),
         (["learn.lambda_=1.5"], "policy.learn.lambda_: expected a number from 0 to 1"),
-        # 8 environments: 3 sequences of 4 are 12 env steps, which 8 does not divide; 2 would be 8
-        (["unroll_len=4", "collect.n_sample=3"], "policy.collect.n_sample=3 is not a multiple of"),
         (["learn.batch_size=1001"], "policy.learn.batch_size=1001 exceeds policy.other.replay_buffer."),
         (["on_policy=True"], "policy.on_policy: expected False for policy 'impala'"),
     ],

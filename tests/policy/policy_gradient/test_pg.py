@@ -167,10 +167,6 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> N
     ("override", "message"),
     [
         ("collect.n_sample=64", "Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': n_episode."),
-        (
-            "collect.n_episode=12",
-            "policy.collect.n_episode=12 is not a multiple of env.collector_env_num=8: set it to 8",
-        ),
         ("collect.n_episode=0", "policy.collect.n_episode: expected at least 1, got 0"),
         ("on_policy=False", "policy.on_policy: expected True for policy 'pg'"),
     ],
