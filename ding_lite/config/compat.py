@@ -106,12 +106,17 @@ RENAMED_KEYS = {
 }
 # Keys of `policy` that select the training loop in DI-engine; each is True for policies of this pipeline.
 LOOP_KEYS = {"on_policy": "serial_pipeline_onpolicy", "offline": "serial_pipeline_offline"}
+MUJOCO = (
+    *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum"),
+    *("Pusher", "Reacher", "Swimmer", "Walker2d"),
+)
 # Values of env.env_id: versions that gymnasium has retired, and their successors.
 RENAMED_IDS = {
     "Pendulum-v0": "Pendulum-v1",
     "LunarLander-v2": "LunarLander-v3",
     "LunarLanderContinuous-v2": "LunarLanderContinuous-v3",
-    **{f"{name}-v{n}": f"{name}-v5" for name in ("Hopper", "HalfCheetah", "Walker2d", "Ant") for n in (2, 3)},
+    "CarRacing-v2": "CarRacing-v3",
+    **{f"{name}-v{n}": f"{name}-v5" for name in MUJOCO for n in (2, 3)},
 }
 # Types in create_config: every accepted name, and the name used here. With an empty buffer type, policy.priority
 # determines the buffer.

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-EXTRAS = {"lunarlander": "Box2D", "mujoco": "mujoco", "minigrid": "minigrid"}  # env.type: the package
+EXTRAS = {
+    "bipedalwalker": "Box2D",
+    "carracing": "Box2D",
+    "lunarlander": "Box2D",
+    "mujoco": "mujoco",
+    "minigrid": "minigrid",
+}  # env.type: the package
 
 
 def needs(package: str | None) -> None:

@@ -18,12 +18,14 @@ from ding_lite.utils.registry import ConfigError
 from tests.dizoo.extras import EXTRAS, needs
 
 CLASSIC = "dizoo.classic_control"
-# env.type: (module, size of an observation, actions or Box's dimensions, further keys of env)
-ENVS: dict[str, tuple[str, int, Any, dict[str, Any]]] = {
+# env.type: (module, shape of an observation, actions or Box's dimensions, further keys of env)
+ENVS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "cartpole": (f"{CLASSIC}.cartpole.envs.cartpole_env", 4, 2, {}),
+    "carracing": ("dizoo.box2d.carracing.envs.carracing_env", (3, 96, 96), 5, {}),
     "pendulum": (f"{CLASSIC}.pendulum.envs.pendulum_env", 3, (1,), {}),
     "acrobot": (f"{CLASSIC}.acrobot.envs.acrobot_env", 6, 3, {}),
     "mountain_car": (f"{CLASSIC}.mountain_car.envs.mtcar_env", 2, 3, {"scale_obs": True}),
+    "bipedalwalker": ("dizoo.box2d.bipedalwalker.envs.bipedalwalker_env", 24, (4,), {}),
     "lunarlander": ("dizoo.box2d.lunarlander.envs.lunarlander_env", 8, 4, {}),
     "mujoco": ("dizoo.mujoco.envs.mujoco_env", 11, (3,), {}),
     # 7 x 7 cells of 3 numbers, 96 letters of 28 kinds
@@ -45,11 +47,11 @@ def make_env(name: str, **env: Any) -> gymnasium.Env:
 @pytest.mark.parametrize("name", ENVS)
 def test_spaces_are_what_the_table_says(name: str) -> None:
     needs(EXTRAS.get(name))
-    _, size, actions, _ = ENVS[name]
+    _, shape, actions, _ = ENVS[name]
     spec = check_env(make_cfg(name))
     assert isinstance(spec.observation_space, Box)
-    assert spec.observation_space.shape == (size,)
-    assert spec.observation_space.dtype == np.float32
+    assert spec.observation_space.shape == (shape if isinstance(shape, tuple) else (shape,))
+    assert spec.observation_space.dtype == (np.uint8 if isinstance(shape, tuple) else np.float32)
     space = spec.action_space
     assert actions == (int(space.n) if isinstance(space, Discrete) else space.shape)
 
@@ -96,6 +98,33 @@ def test_mountain_cars_scaled_observations_fill_minus_one_to_one() -> None:
     assert isinstance(scaled, Box)
     np.testing.assert_allclose(raw.high, [0.6, 0.07])
     np.testing.assert_allclose([scaled.low, scaled.high], [[-1, -1], [1, 1]])
+
+
+def test_pendulum_may_have_eleven_torques() -> None:
+    env, discrete = make_env("pendulum"), make_env("pendulum", continuous=False)
+    assert discrete.action_space == Discrete(11)
+    for move, torque in ((0, -2.0), (5, 0.0), (8, 1.2)):
+        env.reset(seed=1)
+        discrete.reset(seed=1)
+        obs, reward, *_ = env.step(np.array([torque], np.float32))
+        same_obs, same_reward, *_ = discrete.step(move)
+        np.testing.assert_allclose(same_obs, obs, rtol=1e-6)
+        assert same_reward == pytest.approx(reward)
+
+
+@pytest.mark.parametrize(("continuous", "actions"), [(False, Discrete(5)), (True, Box(-1, 1, (3,)))])
+def test_car_racing_shows_images_with_their_channels_first(continuous: bool, actions: gymnasium.Space) -> None:
+    needs("Box2D")
+    module = "dizoo.box2d.carracing.envs.carracing_env"
+    create = dict(env=dict(type="carracing", import_names=[module]), policy=dict(type="ppo"))
+    env = create_vector_env(compile_config((dict(env=dict(continuous=continuous)), create)).env, 1, 0, True)
+    obs, _ = env.reset()
+    assert (obs.shape, obs.dtype) == ((1, 3, 96, 96), np.uint8)
+    assert env.single_action_space == actions
+    obs, reward, *_ = env.step(env.action_space.sample())
+    assert obs.max() > obs.min()
+    assert reward.dtype == np.float32
+    env.close()
 
 
 @pytest.mark.parametrize("kwargs", [dict(env_id="LunarLanderContinuous-v3"), dict(kwargs=dict(continuous=True))])
