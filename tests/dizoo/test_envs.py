@@ -113,7 +113,7 @@ def test_pendulum_may_have_eleven_torques() -> None:
 
 
 @pytest.mark.parametrize(("continuous", "actions"), [(False, Discrete(5)), (True, Box(-1, 1, (3,)))])
-def test_car_racing_shows_images_with_their_channels_first(continuous: bool, actions: gymnasium.Space) -> None:
+def test_car_racing_shows_images_with_their_channels_first(continuous: bool, actions: gymnasium.Space[Any]) -> None:
     needs("Box2D")
     module = "dizoo.box2d.carracing.envs.carracing_env"
     create = dict(env=dict(type="carracing", import_names=[module]), policy=dict(type="ppo"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed.parity import SPACES, compile_problem, create_policy
 
 FOLDER = Path(__file__).parents[2] / "docs" / "algorithms"
-OWN = {name: cls for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
+OWN: dict[str, Any] = {name: cls for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
 NAMES = sorted(name for name, cls in OWN.items() if cls.config.get("type") == name)  # without second names
 
 
