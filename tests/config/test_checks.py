@@ -131,8 +131,8 @@ def test_priority_decides_the_buffer() -> None:
 def test_counts_are_rounded_up_to_what_the_environments_play_together(
     kind: str, overrides: list[str], path: str, rounded: int
 ) -> None:
-    main: dict[str, Any]
-    main, create = dict(policy=dict(model={})), dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
+    main: dict[str, Any] = dict(policy=dict(model={}))
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
     cfg = compile_config((main, create), overrides=overrides)
     given = int(overrides[-1].partition("=")[2])
     assert get_key(cfg, path) == rounded
