@@ -26,9 +26,10 @@ from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.networks import broadcast_networks, modules_of
 from ding_lite.torch_utils.optimizer import Trained
+from ding_lite.torch_utils.optimizer_keys import check_optimizer
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, REWARD_MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
@@ -80,6 +81,9 @@ class Policy:
             ConfigError: two values contradict each other.
         """
         check_common_keys(cfg.policy, cls.default_config())
+        if "reward_model" in cfg and "optimizer" in cfg.reward_model:
+            own = merge_defaults(REWARD_MODEL_REGISTRY.find(cfg.reward_model.type))
+            check_optimizer("reward_model", cfg.reward_model, own)
         if cfg.policy.get("priority_IS_weight") and not cfg.policy.priority:
             raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
 
