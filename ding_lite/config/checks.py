@@ -12,8 +12,9 @@ from easydict import EasyDict
 from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.config import schema as sc
-from ding_lite.utils.key import matches, show
+from ding_lite.utils.key import declared_keys, matches, show
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.schedule import find_schedules
 from ding_lite.utils.tree import tree_leaves
 
 COUNTS = (  # what a part plays at least, and the number of environments that play it together
@@ -73,6 +74,24 @@ def _check_pairs(cfg: EasyDict) -> None:
             f"{sc.BUFFER}.replay_buffer_size={size} is too small: {cfg.env.collector_env_num} environments need at "
             f"least {needed * cfg.env.collector_env_num} with this policy.nstep and env.frame_stack."
         )
+
+
+def check_schedule_counts(policy: EasyDict, policy_cls: Any) -> None:
+    """Check that the policy's pipeline counts what its schedules depend on.
+
+    Args:
+        policy: the compiled `cfg.policy`.
+        policy_cls: the class of the policy.
+
+    Raises:
+        ConfigError: a schedule depends on env steps or collects, but the policy learns from a data set.
+    """
+    for path, schedule in find_schedules(policy, declared_keys(policy_cls)).items():
+        if policy_cls.pipeline == "serial_pipeline_offline" and schedule["by"] != "iteration":
+            raise ConfigError(
+                f"policy.{path}.by: expected 'iteration', got '{schedule['by']}', because policy '{policy.type}' "
+                "learns from a data set and collects nothing."
+            )
 
 
 def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None:

@@ -53,13 +53,15 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
     "policy.eval.evaluator.render": (False, "evaluation does not render"),
     "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num says it"),
-    "policy.learn.betas": ([0.9, 0.999], "Adam has its usual coefficients"),
+    "policy.learn.decay_epoch": (Any, "a schedule of policy.learn.learning_rate says it"),
+    "policy.learn.decay_rate": (Any, "a schedule of policy.learn.learning_rate says it"),
     "policy.learn.epoch_per_collect": (Any, "this policy has no epochs"),
-    "policy.learn.eps": (1e-8, "Adam has its usual constant"),
+    "policy.learn.lr_decay": (False, "a schedule of policy.learn.learning_rate says it"),
     "policy.learn.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
     "policy.learn.nstep_return": (False, "values learn from generalised advantage estimates"),
-    "policy.learn.optim": ("adam", "Adam is the optimizer"),
     "policy.learn.update_per_collect": (1, "an on-policy policy learns from each collect once, in epochs"),
+    "policy.learn.warmup_epoch": (Any, "a schedule of policy.learn.learning_rate says it"),
+    "policy.learn.warmup_lr": (Any, "a schedule of policy.learn.learning_rate says it"),
     "policy.learn.learner.cfg_type": (Any, "create_config contains the types"),
     "policy.learn.learner.dataloader": (Any, "batches are drawn from arrays"),
     "policy.learn.learner.hook.log_reduce_after_iter": (Any, "figures are always averaged over all ranks"),
@@ -99,7 +101,9 @@ RENAMED_KEYS = {
     "policy.collect.discount_factor": "policy.discount_factor",
     "policy.learn.clip_value": "policy.learn.grad_clip_value",
     "policy.learn.discount_factor": "policy.discount_factor",
+    "policy.learn.eps": "policy.learn.adam_eps",
     "policy.learn.grad_norm": "policy.learn.grad_clip_value",
+    "policy.learn.optim": "policy.learn.optimizer",
     "policy.learn.normalize_advantage": "policy.learn.adv_norm",
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
@@ -118,6 +122,8 @@ RENAMED_IDS = {
     "CarRacing-v2": "CarRacing-v3",
     **{f"{name}-v{n}": f"{name}-v5" for name in MUJOCO for n in (2, 3)},
 }
+# Values of policy.learn.optimizer in DI-engine, and the names used here.
+OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"}
 # Types in create_config: every accepted name, and the name used here. With an empty buffer type, policy.priority
 # determines the buffer.
 TYPES: dict[str, dict[str, str]] = {
@@ -181,7 +187,7 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
 
 
 def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -> None:
-    """Replace old names of keys (`RENAMED_KEYS`) and retired environments (`RENAMED_IDS`) by the current ones.
+    """Replace old names of keys (`RENAMED_KEYS`), optimizers and retired environments by the current ones.
 
     Args:
         user: the nested keys that the user set; changed in place.
@@ -201,10 +207,21 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
         del get_key(user, parent)[last]
         set_key(user, new, value)
         notes.append(f"{old} is {new} here.")
+    _rename_optimizer(user, notes)
     env_id = get_key(user, "env.env_id")
     if isinstance(env_id, str) and env_id in RENAMED_IDS:
         set_key(user, "env.env_id", RENAMED_IDS[env_id])
         notes.append(f"env.env_id '{env_id}' is '{RENAMED_IDS[env_id]}' here: gymnasium has retired the old version.")
+
+
+def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace DI-engine's name of an optimizer; its 'Adam' with a weight decay is AdamW."""
+    path = "policy.learn.optimizer"
+    name = get_key(user, path)
+    if isinstance(name, str) and name in OPTIMIZERS:
+        decays = name == "Adam" and get_key(user, "policy.learn.weight_decay")
+        set_key(user, path, "adamw" if decays else OPTIMIZERS[name])
+        notes.append(f"{path} '{name}' {'with a weight decay ' if decays else ''}is '{get_key(user, path)}' here.")
 
 
 def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:

@@ -27,12 +27,13 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
-from ding_lite.config.checks import check_memory, check_values, round_counts
+from ding_lite.config.checks import check_memory, check_schedule_counts, check_values, round_counts
 from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, take_loop_keys, translate_create
 from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.dist.shares import SHARED_SIZES, divide
-from ding_lite.utils.key import SECTION, describe, matches, show
+from ding_lite.utils.key import SECTION, declared_keys, describe, matches, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
+from ding_lite.utils.schedule import check_schedule, extremes, is_schedule
 
 # Modules that register the built-in classes; they are imported when a config is compiled, before its import_names.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
@@ -203,7 +204,9 @@ def compile_config(
     round_counts(cfg, notes)
     check_values(cfg)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
-    policy_cls.check_config(cfg)
+    check_schedule_counts(cfg.policy, policy_cls)
+    for policy in extremes(cfg.policy, declared_keys(policy_cls)):
+        policy_cls.check_config(EasyDict({**cfg, "policy": policy}) if policy is not cfg.policy else cfg)
     cfg.notes = notes
     return cfg
 
@@ -279,7 +282,10 @@ def _checked_items(
         if declared is not None and declared.type is not SECTION:
             if path in texts and not matches(value, declared.hint) and matches(texts[path], declared.hint):
                 value = texts[path]  # exp_name=007 is a text, not a number
-            declared.check(path, value)
+            if is_schedule(path, declared, value):
+                check_schedule(path, declared, value)
+            else:
+                declared.check(path, value)
             yield path, value
         elif path in schema or any(known.startswith(path + ".") for known in schema):
             if not isinstance(value, dict):

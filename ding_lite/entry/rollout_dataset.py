@@ -28,7 +28,9 @@ from ding_lite.policy import Policy
 from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.torch_utils.shared_module import SharedModule
 from ding_lite.utils.dist.ranks import alone, get_rank, get_world_size
+from ding_lite.utils.key import declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
+from ding_lite.utils.schedule import find_schedules
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
@@ -289,6 +291,12 @@ def _check(policy: EasyDict, unit: str) -> None:
     """Raise `ConfigError` if this policy does not allow items of this unit."""
     if unit not in UNITS:
         raise ConfigError(f"RolloutDataset: expected unit to be one of {UNITS}, got '{unit}'.{closest(unit, UNITS)}")
+    for path, schedule in find_schedules(policy, declared_keys(POLICY_REGISTRY.find(policy.type))).items():
+        if not (path.startswith("collect.") and schedule["by"] == "env_step"):
+            raise ConfigError(
+                f"policy.{path}: RolloutDataset follows schedules of policy.collect by 'env_step' only, because the "
+                "training loop is not ding_lite's: give a number."
+            )
     if unit == "episode":
         return
     if "unroll_len" in policy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from easydict import EasyDict
 
 from ding_lite.torch_utils.data_parallel import check_data_parallel
+from ding_lite.torch_utils.optimizer_keys import check_optimizer
 from ding_lite.utils.key import declared_keys, default_values
 
 
@@ -24,3 +25,4 @@ def check_common_keys(policy: EasyDict, defaults: EasyDict) -> None:
         ConfigError: a value is unknown, out of range, or contradicts another one.
     """
     check_data_parallel(policy, defaults.ddp)
+    check_optimizer("policy.learn", policy.learn, defaults.learn)

@@ -10,6 +10,8 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.optimizer_keys import USED_BY
+
 Rate = float | Callable[[int], float]
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -26,18 +28,20 @@ class Trained(NamedTuple):
         network: the module whose parameters are trained.
         learning_rate: a number, or a function from the number of steps so far to the learning rate; None:
             `policy.learn.learning_rate`.
-        optimizer: a name in `OPTIMIZERS`, or a subclass of `torch.optim.Optimizer`.
-        options: further keyword arguments of the optimizer's class, such as `betas`. `weight_decay` defaults to
-            `policy.learn.weight_decay`, and `eps` of Adam and AdamW to `policy.learn.adam_eps`.
+        optimizer: a name in `OPTIMIZERS`, or a subclass of `torch.optim.Optimizer`; None: `policy.learn.optimizer`.
+        options: further keyword arguments of the optimizer's class, such as `betas`; a number may be a function, as the
+            learning rate. They default to the keys of `policy.learn`.
     """
 
     network: nn.Module
     learning_rate: Rate | None = None
-    optimizer: str | type[torch.optim.Optimizer] = "adam"
+    optimizer: str | type[torch.optim.Optimizer] | None = None
     options: dict[str, Any] = {}
 
 
-def create_optimizer(parameter: nn.Parameter, part: Trained, learn: EasyDict) -> torch.optim.Optimizer:
+def create_optimizer(
+    parameter: nn.Parameter, part: Trained, learn: EasyDict
+) -> tuple[torch.optim.Optimizer, dict[str, Callable[[int], float]]]:
     """Create the optimizer of one part. It is a fused one if torch has a fused implementation.
 
     Args:
@@ -45,19 +49,28 @@ def create_optimizer(parameter: nn.Parameter, part: Trained, learn: EasyDict) ->
         part: how to train it.
         learn: the compiled `cfg.policy.learn`, with default values.
 
+    Returns:
+        The optimizer, and its options that change: functions from the number of steps so far.
+
     Raises:
         ValueError: no optimizer has the name `part.optimizer`.
     """
-    cls = OPTIMIZERS.get(part.optimizer) if isinstance(part.optimizer, str) else part.optimizer
+    kind = part.optimizer or learn.optimizer
+    cls = OPTIMIZERS.get(kind) if isinstance(kind, str) else kind
     if cls is None:
-        raise ValueError(f"optimizer: expected {', '.join(OPTIMIZERS)} or a class, got '{part.optimizer}'.")
-    rate = learn.learning_rate if part.learning_rate is None else part.learning_rate
+        raise ValueError(f"optimizer: expected {', '.join(OPTIMIZERS)} or a class, got '{kind}'.")
     known = inspect.signature(cls).parameters
     options: dict[str, Any] = {"weight_decay": learn.weight_decay, "fused": True}
-    if issubclass(cls, torch.optim.Adam | torch.optim.AdamW):
-        options["eps"] = learn.adam_eps
-    options = {key: value for key, value in options.items() if key in known} | part.options
-    return cls([parameter], lr=rate(0) if callable(rate) else rate, **options)  # type: ignore[call-arg]
+    options = {key: value for key, value in options.items() if key in known}
+    for key, names in USED_BY.items():
+        if learn[key] is not None and issubclass(cls, tuple(OPTIMIZERS[name] for name in names)):
+            value = learn[key]
+            options[key.removeprefix("adam_")] = tuple(map(float, value)) if key == "betas" else value
+    options |= part.options
+    options["lr"] = learn.learning_rate if part.learning_rate is None else part.learning_rate
+    changing = {key: value for key, value in options.items() if callable(value)}
+    options |= {key: value(0) for key, value in changing.items()}
+    return cls([parameter], **options), changing
 
 
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
@@ -68,8 +81,16 @@ def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Non
         state: what `state_dict` of an optimizer of the same class returned.
 
     Raises:
-        ValueError: a moment does not have the shape of its parameter; torch does not check this.
+        ValueError: the state is of another kind of optimizer, or a moment does not have the shape of its parameter;
+            torch checks neither.
     """
+    own, saved = (_options_with_moments(groups[0]) for groups in (optimizer.param_groups, state["param_groups"]))
+    if own != saved:
+        raise ValueError(
+            f"the optimizer has the moments of {own or 'SGD'}, and the state those of {saved or 'SGD'}: set "
+            "policy.learn.optimizer and policy.learn.momentum as they were; or start from the model alone, with "
+            "policy.learn.resume_training=False"
+        )
     optimizer.load_state_dict({**state, "param_groups": optimizer.state_dict()["param_groups"]})
     for parameter, moments in optimizer.state.items():
         for name, value in moments.items():
@@ -79,3 +100,8 @@ def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Non
                     "the state belongs to another model or an older ding_lite; start from the model alone, with "
                     "policy.learn.resume_training=False"
                 )
+
+
+def _options_with_moments(group: dict[str, Any]) -> str:
+    """Return the options of a parameter group that determine which moments its optimizer keeps."""
+    return ", ".join(key for key in ("betas", "alpha", "momentum") if group.get(key))

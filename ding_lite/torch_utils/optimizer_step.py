@@ -64,7 +64,7 @@ class OptimizerStep:
         loss: Loss,
         cfg: EasyDict,
         learning_rate: Rate | None = None,
-        optimizer: str | type[torch.optim.Optimizer] = "adam",
+        optimizer: str | type[torch.optim.Optimizer] | None = None,
         **options: Any,
     ) -> None:
         parts = network if isinstance(network, dict) else {"": Trained(network, learning_rate, optimizer, options)}
@@ -81,11 +81,12 @@ class OptimizerStep:
             wrapped = CompiledLoss(loss, self.flat)
         self._loss: Loss = wrapped or loss
         self._backward: Callable[[Tensor], Any] = wrapped.backward if wrapped else Tensor.backward
-        self.optimizers = {
-            name: create_optimizer(parameter, part, cfg.learn)
-            for (name, part), parameter in zip(parts.items(), self.flat.parts, strict=True)
-        }
-        self._schedules = {name: part.learning_rate for name, part in parts.items() if callable(part.learning_rate)}
+        created = [
+            create_optimizer(parameter, part, cfg.learn)
+            for part, parameter in zip(parts.values(), self.flat.parts, strict=True)
+        ]
+        self.optimizers = {name: optimizer for name, (optimizer, _) in zip(parts, created, strict=True)}
+        self._changing = {name: options for name, (_, options) in zip(parts, created, strict=True) if options}
         self.check = StepCheck(cfg.learn.on_nonfinite, self.network)
         self.steps = 0
         self._known_rates: dict[str, float] = {}
@@ -129,7 +130,7 @@ class OptimizerStep:
         norm = torch.linalg.vector_norm(self.flat.gradient)
         if self.check.passes(norm, self.optimizers.values()):
             self._clip(norm)
-            self._set_rates()
+            self._set_options()
             for optimizer in self.optimizers.values():
                 optimizer.step()
         self.steps += 1
@@ -150,10 +151,10 @@ class OptimizerStep:
                 scale = (bound / (own + 1e-6)).clamp(max=1.0)
                 gradient.mul_(scale.nan_to_num(1.0))  # NaN must not spread: it shows which gradients are not finite
 
-    def _set_rates(self) -> None:
-        for name, schedule in self._schedules.items():
+    def _set_options(self) -> None:
+        for name, options in self._changing.items():
             for group in self.optimizers[name].param_groups:
-                group["lr"] = schedule(self.steps)
+                group.update({key: value(self.steps) for key, value in options.items()})
 
     def learning_rates(self) -> dict[str, Tensor]:
         """Return the current `learning_rate`, or `<part>_learning_rate` for each part."""

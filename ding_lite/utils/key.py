@@ -44,6 +44,7 @@ class Key:
         above: bound that numbers must exceed.
         below: bound that numbers must not reach.
         choices: the only allowed values; empty if there is no such restriction.
+        constant: the number is only read when the run is built, so it cannot be a schedule (see `utils/schedule.py`).
     """
 
     default: Any
@@ -54,6 +55,7 @@ class Key:
     above: float | None = None
     below: float | None = None
     choices: tuple[Any, ...] = ()
+    constant: bool = False
 
     @property
     def hint(self) -> Any:

@@ -147,3 +147,37 @@ def test_modules_are_found_under_their_paths_in_di_engine() -> None:
     create["policy"]["import_names"] = ["ding_lite.policy.cqll"]
     with pytest.raises(ConfigError, match=r"cannot import 'ding_lite\.policy\.cqll'"):
         compile_config((main, create))
+
+
+@pytest.mark.parametrize(
+    ("given", "optimizer", "note"),
+    [
+        (dict(optimizer="SGD", momentum=0.9), "sgd", "policy.learn.optimizer 'SGD' is 'sgd' here."),
+        (dict(optimizer="Adam"), "adam", "policy.learn.optimizer 'Adam' is 'adam' here."),
+        (
+            dict(optimizer="Adam", weight_decay=1e-4),
+            "adamw",
+            "policy.learn.optimizer 'Adam' with a weight decay is 'adamw' here.",
+        ),
+        (dict(optim="rmsprop"), "rmsprop", "policy.learn.optim is policy.learn.optimizer here."),
+        (dict(betas=(0, 0.99), eps=1e-5), "adam", "policy.learn.eps is policy.learn.adam_eps here."),
+    ],
+)
+def test_optimizers_of_di_engine_are_those_of_the_config(given: dict[str, Any], optimizer: str, note: str) -> None:
+    cfg = compile_config((dict(env=dict(env_id="CartPole-v0"), policy=dict(learn=given)), CREATE))
+    assert (cfg.policy.learn.optimizer, cfg.notes) == (optimizer, [note])
+    for key, name in (("betas", "betas"), ("eps", "adam_eps"), ("momentum", "momentum")):
+        if key in given:
+            assert cfg.policy.learn[name] == (list(given[key]) if key == "betas" else given[key])
+
+
+def test_a_learning_rate_that_decays_as_in_di_engine_is_pointed_to_schedules() -> None:
+    learn = dict(lr_decay=True, decay_epoch=30, decay_rate=0.1, warmup_epoch=5, warmup_lr=1e-4)
+    with pytest.raises(
+        ConfigError, match=r"lr_decay: expected False \(a schedule of policy\.learn\.learning_rate says it"
+    ):
+        compile_config((dict(env=dict(env_id="CartPole-v0"), policy=dict(learn=learn)), CREATE))
+    cfg = compile_config(
+        (dict(env=dict(env_id="CartPole-v0"), policy=dict(learn={**learn, "lr_decay": False})), CREATE)
+    )
+    assert len(cfg.notes) == 5

@@ -23,9 +23,11 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
 from tests.distributed.launcher import run_ranks
 
+RATE = "{'type': 'exponential', 'start': 0.01, 'end': 0.001, 'over': 3, 'by': 'iteration'}"
 OPTIONS = {
     "dqn": [
         *([], ["policy.noisy_net=True"]),
+        [f"policy.learn.learning_rate={RATE}", "policy.learn.optimizer=rmsprop", "policy.learn.momentum=0.9"],
         ["policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.target_theta=0.1"],
     ],
     "ppo": [
@@ -34,7 +36,7 @@ OPTIONS = {
          "policy.learn.target_kl=1e-6", "policy.learn.value_clip=False", "policy.recompute_adv=False"],
     ],
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
-    "a2c": [["policy.learn.adv_norm=True"]],
+    "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],
     "impala": [["policy.unroll_len=4"]],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "cql": [

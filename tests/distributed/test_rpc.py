@@ -89,6 +89,8 @@ def test_a_run_leaves_behind_what_other_runs_do(trained: tuple[Path, str]) -> No
     assert state["learner"]["train_iter"] == result["train_iter"]
     records = [json.loads(line) for line in (folder / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert {"train/policy_loss", "collect/return_mean", "eval/return_mean"} <= set().union(*records)
+    rates = [record["train/learning_rate"] for record in records if "train/learning_rate" in record]
+    assert rates[-1] < 0.9 * rates[0]  # the schedule of env steps, which the observers play
     for words in (
         "1 agent, 2 observers (rpc)",
         "64 of all observers, 1 epochs a collect",

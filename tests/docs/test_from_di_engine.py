@@ -105,11 +105,10 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
         create("a2c"),
         [
             GAMMA,
+            "policy.learn.eps is policy.learn.adam_eps here.",
             "policy.learn.grad_norm is policy.learn.grad_clip_value here.",
             "policy.learn.normalize_advantage is policy.learn.adv_norm here.",
             "policy.priority is ignored: this policy has no prioritised replay.",
-            "policy.learn.betas is ignored: Adam has its usual coefficients.",
-            "policy.learn.eps is ignored: Adam has its usual constant.",
             "policy.collect.nstep_return is ignored: values learn from generalised advantage estimates.",
             "policy.collect.nstep is ignored: policy.nstep says it, where a policy sums n-step returns.",
         ],

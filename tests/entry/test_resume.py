@@ -108,6 +108,37 @@ def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(kind
     assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
 
 
+def schedule(key: str, start: float, end: float, over: int, by: str) -> str:
+    return f"policy.learn.{key}={dict(type='linear', start=start, end=end, over=over, by=by)}"
+
+
+SCHEDULED = {
+    "dqn": [
+        schedule("learning_rate", 1e-3, 1e-5, STEPS, "env_step"), schedule("weight_decay", 0.0, 0.1, 200, "iteration"),
+        "policy.learn.optimizer=rmsprop", "policy.learn.momentum=0.9",
+    ],
+    "ppo": [
+        schedule("learning_rate", 1e-3, 1e-5, STEPS, "env_step"), schedule("clip_ratio", 0.3, 0.1, 8, "collect"),
+        schedule("entropy_weight", 0.1, 0.0, 30, "iteration"), "policy.learn.lr_scheduler=None",
+        "policy.learn.clip_scheduler=None", "policy.learn.optimizer=adamw", "policy.learn.betas=[0.5,0.9]",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_schedules_of_an_interrupted_run_go_on_as_if_nothing_had_been(kind: str) -> None:
+    train(kind, "whole", *SCHEDULED[kind], env_setting=interrupting(-1))
+    with pytest.raises(SystemExit):
+        train(kind, "parts", *SCHEDULED[kind], env_setting=interrupting(20))
+    train(kind, "parts", *SCHEDULED[kind], "policy.learn.resume_training=True", env_setting=interrupting(-1))
+    assert_same(last_state("whole"), last_state("parts"))
+    assert curves("parts") == curves("whole")
+    rates = [line["train/learning_rate"] for line in curves("whole") if "train/learning_rate" in line]
+    assert len(rates) > 3
+    assert sorted(rates, reverse=True) == rates
+    assert rates[0] > 5 * rates[-1] > 5e-5
+
+
 class Unrepeatable(gymnasium.Wrapper):
     """CartPole; if `noise` is set, instead an episode without an end whose observations nobody can repeat."""
 

@@ -39,6 +39,7 @@ SMALL = {  # by policy: how a test changes its config
 }
 
 SCHEDULE = "{'epoch_num': 9, 'min_lr_lambda': 0.5}"
+RATE = "{'type': 'linear', 'start': 0.9, 'end': 0.1, 'over': 64, 'by': '%s'}"
 
 
 def make(name: str, unit: str = "batch", *overrides: str, seed: int = 0, **options: Any) -> RolloutDataset:
@@ -115,6 +116,18 @@ def test_ppos_loss_with_a_fixed_kl_penalty_is_there_for_a_training_loop_of_ones_
     assert losses[1] > losses[0]
 
 
+def test_a_workers_schedule_of_env_steps_is_followed() -> None:
+    def returns(*overrides: str) -> list[torch.Tensor]:  # 4 batches of 8 samples are one collect of 2 x 16
+        return [batch["return_"] for batch in take(make("a2c", "batch", *overrides), 8)]
+
+    changing = returns(f"policy.collect.gae_lambda={RATE % 'env_step'}")
+    first, later = (returns(f"policy.collect.gae_lambda={number}") for number in (0.9, 0.5))
+    per_collect = len(first) // 4
+    assert all(map(torch.equal, changing[:per_collect], first[:per_collect]))
+    assert not all(map(torch.equal, changing[per_collect:], first[per_collect:]))
+    assert not all(map(torch.equal, first, later))
+
+
 @pytest.mark.parametrize("name", ["ppo", "pg", "dqn", "impala"])
 def test_episodes_are_whole(name: str) -> None:
     for episode in take(make(name, "episode"), 5):
@@ -132,6 +145,13 @@ def test_episodes_are_whole(name: str) -> None:
     [
         ("a2c", "transitions", [], "expected unit to be one of .* got 'transitions'. Did you mean 'transition'?"),
         ("impala", "transition", [], "'impala' learns from sequences of steps: use unit='episode'"),
+        (
+            "a2c",
+            "batch",
+            [f"policy.learn.learning_rate={RATE % 'env_step'}"],
+            "follows schedules of policy.collect by 'e",
+        ),
+        ("a2c", "episode", [f"policy.collect.gae_lambda={RATE % 'iteration'}"], "follows schedules of policy.collect"),
         ("ppo", "batch", ["policy.learn.value_norm=True"], "sees only its own: set it to False"),
         ("ppo", "batch", [f"policy.learn.lr_scheduler={SCHEDULE}"], r"policy\.learn\.lr_scheduler=.*set it to None"),
         (

@@ -11,10 +11,12 @@ from easydict import EasyDict
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 
+from ding_lite.config import compile_config
 from ding_lite.policy import DQNPolicy
 from ding_lite.reward_model import RewardModel, next_obs
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.key import declared_keys, default_values
+from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
 
 SPACES = (Box(-1.0, 1.0, (3,), np.float32), Discrete(2))
 
@@ -89,6 +91,18 @@ def test_the_learning_rate_is_the_reward_models_own() -> None:
     model = build()
     model.process(make_block())
     assert model.take_figures()["net_learning_rate"] == 0.5
+
+
+def test_options_that_contradict_its_optimizer_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REWARD_MODEL_REGISTRY, "halving", Halving)
+    create = dict(policy=dict(type="dqn"), reward_model=dict(type="halving"))
+    main = dict(env=dict(env_id="CartPole-v1"), reward_model=dict(momentum=0.5))
+    with pytest.raises(
+        ConfigError, match=r"^reward_model.momentum=0.5 has no effect with reward_model.optimizer='adam'"
+    ):
+        compile_config((main, create))
+    cfg = compile_config(({**main, "reward_model": dict(momentum=0.5, optimizer="rmsprop")}, create))
+    assert (cfg.reward_model.learning_rate, cfg.policy.learn.optimizer) == (0.5, "adam")
 
 
 def test_figures_are_means_since_they_were_last_taken() -> None:

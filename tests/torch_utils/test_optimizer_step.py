@@ -251,6 +251,114 @@ def test_a_step_that_is_not_finite_leaves_every_kind_of_optimizer_alone(kind: st
     assert not same(before, list(network.parameters()))
 
 
+# The config of each kind of optimizer, and torch's own that it must equal.
+KINDS: dict[str, tuple[list[str], Any]] = {
+    "adam": (
+        ["betas=[0.8,0.95]", "adam_eps=0.001", "weight_decay=0.1"],
+        lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
+    ),
+    "adamw": (
+        ["betas=[0,0.99]", "weight_decay=0.2"],
+        lambda p: torch.optim.AdamW(p, lr=0.02, betas=(0.0, 0.99), weight_decay=0.2),
+    ),
+    "rmsprop": (
+        ["adam_eps=0.01", "momentum=0.9", "weight_decay=0.1"],
+        lambda p: torch.optim.RMSprop(p, lr=0.02, eps=0.01, momentum=0.9, weight_decay=0.1),
+    ),
+    "sgd": (
+        ["momentum=0.9", "weight_decay=0.1"],
+        lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, weight_decay=0.1),
+    ),
+    "plain_sgd": ([], lambda p: torch.optim.SGD(p, lr=0.02)),
+}
+
+
+def kind_cfg(kind: str) -> Any:
+    keys = [f"optimizer={kind.removeprefix('plain_')}", "learning_rate=0.02", *KINDS[kind][0]]
+    return make_cfg(*(f"learn.{key}" for key in keys))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_optimizer_of_the_config_steps_as_torchs_own(kind: str) -> None:
+    torch.manual_seed(0)
+    network = TwoHeads().double()
+    plain = copy.deepcopy(network)
+    step = OptimizerStep(network, network.loss, kind_cfg(kind))
+    optimizer = KINDS[kind][1](plain.parameters())
+    for number in range(5):
+        batch = make_batch(8, number, dtype=torch.float64)
+        step.step(batch)
+        plain.zero_grad()
+        plain.loss(batch)[0].backward()
+        optimizer.step()
+    for mine, other in zip(network.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_optimizer_goes_on_from_its_state_to_the_bit(kind: str) -> None:
+    cfg, networks = kind_cfg(kind), [TwoHeads(), TwoHeads()]
+    steps = [OptimizerStep(network, network.loss, cfg) for network in networks]
+    for number in range(3):
+        steps[0].step(make_batch(8, number))
+    networks[1].load_state_dict(networks[0].state_dict())
+    steps[1].load_state_dict(copy.deepcopy(steps[0].state_dict()))
+    for number in range(3, 6):
+        for step in steps:
+            step.step(make_batch(8, number))
+    assert same(list(networks[0].parameters()), list(networks[1].parameters()))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("rmsprop", "the optimizer has the moments of alpha, momentum, and the state those of betas: "),
+        ("plain_sgd", "the optimizer has the moments of SGD, and the state those of betas: "),
+    ],
+)
+def test_the_state_of_another_kind_of_optimizer_is_refused(other: str, message: str) -> None:
+    network = TwoHeads()
+    saved = OptimizerStep(network, network.loss, kind_cfg("adam"))
+    saved.step(make_batch(8))
+    with pytest.raises(ValueError, match=message + r"set policy.learn.optimizer .*resume_training=False"):
+        OptimizerStep(network, network.loss, kind_cfg(other)).load_state_dict(saved.state_dict())
+
+
+def test_every_optimizer_of_a_policy_is_that_of_the_config_unless_the_policy_names_one() -> None:
+    policy = create("learn.optimizer=rmsprop", "learn.momentum=0.5")
+    step = OptimizerStep(nn.Linear(1, 1), policy._critic_loss, policy._cfg, optimizer="adamw")
+    kinds = [type(one.optimizer).__name__ for one in (policy._critic, policy._actor, step)]
+    assert kinds == ["RMSprop", "RMSprop", "AdamW"]
+    assert policy._actor.optimizer.param_groups[0]["momentum"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["optimizer=lion"], "policy.learn.optimizer must be 'adam', 'adamw', 'rmsprop' or 'sgd', got 'lion'."),
+        (
+            ["optimizer=sgd", "betas=[0.9,0.99]"],
+            "policy.learn.betas=[0.9, 0.99] has no effect with policy.learn.optimizer='sgd': leave it out, or set "
+            "optimizer to 'adam' or 'adamw'.",
+        ),
+        (["momentum=0.9"], "policy.learn.momentum=0.9 has no effect with policy.learn.optimizer='adam': leave it out"),
+        (
+            ["optimizer=sgd", "adam_eps=0.1"],
+            "policy.learn.adam_eps=0.1 has no effect with policy.learn.optimizer='sgd'",
+        ),
+        (["betas=[0.9]"], "policy.learn.betas: expected two numbers such as [0.9, 0.999], got [0.9]."),
+        (["betas=[0.9,1.0]"], "policy.learn.betas: expected at least 0, below 1, got 1.0."),
+        (["betas=0.9"], "policy.learn.betas: expected list[float] or None, got float 0.9."),
+        (["momentum=1.0"], "policy.learn.momentum: expected at least 0, below 1, got 1.0."),
+    ],
+)
+def test_options_that_contradict_the_optimizer_are_one_line(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_cfg(*(f"learn.{item}" for item in overrides))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["critic", "model"])
 def test_a_name_belongs_to_one_optimizer(name: str) -> None:
     with pytest.raises(ValueError, match=f"'{name}' after .'critic', 'actor'."):

@@ -163,6 +163,7 @@ class RemoteCollector:
 
     def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
         """Return samples `[M, ...]`, whose `obs` are places (see `SplitEncoder.remote`), and sums of the counts."""
+        self._policy.get_collect_kwargs(self.envstep)  # sets the agent's schedules; observers set their own
         flat = flatten(self._encoder.parameters)
         answers = [self._link.ask(rank, "collect", flat, self.envstep) for rank in self._link.observers]
         own = torch.get_rng_state()

@@ -68,10 +68,10 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="cql",
         learn=dict(
-            learning_rate_q=Key(3e-4, "step size of the critics' Adam, and of that of alpha'", low=0, high=10**6),
-            learning_rate_policy=Key(3e-4, "step size of the actor's Adam", low=0, high=10**6),
-            learning_rate_alpha=Key(3e-4, "step size of alpha's Adam", low=0, high=10**6),
-            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
+            learning_rate_q=Key(3e-4, "step size of the critics' optimizer, and of that of alpha'", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "step size of the actor's optimizer", low=0, high=10**6),
+            learning_rate_alpha=Key(3e-4, "step size of alpha's optimizer", low=0, high=10**6),
+            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0, constant=True),
             auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
             target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
             num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),

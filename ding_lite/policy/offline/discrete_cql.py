@@ -51,7 +51,12 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
                 None, "learner iterations between copies to the target; 100 if both are None", type=int, low=1
             ),
             target_theta=Key(
-                None, "instead: share of the online network mixed in per iteration", type=float, above=0, high=1
+                None,
+                "instead: share of the online network mixed in per iteration",
+                type=float,
+                above=0,
+                high=1,
+                constant=True,
             ),
         ),
     )

@@ -45,9 +45,9 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="iql",
         learn=dict(
-            learning_rate_q=Key(3e-4, "step size of the critics' Adam", low=0, high=10**6),
-            learning_rate_value=Key(3e-4, "step size of the value's Adam", low=0, high=10**6),
-            learning_rate_policy=Key(3e-4, "step size of the actor's Adam", low=0, high=10**6),
+            learning_rate_q=Key(3e-4, "step size of the critics' optimizer", low=0, high=10**6),
+            learning_rate_value=Key(3e-4, "step size of the value's optimizer", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "step size of the actor's optimizer", low=0, high=10**6),
             tau=Key(0.7, "expectile: 0.5 values the data's policy, values near 1 its best actions", above=0, below=1),
             beta=Key(3.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
         ),

@@ -34,7 +34,11 @@ from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_leaves
+
+# Keys for schedules: each with the name of its final share, and the key that it scales.
+SCHEDULERS = (("lr_scheduler", "min_lr_lambda", "learning_rate"), ("clip_scheduler", "min_clip_lambda", "clip_ratio"))
 
 
 @POLICY_REGISTRY.register("ppo")
@@ -58,7 +62,7 @@ class PPOPolicy(ActorCriticPolicy):
             value_norm=Key(True, "normalise the returns that the model predicts by their running mean and deviation"),
             ppo_param_init=Key(True, "initialise weights orthogonally, small ones in the policy's last layer"),
             grad_clip_type="clip_norm",
-            kl_beta=Key(0.0, "weight of a penalty, the mean of KL(pi_old || pi_new)", low=0),
+            kl_beta=Key(0.0, "weight of a penalty, the mean of KL(pi_old || pi_new)", low=0, constant=True),
             target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
             kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
             kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
@@ -76,10 +80,14 @@ class PPOPolicy(ActorCriticPolicy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         learn = cfg.policy.learn
-        for key, lowest in (("lr_scheduler", "min_lr_lambda"), ("clip_scheduler", "min_clip_lambda")):
+        for key, lowest, target in SCHEDULERS:
             schedule = learn[key]
             if schedule is None:
                 continue
+            if isinstance(learn[target], Scheduled):
+                raise ConfigError(
+                    f"policy.learn.{key} contradicts the schedule of policy.learn.{target}: set only one."
+                )
             numbers = all(isinstance(value, (int, float)) for value in schedule.values())
             if set(schedule) != {"epoch_num", lowest} or not numbers or schedule["epoch_num"] <= 0:
                 raise ConfigError(
@@ -93,7 +101,7 @@ class PPOPolicy(ActorCriticPolicy):
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
-        self._collects, self._kl_beta, self._clip_ratio = 0, cfg.learn.kl_beta, cfg.learn.clip_ratio
+        self._collects, self._kl_beta, self._clip_share = 0, cfg.learn.kl_beta, 1.0
         super().__init__(cfg, *args, **kwargs)
 
     def _create_model(self) -> nn.Module:
@@ -173,13 +181,17 @@ class PPOPolicy(ActorCriticPolicy):
 
     # Schedules, and the penalty on the KL.
 
+    @property
+    def _clip_ratio(self) -> float:
+        return self._cfg.learn.clip_ratio * self._clip_share
+
     def _set_schedules(self) -> None:
-        """Set the learning rate and the clip ratio for this collect, and count it."""
+        """Set the learning rate, and the share of the clip ratio, for this collect, and count it."""
         learn = self._cfg.learn
         share = _linear(learn.lr_scheduler, "min_lr_lambda", self._collects)
         for group in self._optimizer.optimizer.param_groups:
             group["lr"] = learn.learning_rate * share
-        self._clip_ratio = learn.clip_ratio * _linear(learn.clip_scheduler, "min_clip_lambda", self._collects)
+        self._clip_share = _linear(learn.clip_scheduler, "min_clip_lambda", self._collects)
         self._collects += 1
         self._kl.clear()
 

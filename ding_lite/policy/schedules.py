@@ -1,0 +1,103 @@
+"""Sets the numbers of a policy's config that a schedule determines, see `utils/schedule.py`.
+
+A policy reads its config when it needs a number, as it does without schedules: `self._cfg.learn.clip_ratio`. That
+config is the policy's own copy. Before every collect and every learner iteration, the numbers in it are set to what the
+schedules say. A run without schedules has none of this: its policy reads the compiled config itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.torch_utils.modes import Batch, CollectMode, LearnMode
+from ding_lite.utils.key import Key
+from ding_lite.utils.schedule import Scheduled, find_schedules, number_at, set_number, with_numbers
+
+
+class Schedules:
+    """The schedules of one policy, and the counts that they depend on.
+
+    Args:
+        cfg: the compiled `cfg.policy`.
+        keys: what the policy's class declares, see `declared_keys`.
+
+    Attributes:
+        cfg: the config for the policy to read; `cfg` itself if it has no schedules.
+    """
+
+    def __init__(self, cfg: EasyDict, keys: Mapping[str, Key]) -> None:
+        self._schedules = find_schedules(cfg, keys)
+        self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
+        self._figures: dict[str, Tensor] = {}
+        numbers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
+        self.cfg = with_numbers(cfg, numbers) if numbers else cfg
+
+    def _number(self, path: str) -> float:
+        """Return the current number of a key."""
+        schedule = self._schedules[path]
+        return number_at(schedule, max(self._counts[schedule["by"]], 0))
+
+    def _set(self) -> None:
+        """Write the current numbers into the config, and into the figures for the log."""
+        for path in self._schedules:
+            number = self._number(path)
+            set_number(self.cfg, path, number)
+            self._figures[path.removeprefix("learn.")] = torch.tensor(number, dtype=torch.float64)
+
+    def follow(self, learn: LearnMode, collect: CollectMode) -> tuple[LearnMode, CollectMode]:
+        """Return modes that count, and set the numbers; the given modes if there are no schedules.
+
+        Args:
+            learn: the policy's learn mode.
+            collect: the policy's collect mode.
+        """
+        if not self._schedules:
+            return learn, collect
+        self._set()
+
+        def forward(batch: Batch) -> dict[str, Tensor]:
+            self._set()
+            output = self._figures | learn.forward(batch)
+            self._counts["iteration"] += 1
+            return output
+
+        def get_collect_kwargs(envstep: int) -> dict[str, Any]:
+            self._counts["env_step"] = envstep
+            self._counts["collect"] += 1
+            self._set()
+            return collect.get_collect_kwargs(envstep)
+
+        def state_dict() -> dict[str, Any]:
+            return learn.state_dict() | {"schedules": dict(self._counts)}
+
+        def load_state_dict(state: dict[str, Any]) -> None:
+            learn.load_state_dict(state)
+            if "optimizer" in state:  # otherwise a new run starts from a saved model
+                self._load_counts(state)
+
+        return (
+            replace(
+                learn,
+                forward=forward,
+                monitor_vars=lambda: [*learn.monitor_vars(), *self._figures],
+                state_dict=state_dict,
+                load_state_dict=load_state_dict,
+            ),
+            replace(collect, get_collect_kwargs=get_collect_kwargs),
+        )
+
+    def _load_counts(self, state: dict[str, Any]) -> None:
+        if "schedules" not in state:
+            raise ValueError(
+                "the state has no counts for schedules, because its run had none: continue it without schedules, or "
+                "start from the model alone, with policy.learn.resume_training=False"
+            )
+        self._counts.update(state["schedules"])
+        self._set()

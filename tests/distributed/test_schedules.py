@@ -1,0 +1,65 @@
+"""Schedules on two real gloo processes: both ranks use the same numbers, of global env steps.
+
+The ranks run this file as `python -m tests.distributed.test_schedules`, in an empty directory.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.entry import serial_pipeline
+from ding_lite.policy import DQNPolicy
+from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank
+from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
+from tests.distributed.launcher import run_ranks
+from tests.policy.helpers import parameter_hash
+
+STEPS = 320  # env steps of both ranks: 20 collects of 2 x 8
+
+
+class Remembers(DQNPolicy):
+    """Remembers the learning rate of every step, and the env step before its collect."""
+
+    seen: list[tuple[int, float]] = []
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        self.envstep = envstep
+        return super()._get_collect_kwargs(envstep)
+
+    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        output = super()._forward_learn(batch)
+        self.seen.append((self.envstep, self._optimizer.optimizer.param_groups[0]["lr"]))
+        return output
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    POLICY_REGISTRY["remembers"] = Remembers
+    rate = dict(type="linear", start=1e-3, end=0.0, over=STEPS, by="env_step")
+    overrides = ["exp_name=run", "policy.multi_gpu=True", f"policy.learn.learning_rate={rate}", "policy.eval.eps=0.0"]
+    pair = (main_config, {**create_config, "policy": dict(type="remembers")})
+    with DDPContext(timeout=60):
+        policy = serial_pipeline(pair, seed=0, max_env_step=STEPS, overrides=overrides)
+        report = {"model": parameter_hash(policy.model), "seen": Remembers.seen}
+        Path(f"rank{get_rank()}.json").write_text(json.dumps(report))
+
+
+def test_every_rank_uses_the_number_of_the_global_env_step(tmp_path: Path) -> None:
+    done = run_ranks(["-m", "tests.distributed.test_schedules"], timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    steps = [envstep for envstep, _ in first["seen"]]
+    assert len(steps) > 20
+    assert steps[-1] == STEPS - 16  # before the last collect, in which each rank plays 8
+    assert [rate for _, rate in first["seen"]] == pytest.approx([1e-3 * (1 - step / STEPS) for step in steps])
+
+
+if __name__ == "__main__":
+    main()

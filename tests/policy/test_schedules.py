@@ -1,0 +1,274 @@
+"""Numbers of the config that change during a run: what reads them, what counts, and what a checkpoint keeps."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.config import compile_config
+from ding_lite.policy import DQNPolicy, Policy
+from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
+from ding_lite.utils.key import Key, declared_keys, matches
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.schedule import SECTIONS, find_schedules, is_schedule
+from tests.distributed import parity
+from tests.policy.helpers import make_batch, make_cfg, make_policy, same
+
+OURS = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
+
+
+def linear(start: float, end: float, over: int, by: str) -> dict[str, Any]:
+    return dict(type="linear", start=start, end=end, over=over, by=by)
+
+
+class Weighted(DQNPolicy):
+    """Its loss is multiplied by a number of its config, and it acts by another."""
+
+    config = dict(learn=dict(scale=Key(1.0, "factor of the loss")), collect=dict(share=Key(0.5, "any number")))
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, figures = super()._loss(batch)
+        return loss * self._cfg.learn.scale, figures
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        return {"share": self._cfg.collect.share}
+
+
+def weighted(**learn: Any) -> Any:
+    """Return a new `Weighted` policy with these keys of `learn`, and `share` of `collect`."""
+    cfg, torch_seed = make_cfg(), 0
+    share = learn.pop("share", 0.5)
+    cfg.learn.update({"scale": 1.0, "learning_rate": 0.01, **learn})
+    cfg.collect.share = share
+    torch.manual_seed(torch_seed)
+    return Weighted(cfg)
+
+
+def forward(policy: Any, seed: int = 0) -> dict[str, Any]:
+    return {key: float(value.double().mean()) for key, value in policy.learn_mode.forward(make_batch(8, seed)).items()}
+
+
+def test_a_number_by_iteration_is_that_of_the_iterations_before() -> None:
+    policy, batch = weighted(scale=linear(1.0, 3.0, 2, "iteration"), learning_rate=0.0), make_batch(8)
+    losses = [float(policy.learn_mode.forward(batch)["total_loss"]) for _ in range(4)]  # nothing is learned
+    assert [loss / losses[0] for loss in losses] == pytest.approx([1.0, 2.0, 3.0, 3.0])
+
+
+def test_a_number_by_env_step_is_set_before_a_collect_and_holds_until_the_next() -> None:
+    policy = weighted(scale=linear(2.0, 0.0, 100, "env_step"), share=linear(0.0, 1.0, 50, "env_step"))
+    assert policy._cfg.learn.scale == 2.0
+    shares, scales = [], []
+    for envstep in (0, 10, 50, 200):
+        shares.append(policy.collect_mode.get_collect_kwargs(envstep)["share"])
+        scales += [forward(policy)["scale"], forward(policy)["scale"]]
+    assert shares == pytest.approx([0.0, 0.2, 1.0, 1.0])
+    assert scales == pytest.approx([2.0, 2.0, 1.8, 1.8, 1.0, 1.0, 0.0, 0.0])
+
+
+def test_a_number_by_collect_counts_the_collects_before() -> None:
+    policy = weighted(share=linear(0.0, 1.0, 4, "collect"))
+    assert [policy.collect_mode.get_collect_kwargs(8 * step)["share"] for step in range(3)] == [0.0, 0.25, 0.5]
+
+
+def test_the_learning_rate_of_every_step_is_the_schedules() -> None:
+    policy = weighted(learning_rate=linear(0.5, 0.1, 4, "iteration"))
+    rates = []
+    for seed in range(6):
+        figures = forward(policy, seed)
+        assert figures["learning_rate"] == policy._optimizer.optimizer.param_groups[0]["lr"]
+        rates.append(figures["learning_rate"])
+    assert rates == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1, 0.1])
+
+
+def test_steps_are_those_of_a_policy_whose_numbers_are_set_by_hand() -> None:
+    keys = dict(
+        learning_rate=linear(0.1, 0.01, 3, "iteration"), weight_decay=linear(0.0, 0.3, 3, "iteration"),
+        adam_eps=linear(1e-3, 1e-1, 3, "iteration"), grad_clip_value=linear(1.0, 0.01, 3, "iteration"),
+    )  # fmt: skip
+    policy, other = weighted(grad_clip_type="clip_norm", **keys), weighted(grad_clip_type="clip_norm")
+    for number in range(5):
+        x = min(number / 3, 1.0)
+        (group,) = other._optimizer.optimizer.param_groups
+        for option, key in (("lr", "learning_rate"), ("weight_decay", "weight_decay"), ("eps", "adam_eps")):
+            group[option] = (
+                keys[key]["start"] + (keys[key]["end"] - keys[key]["start"]) * x if x < 1 else keys[key]["end"]
+            )
+        other._cfg.learn.grad_clip_value = 1.0 + (0.01 - 1.0) * x if x < 1 else 0.01
+        for one in (policy, other):
+            one.learn_mode.forward(make_batch(8, number))
+    assert same(list(policy.model.parameters()), list(other.model.parameters()))
+
+
+def test_every_scheduled_key_is_logged_by_its_name() -> None:
+    schedule = linear(1.0, 0.0, 4, "iteration")
+    policy = weighted(scale=schedule, learning_rate=schedule, share=schedule)
+    names = policy.learn_mode.monitor_vars()
+    assert {"scale", "learning_rate", "collect.share", "q_value"} <= set(names)
+    forward(policy)
+    figures = forward(policy)
+    assert [figures[key] for key in ("scale", "learning_rate", "collect.share")] == [0.75] * 3
+
+
+def test_a_policy_without_schedules_is_what_it_was() -> None:
+    cfg = make_cfg()
+    policy = DQNPolicy(cfg)
+    assert policy._cfg is cfg
+    assert policy.learn_mode.forward.__func__ is type(policy.learn_mode.forward.__self__)._step  # type: ignore[attr-defined]
+    assert "schedules" not in policy.learn_mode.state_dict()
+
+
+def test_the_compiled_config_does_not_change() -> None:
+    cfg = make_cfg("learn.learning_rate={'type': 'linear', 'start': 1, 'end': 0, 'over': 2, 'by': 'iteration'}")
+    before = copy.deepcopy(cfg)
+    policy = DQNPolicy(cfg)
+    forward(policy)
+    assert cfg == before
+
+
+def test_a_restored_policy_goes_on_with_its_counts() -> None:
+    def create() -> Any:
+        return weighted(
+            scale=linear(1.0, 2.0, 10, "iteration"), learning_rate=linear(0.1, 0.0, 100, "env_step"),
+            share=linear(0.0, 1.0, 10, "collect"),
+        )  # fmt: skip
+
+    policy, other = create(), create()
+    for number in range(3):
+        policy.collect_mode.get_collect_kwargs(8 * number)
+        policy.learn_mode.forward(make_batch(8, number))
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    for number in range(3, 6):
+        kwargs = [one.collect_mode.get_collect_kwargs(8 * number) for one in (policy, other)]
+        assert kwargs == [{"share": pytest.approx(number / 10)}] * 2
+        for one in (policy, other):
+            one.learn_mode.forward(make_batch(8, number))
+    assert same(list(policy.model.parameters()), list(other.model.parameters()))
+
+
+def test_a_new_run_from_a_saved_model_starts_its_schedules() -> None:
+    policy, other = (weighted(scale=linear(1.0, 2.0, 10, "iteration")) for _ in range(2))
+    forward(policy)
+    state = {key: value for key, value in policy.learn_mode.state_dict().items() if key != "optimizer"}
+    other.learn_mode.load_state_dict(state)
+    assert forward(other)["scale"] == 1.0
+
+
+def test_a_state_without_counts_is_refused() -> None:
+    policy = weighted(scale=linear(1.0, 2.0, 10, "iteration"))
+    with pytest.raises(ValueError, match="the state has no counts for schedules, because its run had none"):
+        policy.learn_mode.load_state_dict(weighted().learn_mode.state_dict())
+
+
+# Every registered policy.
+
+
+def problem(name: str) -> EasyDict:
+    policy_cls: Any = POLICY_REGISTRY[name]
+    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
+    cfg = parity.compile_problem(name, kind, []).policy
+    cfg.multi_gpu = False
+    return cfg
+
+
+def numbers(name: str) -> dict[str, Key]:
+    """Return the keys of a policy that may be schedules."""
+    keys = declared_keys(POLICY_REGISTRY[name])
+    in_sections = {path: key for path, key in keys.items() if path.split(".")[0] in SECTIONS and not key.constant}
+    return {path: key for path, key in in_sections.items() if is_schedule(f"policy.{path}", key, {})}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_number_that_is_read_while_a_policy_is_built_is_constant_or_an_optimizers(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy that keeps a number, or computes with it, would not see it change: declare the key `constant=True`."""
+    cfg, read = problem(name), set()
+    watched = {id(cfg[section]): section for section in SECTIONS}
+    original = EasyDict.__getattribute__
+
+    def get(self: EasyDict, key: str) -> Any:
+        if id(self) in watched:
+            read.add(f"{watched[id(self)]}.{key}")
+        return original(self, key)
+
+    policy_cls: Any = POLICY_REGISTRY[name]
+    monkeypatch.setattr(EasyDict, "__getattribute__", get)
+    policy_cls(cfg)
+    monkeypatch.undo()
+    allowed = {f"learn.{key}" for key in OPTIMIZER_KEYS}
+    kept = {path for path in read & set(numbers(name)) - allowed if not path.startswith("learn.learning_rate")}
+    assert "learn.optimizer" in read  # this test sees what is read
+    assert kept == set()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_learning_rate_of_every_policy_follows_its_schedule(name: str) -> None:
+    cfg = problem(name)
+    rates = [path for path in numbers(name) if path.startswith("learn.learning_rate")]
+    for number, path in enumerate(rates, start=1):
+        cfg.learn[path.removeprefix("learn.")] = linear(number, 0.0, 4, "iteration")
+    policy_cls: Any = POLICY_REGISTRY[name]
+    policy: Policy = policy_cls(cfg)
+    policy._schedules._counts["iteration"] = 2  # half of the way
+    for optimizer in policy._optimizers.values():
+        optimizer._set_options()
+    found = {float(rate) for key, rate in policy._optimizers.figures().items() if key.endswith("learning_rate")}
+    assert rates
+    assert found <= {number / 2 for number in range(1, len(rates) + 1)}
+    assert len(policy._optimizers) >= len(rates) - 1  # an optimizer may be switched off
+
+
+# What is refused when the config compiles.
+
+SCHEDULE = "{'type': 'linear', 'start': 0.1, 'end': 0.01, 'over': 100, 'by': '%s'}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "by", "message"),
+    [
+        ("dqn", "discount_factor", "env_step", "policy.discount_factor cannot change during a run: expected a number"),
+        ("dqn", "learn.target_theta", "env_step", "policy.learn.target_theta cannot change during a run"),
+        ("dqn", "learn.learning_rate", "steps", "policy.learn.learning_rate.by: expected one of 'env_step', 'iter"),
+        ("dqn", "learn.update_per_collect", "collect", "policy.learn.update_per_collect: expected int, got dict"),
+        (
+            "bc",
+            "learn.learning_rate",
+            "env_step",
+            "policy.learn.learning_rate.by: expected 'iteration', got 'env_step', ",
+        ),
+        ("bc", "learn.learning_rate", "collect", "because policy 'bc' learns from a data set and collects nothing."),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_one_line(kind: str, key: str, by: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_cfg(f"{key}={SCHEDULE % by}", kind=kind)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_scheduler_and_a_schedule_of_one_key_contradict() -> None:
+    scheduler = "learn.lr_scheduler={'epoch_num': 4, 'min_lr_lambda': 0.2}"
+    message = "policy.learn.lr_scheduler contradicts the schedule of policy.learn.learning_rate: set only one."
+    with pytest.raises(ConfigError, match=message):
+        make_cfg(scheduler, f"learn.learning_rate={SCHEDULE % 'collect'}", kind="ppo")
+
+
+def test_a_check_of_values_sees_the_first_and_the_last_number() -> None:
+    keys = dict(with_lagrange=True, lagrange_thresh=dict(linear(1.0, -1.0, 10, "iteration")))
+    main = dict(env=dict(env_id="Pendulum-v1"), policy=dict(learn=keys))
+    with pytest.raises(ConfigError, match=r"with_lagrange=True needs a lagrange_thresh above 0, got -1.0"):
+        compile_config((main, dict(policy=dict(type="cql"))))
+
+
+def test_a_compiled_schedule_is_found_again() -> None:
+    cfg = make_cfg(f"learn.entropy_weight={SCHEDULE % 'collect'}", kind="ppo")
+    assert find_schedules(cfg, declared_keys(POLICY_REGISTRY["ppo"])).keys() == {"learn.entropy_weight"}
+    assert matches(cfg.learn.learning_rate, float)
+    assert np.isclose(POLICY_REGISTRY["ppo"](cfg)._cfg.learn.entropy_weight, 0.1)
+    assert make_policy()._cfg.learn.learning_rate == 0.001
