@@ -36,8 +36,12 @@ pong_dqn_config = EasyDict(
         learn=dict(
             update_per_collect=8,
             batch_size=16,
-            learning_rate=2.5e-4,
-            adam_eps=5e-5,  # late gradients are smaller, and so are the steps: the policy settles
+            learning_rate=dict(  # small at the end: the policy settles
+                type="piecewise",
+                points=[[0, 2.5e-4], [320_000, 2.5e-4], [380_000, 5e-5]],
+                by="env_step",
+            ),
+            adam_eps=5e-5,  # late gradients are smaller, and so are the steps
             target_update_freq=1000,
         ),
         collect=dict(n_sample=16),
