@@ -14,6 +14,8 @@ from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.policy.value.mdqn import MDQNPolicy
+from ding_lite.policy.value.sql import SQLPolicy
 
 __all__ = [
     "A2CPolicy",
@@ -23,11 +25,13 @@ __all__ = [
     "DiscreteCQLPolicy",
     "IMPALAPolicy",
     "IQLPolicy",
+    "MDQNPolicy",
     "OfflinePolicy",
     "PGPolicy",
     "PPOOffPolicy",
     "PPOPolicy",
     "Policy",
     "QACPolicy",
+    "SQLPolicy",
     "TD3BCPolicy",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 
@@ -97,7 +97,7 @@ def q_nstep_td_error(
         nstep: n, used if `value_gamma` is None.
         cum_reward: whether `reward` is already summed over the n steps.
         value_gamma: `[B]`, discount of the bootstrap, gamma^m for m rewards in the sum; None: gamma^n.
-        criterion: a function with the signature of `torch.nn.functional.mse_loss`.
+        criterion: a function or a module, see `criterion_values`.
 
     Returns:
         The scalar loss, and the TD errors target - Q(s_t, a_t) `[B]`, detached. Their absolute values are the
@@ -114,11 +114,8 @@ def q_nstep_td_error(
     with torch.no_grad():
         next_q_B = next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1)
         target_B = return_B + discount_B * next_q_B.masked_fill(done.bool(), 0.0)
-    if weight is None:
-        loss = criterion(q_B, target_B, reduction="mean")
-    else:
-        loss = (criterion(q_B, target_B, reduction="none") * weight).mean()
-    return loss, target_B - q_B.detach()
+    loss_B = criterion_values(criterion, q_B, target_B)
+    return (loss_B if weight is None else loss_B * weight).mean(), target_B - q_B.detach()
 
 
 def return_and_discount(
@@ -135,3 +132,23 @@ def return_and_discount(
         raise ValueError(f"reward must be {'[B]' if cum_reward else '[T, B]'}, got shape {tuple(reward.shape)}")
     return_B = reward if cum_reward else nstep_return(reward, gamma)
     return return_B, gamma**nstep if value_gamma is None else value_gamma
+
+
+def criterion_values(criterion: Callable[..., Tensor], prediction: Tensor, target: Tensor) -> Tensor:
+    """Return the value of a criterion for every element, shaped like `prediction`.
+
+    Args:
+        criterion: a function with the signature of `torch.nn.functional.mse_loss`, or, as in DI-engine, a module such
+            as `torch.nn.MSELoss(reduction="none")`.
+        prediction: what the gradient flows through.
+        target: a constant, shaped like `prediction`.
+
+    Raises:
+        ValueError: the module reduces its result to another shape.
+    """
+    if not isinstance(criterion, nn.Module):
+        return criterion(prediction, target, reduction="none")
+    values: Tensor = criterion(prediction, target)
+    if values.shape != prediction.shape:
+        raise ValueError(f"criterion must return one value per element: create {criterion} with reduction='none'")
+    return values

@@ -38,6 +38,8 @@ OPTIONS = {
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
     "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],
     "impala": [["policy.unroll_len=4"]],
+    "mdqn": [*([], ["policy.noisy_net=True"]), ["policy.priority=True", "policy.priority_IS_weight=True"]],
+    "sql": [["policy.nstep=3"], ["policy.priority=True", "policy.priority_IS_weight=True"]],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "cql": [
         [],

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import tensor
+from torch import nn, tensor
 from torch.nn import functional
 
 from ding_lite.rl_utils import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
@@ -84,6 +84,24 @@ def test_weights_enter_whatever_the_criterion(criterion: Any) -> None:
     ones, _ = q_nstep_td_error(data(weight=tensor([1.0, 1.0])), 0.9, cum_reward=True, criterion=criterion)
     none, _ = q_nstep_td_error(data(), 0.9, cum_reward=True, criterion=criterion)
     assert ones.item() == pytest.approx(none.item())
+
+
+@pytest.mark.parametrize("weight", [None, tensor([2.0, 0.5])])
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [
+        (nn.MSELoss(reduction="none"), functional.mse_loss),
+        (nn.SmoothL1Loss(reduction="none"), functional.smooth_l1_loss),
+    ],
+)
+def test_a_criterion_may_be_a_module_as_in_di_engine(module: Any, function: Any, weight: Any) -> None:
+    results = [q_nstep_td_error(data(weight=weight), 0.9, 1, True, None, criterion) for criterion in (module, function)]
+    assert all(torch.equal(left, right) for left, right in zip(*results, strict=True))
+
+
+def test_a_module_that_reduces_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"criterion .*MSELoss\(\) with reduction='none'"):
+        q_nstep_td_error(data(), 0.9, cum_reward=True, criterion=nn.MSELoss())
 
 
 def test_gradient_flows_through_q_alone() -> None:

@@ -1,0 +1,64 @@
+"""Soft Q-learning, SQL (Haarnoja et al. 2017, arXiv:1702.08165), for discrete actions.
+
+The policy maximises the reward plus alpha times its entropy. The best such policy is pi = softmax(Q / alpha), where Q
+solves the soft Bellman equation. The loss is the mean over the batch of
+
+    (Q(s_t, a_t) - y_t)^2,   y_t = r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n (1 - done) V(s_{t+n})
+    V(s) = alpha log sum_a exp(Q'(s, a) / alpha)
+
+with discount g and target network Q'. Actions are drawn from pi, or with probability epsilon at random; evaluations
+play the argmax of Q. The rest is DQN's, see `dqn.py`. `double` has no meaning here, because no action is chosen.
+
+Logged figures, in addition to DQN's: `soft_value`, the mean of V(s_{t+n}).
+
+Differences from the paper: with discrete actions the sum over actions is exact and no sampling network is learned; n
+steps instead of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.exploration import epsilon_softmax
+from ding_lite.rl_utils.soft_q import q_nstep_sql_td_error
+from ding_lite.rl_utils.td import q_nstep_td_data
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("sql")
+class SQLPolicy(DQNPolicy):
+    """Soft Q-learning with a fixed temperature. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="sql",
+        nstep=1,
+        learn=dict(alpha=Key(0.1, "temperature of the policy softmax(Q / alpha), in units of the reward", above=0)),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("double",)
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "soft_value"]
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it."""
+        q_BA = self._output(self._model, batch, "obs", "online")["logit"]
+        with torch.no_grad():
+            target_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
+        action_B = batch["action"]
+        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
+        # The loss does not use the next action, which is the fourth field.
+        data = q_nstep_td_data(q_BA, target_q_BA, action_B, action_B, batch["reward"], batch["done"], weight_B)
+        loss, error_B, value_B = q_nstep_sql_td_error(
+            data, self._cfg.discount_factor, self._cfg.learn.alpha, self._cfg.nstep, True, batch["value_gamma"]
+        )
+        return loss, {"priority": error_B.abs(), "q_value": q_BA.detach(), "soft_value": value_B}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+        logit_NA = self._run(self._model, obs)["logit"]
+        return {"logit": logit_NA, "action": epsilon_softmax(logit_NA, eps, self._cfg.learn.alpha)}

@@ -1,0 +1,171 @@
+"""Losses of soft Q-learning, by hand and against loops over samples and actions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn, tensor
+from torch.nn import functional
+
+from ding_lite.rl_utils import (
+    m_q_1step_td_data,
+    m_q_1step_td_error,
+    q_nstep_sql_td_error,
+    q_nstep_td_data,
+    q_nstep_td_error,
+    soft_value,
+)
+
+LOG3, LOG4 = math.log(3), math.log(4)
+SOFT = tensor([[0.0, LOG3], [0.0, LOG3]])  # with temperature 1 the policy is 1/4, 3/4, and the soft value log 4
+Q = tensor([[1.0, 2.0], [3.0, 4.0]])
+
+
+def munchausen(**changes: Any) -> m_q_1step_td_data:
+    base = m_q_1step_td_data(
+        q=Q, target_q=SOFT, next_q=SOFT, act=tensor([0, 1]), reward=tensor([0.5, -1.0]), done=tensor([False, True])
+    )
+    return base._replace(**changes)
+
+
+# Gamma 0.5, tau 1, alpha 0.9.
+#   Sample 0 took action 0, of probability 1/4: log 1/4 = -1.39 is clipped at -1. y = 0.5 - 0.9 + 0.5 log 4; Q = 1.
+#   Sample 1 took action 1, of probability 3/4, and ended: y = -1 + 0.9 log 3/4; Q = 4.
+ERRORS = [0.5 - 0.9 + 0.5 * LOG4 - 1.0, -1.0 + 0.9 * math.log(0.75) - 4.0]
+
+
+def test_munchausen_loss_by_hand() -> None:
+    loss, error_B, action_gap, clipped_B = m_q_1step_td_error(munchausen(), 0.5, 1.0, 0.9)
+    torch.testing.assert_close(error_B, tensor(ERRORS))
+    assert loss.item() == pytest.approx(sum(error**2 for error in ERRORS) / 2)
+    assert action_gap.item() == pytest.approx(LOG3)
+    assert clipped_B.tolist() == [1.0, 0.0]
+
+
+def test_the_temperature_scales_the_log_policy() -> None:
+    # Half the values at half the temperature give the same policy: 0.5 log 1/4 = -0.69 is not clipped; V = 0.5 log 4.
+    data = munchausen(target_q=SOFT / 2, next_q=SOFT / 2)
+    _, error_B, _, clipped_B = m_q_1step_td_error(data, 0.5, 0.5, 0.9)
+    expected = [0.5 - 0.9 * 0.5 * LOG4 + 0.5 * 0.5 * LOG4 - 1.0, -1.0 + 0.9 * 0.5 * math.log(0.75) - 4.0]
+    torch.testing.assert_close(error_B, tensor(expected))
+    assert clipped_B.tolist() == [0.0, 0.0]
+
+
+def test_without_the_munchausen_term_and_temperature_it_is_q_learning_by_the_maximum() -> None:
+    _, error_B, *_ = m_q_1step_td_error(munchausen(), 0.5, 1e-4, 0.0)
+    data = q_nstep_td_data(Q, SOFT, tensor([0, 1]), SOFT.argmax(1), tensor([0.5, -1.0]), tensor([False, True]))
+    torch.testing.assert_close(error_B, q_nstep_td_error(data, 0.5, cum_reward=True)[1])
+
+
+def naive_munchausen(data: m_q_1step_td_data, gamma: float, tau: float, alpha: float) -> list[float]:
+    """Return the TD errors, as the paper's equation 2 sums them over actions."""
+    errors = []
+    for q, now, after, act, reward, done, *_ in zip(*(x.tolist() for x in data if x is not None), strict=True):
+        policies = []
+        for values in (now, after):
+            weights = [math.exp(value / tau) for value in values]
+            policies.append([weight / sum(weights) for weight in weights])
+        bonus = min(max(tau * math.log(policies[0][act]), -1.0), 0.0)
+        soft = sum(p * (value - tau * math.log(p)) for p, value in zip(policies[1], after, strict=True))
+        errors.append(reward + alpha * bonus + (0.0 if done else gamma * soft) - q[act])
+    return errors
+
+
+def random_munchausen() -> m_q_1step_td_data:
+    gen = torch.Generator().manual_seed(0)
+    q, target_q, next_q = torch.randn(3, 64, 5, generator=gen, dtype=torch.float64)
+    act = torch.randint(5, (64,), generator=gen)
+    reward, weight = torch.randn(2, 64, generator=gen, dtype=torch.float64)
+    return m_q_1step_td_data(q, target_q, next_q, act, reward, torch.rand(64, generator=gen) < 0.3, weight.abs())
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5])
+def test_munchausen_loss_is_that_of_loops_over_samples_and_actions(tau: float) -> None:
+    data = random_munchausen()
+    loss, error_B, action_gap, clipped_B = m_q_1step_td_error(data, 0.9, tau, 0.7)
+    errors = naive_munchausen(data, 0.9, tau, 0.7)
+    torch.testing.assert_close(error_B, tensor(errors, dtype=torch.float64))
+    assert data.weight is not None
+    weighed = [weight * error**2 for weight, error in zip(data.weight.tolist(), errors, strict=True)]
+    assert loss.item() == pytest.approx(sum(weighed) / 64)
+    gaps = [sorted(values)[-1] - sorted(values)[-2] for values in data.target_q.tolist()]
+    assert action_gap.item() == pytest.approx(sum(gaps) / 64)
+    assert 0 < clipped_B.mean() < 1
+
+
+def soft(**changes: Any) -> q_nstep_td_data:
+    base = q_nstep_td_data(Q, SOFT, tensor([0, 1]), tensor([0, 0]), tensor([0.5, -1.0]), tensor([False, True]))
+    return base._replace(**changes)
+
+
+def test_soft_q_loss_by_hand() -> None:
+    # Gamma 0.5, alpha 1: 0.5 + 0.5 log 4 - 1, and -1 - 4, which ended.
+    loss, error_B, value_B = q_nstep_sql_td_error(soft(), 0.5, 1.0, cum_reward=True)
+    errors = [-0.5 + 0.5 * LOG4, -5.0]
+    torch.testing.assert_close(error_B, tensor(errors))
+    torch.testing.assert_close(value_B, tensor([LOG4, LOG4]))
+    assert loss.item() == pytest.approx((errors[0] ** 2 + 25) / 2)
+
+
+def test_soft_q_loss_sums_n_rewards_and_discounts_what_follows() -> None:
+    # 1 + 0.5 * 2 + 0.25 log 4 - 1 and 0 + 0.5 * 4 - 4; then value_gamma 0.1 for 0.25
+    reward_TB = tensor([[1.0, 0.0], [2.0, 4.0]])
+    _, error_B, _ = q_nstep_sql_td_error(soft(reward=reward_TB), 0.5, 1.0, 2)
+    torch.testing.assert_close(error_B, tensor([1.0 + 0.25 * LOG4, -2.0]))
+    _, error_B, _ = q_nstep_sql_td_error(soft(reward=reward_TB), 0.5, 1.0, 2, False, tensor([0.1, 0.1]))
+    torch.testing.assert_close(error_B, tensor([1.0 + 0.1 * LOG4, -2.0]))
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 7.0])
+def test_the_soft_value_is_the_policys_value_plus_its_entropy(alpha: float) -> None:
+    q_BA = torch.randn(16, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for values, value in zip(q_BA.tolist(), soft_value(q_BA, alpha).tolist(), strict=True):
+        weights = [math.exp((x - max(values)) / alpha) for x in values]
+        policy = [weight / sum(weights) for weight in weights]
+        expected = sum(p * (x - alpha * math.log(p)) for p, x in zip(policy, values, strict=True) if p)
+        assert value == pytest.approx(expected)
+        assert max(values) <= value <= max(values) + alpha * LOG4  # the entropy of 4 actions is at most log 4
+
+
+def test_small_temperatures_and_large_values_stay_finite() -> None:
+    assert soft_value(tensor([[1e4, -1e4]]), 0.01).item() == pytest.approx(1e4)
+    data = munchausen(target_q=SOFT * 1e4, next_q=SOFT * 1e4)
+    assert all(torch.isfinite(part).all() for part in m_q_1step_td_error(data, 0.5, 0.03, 0.9))
+
+
+@pytest.mark.parametrize("criterion", [functional.smooth_l1_loss, nn.SmoothL1Loss(reduction="none")])
+def test_weights_enter_whatever_the_criterion(criterion: Any) -> None:
+    weight_B = tensor([2.0, 0.0])
+    loss, *_ = q_nstep_sql_td_error(soft(weight=weight_B), 0.5, 1.0, cum_reward=True, criterion=criterion)
+    assert loss.item() == pytest.approx(0.5 * (-0.5 + 0.5 * LOG4) ** 2)  # 2 / 2 times Huber's loss below 1
+    loss, *_ = m_q_1step_td_error(munchausen(weight=weight_B), 0.5, 1.0, 0.9, criterion)
+    assert loss.item() == pytest.approx(0.5 * ERRORS[0] ** 2)
+
+
+def test_the_gradient_flows_through_q_alone_and_nothing_is_written_into() -> None:
+    q, other = Q.clone().requires_grad_(), SOFT.clone().requires_grad_()
+    losses = [
+        m_q_1step_td_error(munchausen(q=q, target_q=other, next_q=other), 0.5, 1.0, 0.9),
+        q_nstep_sql_td_error(soft(q=q, next_n_q=other), 0.5, 1.0, cum_reward=True),
+    ]
+    for (loss, *rest), errors in zip(losses, [ERRORS, [-0.5 + 0.5 * LOG4, -5.0]], strict=True):
+        gradient, none = torch.autograd.grad(loss, [q, other], allow_unused=True)
+        torch.testing.assert_close(gradient, tensor([[-errors[0], 0.0], [0.0, -errors[1]]]))  # of a mean of two
+        assert not any(part.requires_grad for part in rest)
+        assert none is None
+    assert torch.equal(q, Q)
+    assert torch.equal(other, SOFT)
+
+
+def test_shapes_are_checked() -> None:
+    with pytest.raises(ValueError, match="same shape"):
+        m_q_1step_td_error(munchausen(next_q=SOFT[:1]), 0.5, 1.0, 0.9)
+    with pytest.raises(ValueError, match="same shape"):
+        m_q_1step_td_error(munchausen(reward=tensor([[0.5], [1.0]])), 0.5, 1.0, 0.9)
+    with pytest.raises(ValueError, match=r"\[B, A\]"):
+        q_nstep_sql_td_error(soft(next_n_q=SOFT[:1]), 0.5, 1.0)
+    with pytest.raises(ValueError, match=r"\[T, B\]"):
+        q_nstep_sql_td_error(soft(), 0.5, 1.0)
