@@ -13,11 +13,14 @@ from ding_lite.policy.policy_gradient.impala import IMPALAPolicy
 from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
+from ding_lite.policy.value.c51 import C51Policy
 from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.policy.value.qrdqn import QRDQNPolicy
 
 __all__ = [
     "A2CPolicy",
     "BCPolicy",
+    "C51Policy",
     "CQLPolicy",
     "DQNPolicy",
     "DiscreteCQLPolicy",
@@ -29,5 +32,6 @@ __all__ = [
     "PPOPolicy",
     "Policy",
     "QACPolicy",
+    "QRDQNPolicy",
     "TD3BCPolicy",
 ]
