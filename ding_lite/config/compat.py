@@ -99,6 +99,7 @@ RENAMED_KEYS = {
     "policy.learn.priority_IS_weight": "policy.priority_IS_weight",
     "policy.action_space": "policy.model.action_space",
     "policy.collect.discount_factor": "policy.discount_factor",
+    "policy.kappa": "policy.learn.kappa",
     "policy.learn.clip_value": "policy.learn.grad_clip_value",
     "policy.learn.discount_factor": "policy.discount_factor",
     "policy.learn.eps": "policy.learn.adam_eps",

@@ -1,6 +1,7 @@
 """Neural networks: encoders, heads, and the models that policies train."""
 
 from ding_lite.model.bc import BC
+from ding_lite.model.c51 import C51DQN, DistributionHead
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
@@ -12,6 +13,7 @@ from ding_lite.model.vac import VAC
 
 __all__ = [
     "BC",
+    "C51DQN",
     "DQN",
     "MLP",
     "PG",
@@ -21,6 +23,7 @@ __all__ = [
     "VAC",
     "ConvEncoder",
     "DiscreteHead",
+    "DistributionHead",
     "DuelingHead",
     "NoisyLinear",
     "create_encoder",

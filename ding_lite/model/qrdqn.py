@@ -24,6 +24,7 @@ class QRDQN(nn.Module):
         head_layer_num: hidden layers in the head before its output.
         num_quantiles: K, quantiles of each action.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        noise: use noisy layers in the head, see `NoisyLinear`.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class QRDQN(nn.Module):
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         activation: str = "relu",
+        noise: bool = False,
     ) -> None:
         super().__init__()
         self._shape = (action_shape, num_quantiles)
         self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
-        self.head = DiscreteHead(encoder_hidden_size_list[-1], action_shape * num_quantiles, head_layer_num, activation)
+        output_size = action_shape * num_quantiles
+        self.head = DiscreteHead(encoder_hidden_size_list[-1], output_size, head_layer_num, activation, noise)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.
@@ -47,6 +50,15 @@ class QRDQN(nn.Module):
         their means, the action values.
         """
         q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
-        num_quantiles = self._shape[1]
-        tau_K = (torch.arange(num_quantiles, device=q_BAK.device, dtype=q_BAK.dtype) + 0.5) / num_quantiles
+        tau_K = midpoints(self._shape[1], q_BAK)
         return {"logit": q_BAK.mean(-1), "q": q_BAK, "tau": tau_K[:, None].expand(len(q_BAK), -1, -1)}
+
+
+def midpoints(number: int, like: Tensor) -> Tensor:
+    """Return the middles (i + 1/2) / K of K equal parts of [0, 1], `[K]`, for `number` K.
+
+    Args:
+        number: K.
+        like: a tensor whose dtype and device the result gets.
+    """
+    return (torch.arange(number, device=like.device, dtype=like.dtype) + 0.5) / number

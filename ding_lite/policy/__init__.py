@@ -13,13 +13,16 @@ from ding_lite.policy.policy_gradient.impala import IMPALAPolicy
 from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
+from ding_lite.policy.value.c51 import C51Policy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
 from ding_lite.policy.value.sql import SQLPolicy
+from ding_lite.policy.value.qrdqn import QRDQNPolicy
 
 __all__ = [
     "A2CPolicy",
     "BCPolicy",
+    "C51Policy",
     "CQLPolicy",
     "DQNPolicy",
     "DiscreteCQLPolicy",
@@ -33,5 +36,6 @@ __all__ = [
     "Policy",
     "QACPolicy",
     "SQLPolicy",
+    "QRDQNPolicy",
     "TD3BCPolicy",
 ]

@@ -1,6 +1,14 @@
 """Pure functions of tensors: losses, returns, distributions of actions, exploration."""
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
+from ding_lite.rl_utils.categorical import (
+    dist_1step_td_data,
+    dist_1step_td_error,
+    dist_nstep_clipped_share,
+    dist_nstep_td_data,
+    dist_nstep_td_error,
+    project_distribution,
+)
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -63,6 +71,11 @@ __all__ = [
     "compute_importance_weights",
     "conservative_gap",
     "discounts",
+    "dist_1step_td_data",
+    "dist_1step_td_error",
+    "dist_nstep_clipped_share",
+    "dist_nstep_td_data",
+    "dist_nstep_td_error",
     "entropy",
     "epsilon_greedy",
     "epsilon_softmax",
@@ -97,6 +110,7 @@ __all__ = [
     "ppo_value_data",
     "ppo_value_error",
     "q_nstep_sql_td_error",
+    "project_distribution",
     "q_nstep_td_data",
     "q_nstep_td_error",
     "q_td_error",

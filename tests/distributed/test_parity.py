@@ -30,6 +30,8 @@ OPTIONS = {
         [f"policy.learn.learning_rate={RATE}", "policy.learn.optimizer=rmsprop", "policy.learn.momentum=0.9"],
         ["policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.target_theta=0.1"],
     ],
+    "qrdqn": [["policy.noisy_net=True", "policy.nstep=3"]],
+    "c51": [["policy.priority=True", "policy.priority_IS_weight=True", "policy.nstep=3"]],
     "ppo": [
         ["policy.learn.epoch_per_collect=3"],
         ["policy.learn.epoch_per_collect=3", "policy.learn.kl_beta=0.5", "policy.learn.kl_adaptive=True",

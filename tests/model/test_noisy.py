@@ -35,6 +35,15 @@ def test_noise_is_factorised_and_drawn_for_each_sample(monkeypatch: pytest.Monke
         torch.testing.assert_close(result[row], weight @ x[row] + layer.bias_mu + layer.bias_sigma * f_out)
 
 
+def test_all_rows_of_a_sample_have_the_same_noise() -> None:
+    layer, x = NoisyLinear(3, 2), torch.randn(4, 5, 3)  # 4 samples with 5 rows each
+    noise = {"": layer.draw_noise(4)}
+    with given_noise(layer, noise):
+        result = layer(x)
+        for row in range(5):
+            torch.testing.assert_close(result[:, row], layer(x[:, row]))
+
+
 def test_explore_makes_the_noisy_layers_of_a_module_draw_in_evaluation_mode() -> None:
     model, other = (DQN(4, 3, [16, 8], noise=True).eval() for _ in range(2))
     x = torch.randn(5, 4)

@@ -21,6 +21,11 @@ def test_quantiles_equal_plain_layers() -> None:
     torch.testing.assert_close(output["tau"][0, :, 0], torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9]))  # middles of fifths
 
 
+def test_quantiles_may_come_from_noisy_layers() -> None:
+    model = QRDQN(4, 3, [8, 6], num_quantiles=5, noise=True)
+    assert all(isinstance(layer, NoisyLinear) for layer in model.head)
+
+
 def test_images_are_observations_too() -> None:
     model = QRDQN((4, 36, 36), 3, [8, 8, 8, 16], num_quantiles=5).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
     output = model(torch.randint(256, (2, 4, 36, 36), dtype=torch.uint8))

@@ -33,7 +33,7 @@ from ding_lite.policy.offline.source import OfflinePolicy
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
 @POLICY_REGISTRY.register("discrete_cql")
@@ -67,6 +67,10 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         check_target(cfg.policy.learn)
+        if cfg.policy.model.get("noise"):
+            raise ConfigError(
+                "policy.model.noise: a policy that learns from a data set does not explore: leave it out."
+            )
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

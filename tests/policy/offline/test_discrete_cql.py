@@ -187,6 +187,11 @@ def test_the_target_network_follows_as_the_config_says() -> None:
         make_cql("learn.target_update_freq=3", "learn.target_theta=0.1")
 
 
+def test_noisy_layers_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"policy\.model\.noise: .* leave it out"):
+        make_cfg("model.noise=True", kind="discrete_cql")
+
+
 def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     policy, other = (make_cql("learn.target_update_freq=2") for _ in range(2))
     for step in range(3):

@@ -1,0 +1,128 @@
+"""The Q-networks of C51 and Rainbow, which estimate a categorical distribution of returns.
+
+Shapes: B samples, A discrete actions, K atoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.mlp import create_encoder
+from ding_lite.model.q_learning import DiscreteHead
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+
+
+def check_support(v_min: float, v_max: float, n_atom: int) -> None:
+    """Check the support of a categorical distribution, `n_atom` atoms at equal distances from `v_min` to `v_max`.
+
+    Raises:
+        ConfigError: v_min is not smaller than v_max, or there are less than two atoms.
+    """
+    if not v_min < v_max:
+        raise ConfigError(
+            f"policy.model.v_min={v_min} must be smaller than policy.model.v_max={v_max}: set them to the smallest and "
+            "the largest discounted return that is possible."
+        )
+    if n_atom < 2:
+        raise ConfigError(f"policy.model.n_atom: expected at least 2, got {n_atom}.")
+
+
+class DistributionHead(nn.Module):
+    """Maps features `[B, hidden_size]` to a distribution of the return of each action.
+
+    With `dueling`, the logits of the atoms are V_i + A_i(a) - mean_a A_i (Hessel et al. 2018, arXiv:1710.02298).
+
+    Args:
+        hidden_size: number of features, and size of the hidden layers.
+        output_size: A.
+        layer_num: hidden layers before the output.
+        n_atom: K.
+        v_min: the smallest atom.
+        v_max: the largest atom.
+        activation: a key of `ACTIVATIONS`.
+        noise: use noisy layers, see `NoisyLinear`.
+        dueling: compute the logits of a value and of advantages.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        output_size: int,
+        layer_num: int = 1,
+        n_atom: int = 51,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        activation: str = "relu",
+        noise: bool = False,
+        dueling: bool = False,
+    ) -> None:
+        super().__init__()
+        check_support(v_min, v_max, n_atom)
+        self._shape, self._bounds = (output_size, n_atom), (v_min, v_max)
+        self.A = DiscreteHead(hidden_size, output_size * n_atom, layer_num, activation, noise)
+        self.V = DiscreteHead(hidden_size, n_atom, layer_num, activation, noise) if dueling else None
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """Return a dict for features `[B, hidden_size]`, see `C51DQN`."""
+        logit_BAK = self.A(x).unflatten(-1, self._shape)
+        if self.V is not None:
+            logit_BAK = self.V(x)[:, None] + logit_BAK - logit_BAK.mean(1, keepdim=True)
+        log_dist_BAK = logit_BAK.log_softmax(-1)
+        dist_BAK = log_dist_BAK.exp()
+        support_K = torch.linspace(*self._bounds, self._shape[1], dtype=dist_BAK.dtype, device=dist_BAK.device)
+        return {
+            "logit": (dist_BAK * support_K).sum(-1),
+            "distribution": dist_BAK,
+            "log_distribution": log_dist_BAK,
+        }
+
+
+@MODEL_REGISTRY.register("c51dqn")
+class C51DQN(nn.Module):
+    """A categorical distribution of the return of each discrete action (Bellemare et al. 2017, arXiv:1707.06887).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        head_layer_num: hidden layers in the head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        v_min: the smallest return that the distribution can express.
+        v_max: the largest one.
+        n_atom: K, number of returns from v_min to v_max that the distribution can express.
+        noise: use noisy layers in the head, see `NoisyLinear`.
+
+    Raises:
+        ConfigError: there is no such support, see `check_support`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_layer_num: int = 1,
+        activation: str = "relu",
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        n_atom: int = 51,
+        noise: bool = False,
+    ) -> None:
+        super().__init__()
+        self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.head = DistributionHead(
+            encoder_hidden_size_list[-1], action_shape, head_layer_num, n_atom, v_min, v_max, activation, noise
+        )
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict for observations `[B, ...]`.
+
+        `distribution` `[B, A, K]` are the probabilities of the atoms, `log_distribution` their logarithms, and `logit`
+        `[B, A]` the expected returns, the action values.
+        """
+        return self.head(self.encoder(obs))

@@ -1,0 +1,120 @@
+"""DQN on categorical distributions of returns, C51 (Bellemare et al. 2017, arXiv:1707.06887).
+
+For every action, the network predicts the probabilities p_i of K returns z_i, the atoms, at equal distances from
+`model.v_min` to `model.v_max`. Their mean is the action's value Q. The loss is the mean over the batch of
+
+    -sum_i m_i log p_i(s_t, a_t),
+
+the cross entropy with the target m: the distribution of R + g^n z_j with the probabilities p'_j(s_{t+n}, a*) of the
+target network, projected onto the atoms. R is the sum of n rewards, and a* is chosen as in `dqn.py`.
+
+Exploration, replay, target network and options are those of DQN. The priority of a sample is its loss.
+
+Logged figures: those of DQN, and `clipped_share`, the probability of targets outside of the atoms' range. The
+projection moves them to its ends. It should stay near 0; if it does not, widen `model.v_min` and `model.v_max`.
+
+Shapes: B samples in a batch, A actions, K atoms.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+from easydict import EasyDict
+from torch import Tensor, nn
+
+from ding_lite.model.c51 import check_support
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.categorical import dist_nstep_clipped_share, dist_nstep_td_data, dist_nstep_td_error
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+SUPPORT_KEYS: dict[str, Any] = dict(
+    v_min=Key(-10.0, "the smallest return that the distribution can express"),
+    v_max=Key(10.0, "the largest return that the distribution can express"),
+    n_atom=Key(51, "number of returns from v_min to v_max that the distribution can express", low=2),
+)
+
+
+class Support(NamedTuple):
+    """The atoms of a distribution: `n_atom` values at equal distances from `v_min` to `v_max`."""
+
+    v_min: float
+    v_max: float
+    n_atom: int
+
+
+def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> Support:
+    """Return the support that a compiled `cfg.policy.model` configures.
+
+    Args:
+        model_cfg: the config. If the user passes a model, it may lack the keys; their default values apply then.
+        model: a model, which may have the same values as attributes.
+
+    Raises:
+        ConfigError: there is no such support, or the model has another one.
+    """
+    values = {key: model_cfg.get(key, declared.default) for key, declared in SUPPORT_KEYS.items()}
+    check_support(**values)
+    for key, value in values.items():
+        own = getattr(model, key, value)
+        if own != value:
+            raise ConfigError(
+                f"policy.model.{key}={value}, but the model has {key}={own}: set policy.model.{key}={own}."
+            )
+    return Support(**values)
+
+
+def categorical_loss(
+    outputs: tuple[dict[str, Tensor], dict[str, Tensor], Tensor], batch: dict[str, Any], cfg: EasyDict, support: Support
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss of the module's docstring, and detached figures.
+
+    Args:
+        outputs: what `DQNPolicy._outputs` returned; the networks' outputs are those of `C51DQN`. `log_distribution`
+            may be left out, see `dist_1step_td_data`.
+        batch: see `DQNPolicy._loss`.
+        cfg: the compiled `cfg.policy`.
+        support: the atoms of the distributions.
+    """
+    online, target, next_action_B = outputs
+    step = (batch["action"], next_action_B, batch["reward"], batch["done"])
+    weight_B = batch["weight"] if cfg.priority_IS_weight else None
+    dists = (online["distribution"], target["distribution"])
+    data = dist_nstep_td_data(*dists, *step, weight_B, online.get("log_distribution"))
+    bellman = (cfg.discount_factor, *support, cfg.nstep, batch["value_gamma"], True)
+    loss, loss_B = dist_nstep_td_error(data, *bellman)
+    clipped_B = dist_nstep_clipped_share(data, *bellman)
+    return loss, {"priority": loss_B, "q_value": online["logit"].detach(), "clipped_share": clipped_B}
+
+
+@POLICY_REGISTRY.register("c51")
+class C51Policy(DQNPolicy):
+    """C51. Its model returns what `C51DQN` returns."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="c51",
+        discount_factor=0.97,
+        nstep=1,
+        model=SUPPORT_KEYS,
+    )
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        read_support(cfg.policy.model)
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "c51dqn", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        self._support = read_support(self._cfg.model, self._model)
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "clipped_share"]
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
+        return categorical_loss(self._outputs(batch), batch, self._cfg, self._support)

@@ -1,0 +1,57 @@
+"""DQN by quantile regression, QR-DQN (Dabney et al. 2018, arXiv:1710.10044).
+
+For every action, the network predicts K quantiles theta_i of the return, those of the probabilities
+tau_i = (i + 1/2) / K. Their mean is the action's value Q. The loss is the mean over the batch of
+
+    sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij),   u_ij = R + g^n theta'_j(s_{t+n}, a*) - theta_i(s_t, a_t),
+
+with the sum R of n rewards, the quantiles theta' of the target network, and a* chosen as in `dqn.py`. L is Huber's
+loss, quadratic up to `learn.kappa`.
+
+Exploration, replay, target network and options are those of DQN. The priority of a sample is its loss.
+
+Logged figures: those of DQN. `q_value` is the mean of all quantiles.
+
+Shapes: B samples in a batch, A actions, K quantiles.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("qrdqn")
+class QRDQNPolicy(DQNPolicy):
+    """QR-DQN. Its model returns what `QRDQN` returns."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="qrdqn",
+        discount_factor=0.97,
+        nstep=1,
+        learn=dict(
+            kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
+        ),
+    )
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "qrdqn", ["ding_lite.model"]
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
+        cfg = self._cfg
+        online, target, next_action_B = self._outputs(batch)
+        step = (batch["action"], next_action_B, batch["reward"], batch["done"])
+        weight_B = batch["weight"] if cfg.priority_IS_weight else None
+        data = qrdqn_nstep_td_data(online["q"], target["q"], *step, online["tau"], weight_B)
+        loss, loss_B = qrdqn_nstep_td_error(
+            data, cfg.discount_factor, cfg.nstep, batch["value_gamma"], True, cfg.learn.kappa
+        )
+        return loss, {"priority": loss_B, "q_value": online["logit"].detach()}

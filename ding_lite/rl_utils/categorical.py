@@ -1,0 +1,186 @@
+"""Losses of categorical distributions of returns, as in C51 (Bellemare et al. 2017, arXiv:1707.06887).
+
+The return of an action is one of K values, the atoms z_i = v_min + i dz of the support, with dz = (v_max - v_min) /
+(K - 1). A network predicts the probability p_i of each.
+
+Shapes: T steps of an n-step return, B samples, A discrete actions, K atoms. The suffix of a name gives its dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ding_lite.rl_utils.td import return_and_discount
+
+
+class dist_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
+    """Input of `dist_1step_td_error`.
+
+    Attributes:
+        dist: `[B, A, K]`, probabilities of the atoms at s_t, by the learning network; the gradient flows through it,
+            or through `log_dist` if that is given.
+        next_dist: `[B, A, K]`, the same at s_{t+1}, usually by the target network.
+        act: `[B]`, integer actions taken at t.
+        next_act: `[B]`, integer actions chosen at t+1.
+        reward: `[B]`.
+        done: `[B]`, true where s_{t+1} is terminal.
+        weight: `[B]`, importance weights; None: all are 1.
+        log_dist: `[B, A, K]`, the logarithms of `dist`, as `log_softmax` computes them; None: computed from `dist`. A
+            probability that has been rounded to 0 has no gradient in the latter case.
+    """
+
+    dist: Tensor
+    next_dist: Tensor
+    act: Tensor
+    next_act: Tensor
+    reward: Tensor
+    done: Tensor
+    weight: Tensor | None = None
+    log_dist: Tensor | None = None
+
+
+class dist_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
+    """Input of `dist_nstep_td_error`; see `dist_1step_td_data` for what is not listed.
+
+    Attributes:
+        next_n_dist: `[B, A, K]`, probabilities of the atoms at s_{t+n}.
+        next_n_act: `[B]`, integer actions chosen at t+n.
+        reward: `[T, B]`, rewards of the n steps, or with `cum_reward=True` `[B]`, their discounted sums.
+        done: `[B]`, true where the n steps ended in a terminal state.
+    """
+
+    dist: Tensor
+    next_n_dist: Tensor
+    act: Tensor
+    next_n_act: Tensor
+    reward: Tensor
+    done: Tensor
+    weight: Tensor | None = None
+    log_dist: Tensor | None = None
+
+
+def project_distribution(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: float) -> Tensor:
+    """Project distributions with any atoms onto the support (arXiv:1707.06887, eq. 7).
+
+    p_i = sum_j [1 - |[y_j]_{v_min}^{v_max} - z_i| / dz]_0^1 q_j
+
+    An atom between two of the support gives its probability to both, the nearer one more; one outside of the support
+    gives it to the end.
+
+    Args:
+        dist_BK: `[B, K]`, the probabilities q.
+        atom_BK: `[B, K]`, their atoms y.
+        v_min: first atom of the support.
+        v_max: last atom of the support.
+
+    Returns:
+        `[B, K]`, the probabilities p of the support's atoms.
+    """
+    num_atoms = dist_BK.shape[-1]
+    support_K1 = _support(v_min, v_max, num_atoms, atom_BK)[:, None]
+    distance_BKK = (atom_BK.clamp(v_min, v_max)[:, None] - support_K1).abs() * (num_atoms - 1) / (v_max - v_min)
+    return ((1.0 - distance_BKK).clamp(0.0, 1.0) * dist_BK[:, None]).sum(-1)
+
+
+def dist_1step_td_error(data: dist_1step_td_data, gamma: float, v_min: float, v_max: float, n_atom: int) -> Tensor:
+    """Return the loss of `dist_nstep_td_error` for one step, a scalar.
+
+    Raises:
+        ValueError: dist and next_dist are not both `[B, A, n_atom]`, or reward is not `[B]`.
+    """
+    return dist_nstep_td_error(dist_nstep_td_data(*data), gamma, v_min, v_max, n_atom, cum_reward=True)[0]
+
+
+def dist_nstep_td_error(
+    data: dist_nstep_td_data,
+    gamma: float,
+    v_min: float,
+    v_max: float,
+    n_atom: int,
+    nstep: int = 1,
+    value_gamma: Tensor | None = None,
+    cum_reward: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the n-step loss of C51, the cross entropy of target and prediction (arXiv:1707.06887, algorithm 1).
+
+    y_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) z_j
+    m = the projection onto the support of the atoms y_j with the probabilities p'_j(s_{t+n}, a_{t+n})
+    loss = weighted mean over samples of -sum_i m_i log p_i(s_t, a_t)
+
+    p are the probabilities `dist`, p' the probabilities `next_n_dist`.
+
+    Args:
+        data: see `dist_nstep_td_data`.
+        gamma: discount per env step.
+        v_min: first atom of the support.
+        v_max: last atom of the support.
+        n_atom: K.
+        nstep: n, used if `value_gamma` is None.
+        value_gamma: `[B]`, see `q_nstep_td_error`.
+        cum_reward: see `q_nstep_td_error`.
+
+    Returns:
+        The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
+
+    Raises:
+        ValueError: dist and next_n_dist are not both `[B, A, n_atom]`, or the shape of reward contradicts `cum_reward`.
+    """
+    with torch.no_grad():
+        next_dist_BK, atom_BK = _target(data, gamma, v_min, v_max, n_atom, nstep, value_gamma, cum_reward)
+        target_BK = project_distribution(next_dist_BK, atom_BK, v_min, v_max)
+    sample_B = torch.arange(len(data.act), device=data.act.device)
+    if data.log_dist is None:
+        log_BK = data.dist[sample_B, data.act].clamp_min(torch.finfo(data.dist.dtype).tiny).log()
+    else:
+        log_BK = data.log_dist[sample_B, data.act]
+    loss_B = -(target_BK * log_BK).sum(-1)
+    loss = loss_B.mean() if data.weight is None else (loss_B * data.weight).mean()
+    return loss, loss_B.detach()
+
+
+@torch.no_grad()
+def dist_nstep_clipped_share(
+    data: dist_nstep_td_data,
+    gamma: float,
+    v_min: float,
+    v_max: float,
+    n_atom: int,
+    nstep: int = 1,
+    value_gamma: Tensor | None = None,
+    cum_reward: bool = False,
+) -> Tensor:
+    """Return the probability that the targets of `dist_nstep_td_error` lie outside of the support, `[B]`.
+
+    The projection moves this probability to the ends of the support. If it is not small, the support is too narrow for
+    the rewards. Arguments as for `dist_nstep_td_error`.
+    """
+    next_dist_BK, atom_BK = _target(data, gamma, v_min, v_max, n_atom, nstep, value_gamma, cum_reward)
+    return (next_dist_BK * ((atom_BK < v_min) | (atom_BK > v_max))).sum(-1)
+
+
+def _target(
+    data: dist_nstep_td_data,
+    gamma: float,
+    v_min: float,
+    v_max: float,
+    n_atom: int,
+    nstep: int,
+    value_gamma: Tensor | None,
+    cum_reward: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the probabilities `[B, K]` of the targets, and the targets y_j `[B, K]`, before the projection."""
+    dist, next_dist = data.dist, data.next_n_dist
+    if dist.ndim != 3 or dist.shape != next_dist.shape or dist.shape[-1] != n_atom:
+        shapes = f"{tuple(dist.shape)} and {tuple(next_dist.shape)}"
+        raise ValueError(f"dist and the next dist must both be [B, A, {n_atom}] for n_atom={n_atom}, got {shapes}")
+    return_B, discount_B = return_and_discount(data.reward, gamma, nstep, cum_reward, value_gamma)
+    discount_B = discount_B * (~data.done.bool()).to(dist.dtype)
+    atom_BK = return_B[:, None] + discount_B[:, None] * _support(v_min, v_max, n_atom, dist)
+    return next_dist[torch.arange(len(dist), device=dist.device), data.next_n_act], atom_BK
+
+
+def _support(v_min: float, v_max: float, n_atom: int, like: Tensor) -> Tensor:
+    return torch.linspace(v_min, v_max, n_atom, dtype=like.dtype, device=like.device)

@@ -1,0 +1,188 @@
+"""The projection onto a support and the losses of C51: numbers by hand, and a naive computation with loops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, tensor
+
+from ding_lite.rl_utils import (
+    dist_1step_td_data,
+    dist_1step_td_error,
+    dist_nstep_clipped_share,
+    dist_nstep_td_data,
+    dist_nstep_td_error,
+    project_distribution,
+)
+
+SUPPORT = (0.0, 4.0, 3)  # the atoms 0, 2, 4
+LN = math.log
+
+
+def test_projection_by_hand() -> None:
+    # 1 lies between 0 and 2: half to each. 2 is an atom. 3.5 gives a quarter to 2, the rest to 4. -1 and 9 are clipped.
+    atoms = tensor([[1.0, 2.0, 3.5], [-1.0, 0.5, 9.0]])
+    probability = tensor([[0.2, 0.4, 0.4], [0.5, 0.4, 0.1]])
+    expected = tensor([[0.1, 0.1 + 0.4 + 0.1, 0.3], [0.5 + 0.3, 0.1, 0.1]])
+    torch.testing.assert_close(project_distribution(probability, atoms, 0.0, 4.0), expected)
+
+
+def naive_projection(probability: list[float], atoms: list[float], v_min: float, v_max: float) -> list[float]:
+    """Give each atom's probability to its two neighbours, one by one."""
+    number = len(atoms)
+    gap = (v_max - v_min) / (number - 1)
+    result = [0.0] * number
+    for mass, atom in zip(probability, atoms, strict=True):
+        place = (min(max(atom, v_min), v_max) - v_min) / gap
+        below = min(math.floor(place), number - 2)
+        result[below] += mass * (below + 1 - place)
+        result[below + 1] += mass * (place - below)
+    return result
+
+
+def test_projection_equals_a_naive_one_and_keeps_the_mass_and_the_mean() -> None:
+    torch.manual_seed(0)
+    probability = torch.rand(20, 11, dtype=torch.float64).softmax(-1)
+    atoms = torch.randn(20, 11, dtype=torch.float64) * 2
+    result = project_distribution(probability, atoms, -3.0, 5.0)
+    naive = [naive_projection(p.tolist(), y.tolist(), -3.0, 5.0) for p, y in zip(probability, atoms, strict=True)]
+    torch.testing.assert_close(result, tensor(naive, dtype=torch.float64))
+    torch.testing.assert_close(result.sum(-1), torch.ones(20, dtype=torch.float64))
+    support = torch.linspace(-3.0, 5.0, 11, dtype=torch.float64)
+    torch.testing.assert_close((result * support).sum(-1), (probability * atoms.clamp(-3.0, 5.0)).sum(-1))
+
+
+def test_projection_of_the_support_onto_itself_is_the_identity() -> None:
+    probability = torch.rand(5, 51).softmax(-1)
+    atoms = torch.linspace(-10, 10, 51).expand(5, -1)
+    torch.testing.assert_close(project_distribution(probability, atoms, -10.0, 10.0), probability)
+
+
+# Two samples of two actions. Sample 0 took action 0, probabilities 1/4, 1/4, 1/2; its next is action 1: 1/2, 1/2, 0.
+# With a reward of 1 and gamma 1/2 the atoms 0, 2, 4 become 1, 2, 3. 1 gives a half to 0 and to 2: 1/4, 1/4 + 1/2, 0.
+# Sample 1 took action 1, probabilities 1/2, 1/4, 1/4, and ends with a reward of 3: half on 2, half on 4.
+DIST = tensor([[[0.25, 0.25, 0.5], [1.0, 0, 0]], [[1.0, 0, 0], [0.5, 0.25, 0.25]]])
+NEXT = tensor([[[1.0, 0, 0], [0.5, 0.5, 0]], [[0.0, 0, 1], [0.0, 0, 1]]])
+LOSSES = (LN(4), LN(4))
+
+
+def example(**changes: Any) -> dist_nstep_td_data:
+    base = dist_nstep_td_data(
+        dist=DIST, next_n_dist=NEXT, act=tensor([0, 1]), next_n_act=tensor([1, 0]), reward=tensor([1.0, 3.0]),
+        done=tensor([False, True]),
+    )  # fmt: skip
+    return base._replace(**changes)
+
+
+def test_loss_by_hand() -> None:
+    loss, losses = dist_nstep_td_error(example(), 0.5, *SUPPORT, cum_reward=True)
+    torch.testing.assert_close(losses, tensor(LOSSES))
+    assert loss.item() == pytest.approx(LN(4))
+    weighed, losses = dist_nstep_td_error(example(weight=tensor([2.0, 0.5])), 0.5, *SUPPORT, cum_reward=True)
+    torch.testing.assert_close(losses, tensor(LOSSES))  # of each sample as it is
+    assert weighed.item() == pytest.approx(LN(4) * 2.5 / 2)
+
+
+def test_one_step_is_a_case_of_n_steps() -> None:
+    data = dist_1step_td_data(*example(weight=tensor([2.0, 0.5])))
+    assert dist_1step_td_error(data, 0.5, *SUPPORT).item() == pytest.approx(LN(4) * 2.5 / 2)
+
+
+def test_targets_sum_rewards_and_discount_what_follows() -> None:
+    # Sample 0: 0.5 + 1/2 1 = 1; gamma^2 = 1/4: the atoms 0 and 2 become 1 and 1.5. 1: half on 0, half on 2; 1.5: a
+    # quarter on 0, three on 2: target 3/8, 5/8, 0. -log 1/4 for each. Sample 1: 2 + 1/2 2 = 3 as before.
+    reward = tensor([[0.5, 2.0], [1.0, 2.0]])
+    dist = tensor([[[0.125, 0.375, 0.5], [1.0, 0, 0]], [[1.0, 0, 0], [0.5, 0.25, 0.25]]])
+    _, two_steps = dist_nstep_td_error(example(reward=reward, dist=dist), 0.5, *SUPPORT, nstep=2)
+    torch.testing.assert_close(two_steps[0].item(), 3 / 8 * LN(8) + 5 / 8 * LN(8 / 3))
+    value_gamma = tensor([0.25, 0.5])
+    _, cut = dist_nstep_td_error(example(dist=dist), 0.5, *SUPPORT, 3, value_gamma, True)
+    torch.testing.assert_close(cut[0], two_steps[0])
+
+
+def test_the_gradient_by_logits_is_prediction_minus_target() -> None:
+    logits = torch.randn(2, 2, 3, requires_grad=True)
+    log_dist = logits.log_softmax(-1)
+    next_dist = NEXT.clone().requires_grad_()
+    data = example(dist=log_dist.exp(), log_dist=log_dist, next_n_dist=next_dist)
+    loss, losses = dist_nstep_td_error(data, 0.5, *SUPPORT, cum_reward=True)
+    loss.backward()
+    target = tensor([[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]])
+    expected = torch.zeros(2, 2, 3)
+    for sample, action in enumerate((0, 1)):
+        expected[sample, action] = (logits[sample, action].softmax(-1) - target[sample]) / 2
+    torch.testing.assert_close(logits.grad, expected.detach())
+    assert next_dist.grad is None
+    assert not losses.requires_grad
+
+
+def test_a_probability_that_is_rounded_to_zero_still_learns_from_its_logarithm() -> None:
+    logits = tensor([0.0, -200.0, -200.0]).repeat(2, 2, 1).requires_grad_()  # exp(-200) is 0 in float32
+    log_dist = logits.log_softmax(-1)
+    loss, _ = dist_nstep_td_error(example(dist=log_dist.exp(), log_dist=log_dist), 0.5, *SUPPORT, cum_reward=True)
+    assert loss.item() == pytest.approx((0.75 * 200 + 200) / 2)
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad[1, 1].tolist() == pytest.approx([0.5, -0.25, -0.25])
+    without, _ = dist_nstep_td_error(example(dist=log_dist.detach().exp()), 0.5, *SUPPORT, cum_reward=True)
+    assert math.isfinite(without.item())
+
+
+def naive_loss(data: Any, gamma: float, nstep: int) -> list[float]:
+    losses = []
+    v_min, v_max, n_atom = -2.0, 3.0, data.dist.shape[-1]
+    support = [v_min + i * (v_max - v_min) / (n_atom - 1) for i in range(n_atom)]
+    for b in range(len(data.act)):
+        total = sum(gamma**k * data.reward[k, b].item() for k in range(nstep))
+        keep = 0.0 if data.done[b] else gamma**nstep
+        probability = data.next_n_dist[b, data.next_n_act[b]].tolist()
+        target = naive_projection(probability, [total + keep * z for z in support], v_min, v_max)
+        prediction = data.dist[b, data.act[b]].tolist()
+        losses.append(-sum(m * LN(p) for m, p in zip(target, prediction, strict=True)))
+    return losses
+
+
+def test_loss_equals_a_naive_one() -> None:
+    torch.manual_seed(1)
+    batch, actions, steps, n_atom = 30, 4, 3, 9
+    data = dist_nstep_td_data(
+        dist=torch.randn(batch, actions, n_atom, dtype=torch.float64).softmax(-1),
+        next_n_dist=torch.randn(batch, actions, n_atom, dtype=torch.float64).softmax(-1),
+        act=torch.randint(actions, (batch,)),
+        next_n_act=torch.randint(actions, (batch,)),
+        reward=torch.randn(steps, batch, dtype=torch.float64),
+        done=torch.rand(batch) < 0.3,
+        weight=torch.rand(batch, dtype=torch.float64),
+    )
+    loss, losses = dist_nstep_td_error(data, 0.9, -2.0, 3.0, n_atom, nstep=steps)
+    expected = tensor(naive_loss(data, 0.9, steps), dtype=torch.float64)
+    torch.testing.assert_close(losses, expected)
+    assert data.weight is not None
+    torch.testing.assert_close(loss, (expected * data.weight).mean())
+
+
+def test_the_share_of_targets_outside_of_the_support() -> None:
+    # Rewards of 3.5 and 1/2 of the atoms 0, 2, 4: 3.5, 4.5, 5.5, of which the latter two are outside: 1/2 in sample 0.
+    # Sample 1 ends with -1 or with 4, the support's end.
+    def share(first: float, second: float) -> Tensor:
+        return dist_nstep_clipped_share(example(reward=tensor([first, second])), 0.5, *SUPPORT, cum_reward=True)
+
+    assert share(3.5, -1.0).tolist() == [0.5, 1.0]
+    assert share(0.0, 4.0).tolist() == [0.0, 0.0]
+
+
+def test_arguments_are_checked_and_not_written_into() -> None:
+    before: Any = example(weight=tensor([1.0, 2.0]), dist=DIST.clamp(min=0.1), log_dist=DIST.clamp(min=0.1).log())
+    copies = [value.clone() for value in before]
+    dist_nstep_td_error(before, 0.9, *SUPPORT, cum_reward=True)
+    for value, copy in zip(before, copies, strict=True):
+        torch.testing.assert_close(value, copy)
+    with pytest.raises(ValueError, match=r"must both be \[B, A, 3\] for n_atom=3"):
+        dist_nstep_td_error(example(next_n_dist=NEXT[..., :2]), 0.9, *SUPPORT, cum_reward=True)
+    with pytest.raises(ValueError, match=r"\[B, A, 51\] for n_atom=51"):
+        dist_nstep_td_error(example(), 0.9, 0.0, 4.0, 51, cum_reward=True)
+    with pytest.raises(ValueError, match=r"\[T, B\]"):
+        dist_nstep_td_error(example(), 0.9, *SUPPORT)
