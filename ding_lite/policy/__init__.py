@@ -1,7 +1,11 @@
 """Policies: one file for each algorithm, with its config and its learn, collect and eval modes."""
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.continuous.d4pg import D4PGPolicy
+from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.continuous.sac import SACPolicy
+from ding_lite.policy.continuous.td3 import TD3Policy
 from ding_lite.policy.offline.bc import BCPolicy
 from ding_lite.policy.offline.cql import CQLPolicy
 from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy
@@ -19,6 +23,8 @@ __all__ = [
     "A2CPolicy",
     "BCPolicy",
     "CQLPolicy",
+    "D4PGPolicy",
+    "DDPGPolicy",
     "DQNPolicy",
     "DiscreteCQLPolicy",
     "IMPALAPolicy",
@@ -29,5 +35,7 @@ __all__ = [
     "PPOPolicy",
     "Policy",
     "QACPolicy",
+    "SACPolicy",
     "TD3BCPolicy",
+    "TD3Policy",
 ]

@@ -1,6 +1,7 @@
 """Pure functions of tensors: losses, returns, distributions of actions, exploration."""
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
+from ding_lite.rl_utils.categorical import categorical_projection
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -20,7 +21,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn, ornstein_uhlenbeck
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
@@ -59,6 +60,7 @@ __all__ = [
     "a2c_error_continuous",
     "a2c_loss",
     "advantage_weight",
+    "categorical_projection",
     "compute_importance_weights",
     "conservative_gap",
     "discounts",
@@ -75,6 +77,7 @@ __all__ = [
     "mode",
     "nstep_return",
     "nstep_sums",
+    "ornstein_uhlenbeck",
     "pg_data",
     "pg_error",
     "pg_error_continuous",
