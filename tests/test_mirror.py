@@ -27,6 +27,7 @@ COVERED = {
     "model/test_q_learning.py": ["model/qrdqn.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
     "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
+    "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
     "policy/test_modes.py": ["torch_utils/modes.py"],
     "policy/test_nonfinite.py": ["torch_utils/diagnosis.py"],
     "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],

@@ -7,7 +7,7 @@ from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
 from ding_lite.model.pg import PG
 from ding_lite.model.q_learning import DQN, DiscreteHead, DuelingHead
-from ding_lite.model.qac import QAC, QVAC
+from ding_lite.model.qac import QAC, QACDIST, QVAC, ContinuousQAC
 from ding_lite.model.qrdqn import QRDQN
 from ding_lite.model.vac import VAC
 
@@ -18,9 +18,11 @@ __all__ = [
     "MLP",
     "PG",
     "QAC",
+    "QACDIST",
     "QRDQN",
     "QVAC",
     "VAC",
+    "ContinuousQAC",
     "ConvEncoder",
     "DiscreteHead",
     "DistributionHead",

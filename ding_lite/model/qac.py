@@ -1,7 +1,8 @@
 """Actor-critic networks whose critics estimate Q(s, a).
 
-Shapes: B samples, D dimensions of an action, C critics (2 if twin), `...` any leading dimensions, for example several
-actions per state. `actor`, `critic` and `value` share no parameters, so each can have its own optimizer.
+Shapes: B samples, D dimensions of an action, C critics (2 if twin), K atoms of a distribution, `...` any leading
+dimensions, for example several actions per state. `actor`, `critic` and `value` share no parameters, so each can have
+its own optimizer.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class QAC(nn.Module):
         critic_sizes = [critic_head_hidden_size] * (1 + critic_head_layer_num)
         self.action_space = action_space
         self.actor = ActorNetwork(encoder(), self._create_actor_head(actor_sizes, activation))
-        self.critic = CriticNetwork(encoder(), [size + action_shape, *critic_sizes], activation, 1 + twin_critic)
+        self.critic = self._create_critic(encoder(), [size + action_shape, *critic_sizes], activation, 1 + twin_critic)
         if "compute_value" in self.modes:
             self.value = CriticNetwork(encoder(), [size, *critic_sizes], activation, 1)
 
@@ -124,6 +125,9 @@ class QAC(nn.Module):
         if self.action_space == "regression":
             return RegressionHead(sizes, activation, output=True)
         return GaussianHead(sizes, activation, sigma_type="conditioned")
+
+    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> nn.Module:
+        return CriticNetwork(encoder, sizes, activation, num)
 
     def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
         """Return the result of the method named `mode` for `inputs`.
@@ -142,6 +146,9 @@ class QAC(nn.Module):
     def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return a dict with `q_value` `[C, ..., B]`, for a dict of `obs` `[B, ...]` and `action` `[..., B, D]`."""
         return {"q_value": self.critic(inputs["obs"], action=inputs["action"])}
+
+
+ContinuousQAC = QAC  # the name in later versions of DI-engine
 
 
 @MODEL_REGISTRY.register("continuous_qvac")
@@ -163,3 +170,96 @@ class QVAC(QAC):
     def compute_value(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `v_value` `[B]` for observations `[B, ...]`."""
         return {"v_value": self.value(obs)[0]}
+
+
+class DistributionalCritic(nn.Module):
+    """A critic that predicts a distribution of the return, at atoms that are equally spaced.
+
+    Args:
+        encoder: maps observations to features.
+        sizes: number of features plus D, then the sizes of the hidden layers.
+        activation: a key of `ACTIVATIONS`.
+        v_min: the smallest atom.
+        v_max: the largest atom.
+        n_atom: K.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, sizes: Sequence[int], activation: str, v_min: float, v_max: float, n_atom: int
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = MLP([*sizes, n_atom], activation, output=True)
+        self._atoms = (v_min, v_max, n_atom)
+
+    def forward(self, obs: Tensor, action: Tensor) -> dict[str, Tensor]:
+        """Return the critic's output for observations `[B, ...]` and actions `[..., B, D]`.
+
+        Returns:
+            `logit` `[..., B, K]`, whose softmax is the distribution, and its mean `q_value` `[..., B]`.
+        """
+        x = self.encoder(obs)
+        logit = self.head(torch.cat([x.expand(*action.shape[:-1], -1), action], dim=-1))
+        atom_K = torch.linspace(*self._atoms, dtype=logit.dtype, device=logit.device)
+        return {"logit": logit, "q_value": logit.softmax(-1) @ atom_K}
+
+
+@MODEL_REGISTRY.register("qac_dist")
+class QACDIST(QAC):
+    """`QAC` with one critic, which predicts a distribution of the return (Barth-Maron et al. 2018, arXiv:1804.08617).
+
+    Args:
+        obs_shape: see `QAC`, as for all arguments that are not explained here.
+        action_shape: D.
+        action_space: 'regression' or 'reparameterization'.
+        critic_head_type: only 'categorical', as in DI-engine.
+        v_min: the smallest atom.
+        v_max: the largest atom.
+        n_atom: K.
+        actor_head_hidden_size: size of the hidden layers of the actor's head.
+        actor_head_layer_num: hidden layers in addition to the first one.
+        critic_head_hidden_size: size of the hidden layers of the critic's head.
+        critic_head_layer_num: hidden layers in addition to the first one.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        encoder_hidden_size_list: sizes of the layers of the encoders.
+
+    Raises:
+        ConfigError: `action_shape` is not a whole number.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        action_space: Literal["regression", "reparameterization"] = "regression",
+        critic_head_type: Literal["categorical"] = "categorical",
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        n_atom: int = 51,
+        actor_head_hidden_size: int = 64,
+        actor_head_layer_num: int = 1,
+        critic_head_hidden_size: int = 64,
+        critic_head_layer_num: int = 1,
+        activation: str = "relu",
+        encoder_hidden_size_list: Sequence[int] | None = None,
+    ) -> None:
+        self._atoms = (v_min, v_max, n_atom)
+        super().__init__(
+            obs_shape,
+            action_shape,
+            action_space,
+            actor_head_hidden_size=actor_head_hidden_size,
+            actor_head_layer_num=actor_head_layer_num,
+            critic_head_hidden_size=critic_head_hidden_size,
+            critic_head_layer_num=critic_head_layer_num,
+            activation=activation,
+            encoder_hidden_size_list=encoder_hidden_size_list,
+        )
+
+    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> nn.Module:
+        return DistributionalCritic(encoder, sizes, activation, *self._atoms)
+
+    def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return `q_value` `[..., B]` and `distribution` `[..., B, K]`; arguments as for `QAC`."""
+        output = self.critic(inputs["obs"], action=inputs["action"])
+        return {"q_value": output["q_value"], "distribution": output["logit"].softmax(-1)}

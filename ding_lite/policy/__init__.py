@@ -1,7 +1,11 @@
 """Policies: one file for each algorithm, with its config and its learn, collect and eval modes."""
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.continuous.d4pg import D4PGPolicy
+from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.continuous.sac import SACPolicy
+from ding_lite.policy.continuous.td3 import TD3Policy
 from ding_lite.policy.offline.bc import BCPolicy
 from ding_lite.policy.offline.cql import CQLPolicy
 from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy
@@ -16,14 +20,16 @@ from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
 from ding_lite.policy.value.c51 import C51Policy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
-from ding_lite.policy.value.sql import SQLPolicy
 from ding_lite.policy.value.qrdqn import QRDQNPolicy
+from ding_lite.policy.value.sql import SQLPolicy
 
 __all__ = [
     "A2CPolicy",
     "BCPolicy",
     "C51Policy",
     "CQLPolicy",
+    "D4PGPolicy",
+    "DDPGPolicy",
     "DQNPolicy",
     "DiscreteCQLPolicy",
     "IMPALAPolicy",
@@ -35,7 +41,9 @@ __all__ = [
     "PPOPolicy",
     "Policy",
     "QACPolicy",
-    "SQLPolicy",
     "QRDQNPolicy",
+    "SACPolicy",
+    "SQLPolicy",
     "TD3BCPolicy",
+    "TD3Policy",
 ]

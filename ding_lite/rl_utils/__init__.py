@@ -2,6 +2,7 @@
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
 from ding_lite.rl_utils.categorical import (
+    categorical_projection,
     dist_1step_td_data,
     dist_1step_td_error,
     dist_nstep_clipped_share,
@@ -28,7 +29,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_softmax, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_softmax, get_epsilon_greedy_fn, ornstein_uhlenbeck
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
@@ -68,6 +69,7 @@ __all__ = [
     "a2c_error_continuous",
     "a2c_loss",
     "advantage_weight",
+    "categorical_projection",
     "compute_importance_weights",
     "conservative_gap",
     "discounts",
@@ -92,6 +94,7 @@ __all__ = [
     "mode",
     "nstep_return",
     "nstep_sums",
+    "ornstein_uhlenbeck",
     "pg_data",
     "pg_error",
     "pg_error_continuous",
@@ -109,8 +112,8 @@ __all__ = [
     "ppo_policy_loss",
     "ppo_value_data",
     "ppo_value_error",
-    "q_nstep_sql_td_error",
     "project_distribution",
+    "q_nstep_sql_td_error",
     "q_nstep_td_data",
     "q_nstep_td_error",
     "q_td_error",

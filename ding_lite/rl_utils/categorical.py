@@ -80,9 +80,35 @@ def project_distribution(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: 
         `[B, K]`, the probabilities p of the support's atoms.
     """
     num_atoms = dist_BK.shape[-1]
-    support_K1 = _support(v_min, v_max, num_atoms, atom_BK)[:, None]
-    distance_BKK = (atom_BK.clamp(v_min, v_max)[:, None] - support_K1).abs() * (num_atoms - 1) / (v_max - v_min)
-    return ((1.0 - distance_BKK).clamp(0.0, 1.0) * dist_BK[:, None]).sum(-1)
+    place_BK = (atom_BK.clamp(v_min, v_max) - v_min) * ((num_atoms - 1) / (v_max - v_min))  # in units of dz, from v_min
+    index_K1 = torch.arange(num_atoms, dtype=dist_BK.dtype, device=dist_BK.device)[:, None]
+    share_BKK = (1.0 - (place_BK.clamp(max=num_atoms - 1)[:, None] - index_K1).abs()).clamp(min=0.0)
+    return (share_BKK * dist_BK[:, None]).sum(-1)
+
+
+def categorical_projection(
+    next_dist_BK: Tensor, reward_B: Tensor, done_B: Tensor, value_gamma_B: Tensor, v_min: float, v_max: float
+) -> Tensor:
+    """Return the distribution of the target r + g (1 - done) Z(s'), projected onto the support of Z(s'), `[B, K]`.
+
+    Args:
+        next_dist_BK: the probabilities of the atoms of Z(s'), usually by the target network.
+        reward_B: r, the discounted sum of the rewards of n steps.
+        done_B: true where s' is terminal.
+        value_gamma_B: g, the discount of Z(s').
+        v_min: first atom of the support.
+        v_max: last atom of the support.
+
+    Raises:
+        ValueError: next_dist_BK is not `[B, K]` for the B of the other arguments.
+    """
+    vectors = (reward_B, done_B, value_gamma_B)
+    if next_dist_BK.ndim != 2 or any(vector.shape != next_dist_BK.shape[:1] for vector in vectors):
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (next_dist_BK, *vectors))
+        raise ValueError(f"expected a distribution [B, K], and reward, done and value_gamma [B], got {shapes}")
+    support_K = _support(v_min, v_max, next_dist_BK.shape[1], next_dist_BK)
+    scale_B = value_gamma_B.masked_fill(done_B.bool(), 0.0)
+    return project_distribution(next_dist_BK, reward_B[:, None] + scale_B[:, None] * support_K, v_min, v_max)
 
 
 def dist_1step_td_error(data: dist_1step_td_data, gamma: float, v_min: float, v_max: float, n_atom: int) -> Tensor:

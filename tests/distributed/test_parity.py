@@ -43,6 +43,12 @@ OPTIONS = {
     "mdqn": [*([], ["policy.noisy_net=True"]), ["policy.priority=True", "policy.priority_IS_weight=True"]],
     "sql": [["policy.nstep=3"], ["policy.priority=True", "policy.priority_IS_weight=True"]],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
+    "sac": [
+        [],
+        ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.log_space=False"],
+    ],
+    "td3": [["policy.priority=True", "policy.priority_IS_weight=True"]],
+    "d4pg": [["policy.model.v_min=-20.0", "policy.model.v_max=20.0"]],
     "cql": [
         [],
         ["policy.learn.with_lagrange=True", "policy.learn.lagrange_thresh=1.0", "policy.learn.with_q_entropy=True"],

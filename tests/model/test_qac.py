@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import QAC, QVAC
+from ding_lite.model import QAC, QACDIST, QVAC, ContinuousQAC
 from ding_lite.utils import MODEL_REGISTRY, ConfigError
 
 SPACES: list[Any] = ["regression", "reparameterization"]
@@ -98,3 +98,21 @@ def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], m
     arguments: dict[str, Any] = dict(obs_shape=3, action_shape=2, action_space="regression")
     with pytest.raises(ConfigError, match=message):
         QAC(**arguments | change)
+
+
+def test_a_distributional_critic_returns_the_distribution_and_its_mean() -> None:
+    assert MODEL_REGISTRY.find("qac_dist") is QACDIST
+    model, obs, action = QACDIST(4, 2, v_min=-3.0, v_max=1.0, n_atom=5), torch.randn(6, 4), torch.rand(6, 2)
+    output = model({"obs": obs, "action": action}, mode="compute_critic")
+    probability = output["distribution"]
+    assert probability.shape == (6, 5)
+    torch.testing.assert_close(probability.sum(-1), torch.ones(6))
+    mean = sum(probability[:, k] * atom for k, atom in enumerate([-3.0, -2.0, -1.0, 0.0, 1.0]))
+    torch.testing.assert_close(output["q_value"], mean)
+    several = model.critic(obs, action=torch.rand(7, 6, 2))
+    assert (several["q_value"].shape, several["logit"].shape) == ((7, 6), (7, 6, 5))
+    assert model(obs, mode="compute_actor")["action"].shape == (6, 2)
+
+
+def test_a_later_name_of_di_engine_is_the_same_class() -> None:
+    assert ContinuousQAC is QAC

@@ -1,4 +1,4 @@
-"""Offline actor-critics find the best action of a small data set, and do not leave the data to look for a better one.
+"""Actor-critics find the best action of a small data set; offline ones do not leave the data to look for a better one.
 
 The data are games of one step in two states, -1 and 1, with actions that were drawn evenly.
 """
@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.policy.continuous.helpers import KINDS, make_qac
+from tests.policy.continuous.helpers import KINDS, ONLINE, make_qac
 
 SIZE, ITERATIONS = 512, 500
 COMMON = ("learn.batch_size=128", "model.actor_head_hidden_size=32", "model.critic_head_hidden_size=32")
@@ -21,6 +21,12 @@ OVERRIDES = {
             *(f"learn.learning_rate_{network}=3e-3" for network in ("q", "value", "policy"))),
     "cql": ("learn.num_actions=4", "learn.auto_alpha=False", "learn.alpha=0.01",
             "learn.learning_rate_q=3e-3", "learn.learning_rate_policy=3e-3"),
+    "sac": ("learn.auto_alpha=False", "learn.alpha=0.01",
+            "learn.learning_rate_q=3e-3", "learn.learning_rate_policy=3e-3"),
+    "ddpg": ("learn.learning_rate_actor=3e-3", "learn.learning_rate_critic=3e-3"),
+    "td3": ("learn.learning_rate_actor=3e-3", "learn.learning_rate_critic=3e-3"),
+    "d4pg": ("learn.learning_rate_actor=3e-3", "learn.learning_rate_critic=3e-3",
+             "model.v_min=-20.0", "model.v_max=1.0"),
 }  # fmt: skip
 STATES = torch.tensor([[-1.0], [1.0]])
 
@@ -54,9 +60,9 @@ WITHIN = {"td3_bc": ("learn.alpha=0.1",), "iql": (), "cql": ()}
 FREE = {"td3_bc": ("learn.alpha=20.0",), "iql": (), "cql": ("learn.min_q_weight=0.5",)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *ONLINE])
 def test_the_best_action_of_the_data_is_found(kind: str) -> None:
-    action = learn(kind, *FREE[kind], width=1.0, reward=peak)
+    action = learn(kind, *FREE.get(kind, ()), width=1.0, reward=peak)
     assert action.tolist() == pytest.approx([-0.4, 0.4], abs=0.12)
 
 

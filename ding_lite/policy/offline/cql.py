@@ -33,32 +33,17 @@ from typing import Any, ClassVar
 
 import torch
 from easydict import EasyDict
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.q_continuous import conservative_gap, q_td_error, temperature_error
 from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 LARGEST_LAGRANGE = 1e6
-
-
-class Coefficient(nn.Module):
-    """A positive number that is learned as its logarithm.
-
-    Args:
-        value: the initial number.
-    """
-
-    def __init__(self, value: float) -> None:
-        super().__init__()
-        self.log = nn.Parameter(torch.tensor([math.log(value)]))
-
-    def forward(self) -> Tensor:
-        """Return the number, a scalar."""
-        return self.log[0].exp()
 
 
 @POLICY_REGISTRY.register("cql")
@@ -147,7 +132,7 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
         """Return L_alpha, and alpha as a figure, for a batch with `log_prob` `[B]`."""
         target = self._cfg.learn.target_entropy
         target = -float(batch["action"].shape[-1]) if target is None else target
-        return temperature_error(self._alpha.log, batch["log_prob"], target), {"alpha": self._alpha().detach()}
+        return temperature_error(self._alpha.learned, batch["log_prob"], target), {"alpha": self._alpha().detach()}
 
     def _lagrange_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_lagrange, and alpha' as a figure, for a batch with `conservative_gap` `[C]`."""
@@ -166,11 +151,11 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
         return output
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        coefficients = {"alpha": self._alpha.log.detach(), "lagrange": self._lagrange.log.detach()}
+        coefficients = {"alpha": self._alpha.learned.detach(), "lagrange": self._lagrange.learned.detach()}
         return super()._state_dict_learn() | coefficients
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
         if "optimizer" in state:
             for name, coefficient in (("alpha", self._alpha), ("lagrange", self._lagrange)):
-                coefficient.log.data.copy_(state[name])
+                coefficient.learned.data.copy_(state[name])

@@ -1,4 +1,4 @@
-"""Policies that learn continuous actions offline, a model to work by hand, and batches, for their tests."""
+"""Policies that learn continuous actions, a model to work by hand, and batches, for their tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ding_lite.config import compile_config
 from ding_lite.policy import QACPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY
 
-KINDS = ("td3_bc", "iql", "cql")
+KINDS = ("td3_bc", "iql", "cql")  # offline
+ONLINE = ("sac", "ddpg", "td3", "d4pg")
 OBS, D = 3, 2
 
 

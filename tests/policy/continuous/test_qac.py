@@ -1,4 +1,4 @@
-"""What the offline actor-critics share: networks of their own, targets, state, actions within -1..1, config."""
+"""What the actor-critics share: networks of their own, targets, state, actions within -1..1, config."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import pytest
 import torch
 
 from ding_lite.utils.registry import ConfigError
-from tests.policy.continuous.helpers import KINDS, OBS, D, losses, make_batch, make_qac, with_noise
+from tests.policy.continuous.helpers import KINDS, OBS, ONLINE, D, losses, make_batch, make_qac, with_noise
 from tests.policy.helpers import parameter_hash, same
 
 EXTRA = {
     "cql": ("learn.num_actions=2", "learn.with_lagrange=True", "learn.lagrange_thresh=5.0"),
     "iql": (),
     "td3_bc": (),
+    "sac": ("learn.init_w=0.25",),
+    "ddpg": ("collect.noise_type=ou",),
+    "td3": (),
+    "d4pg": (),
 }
+ALL = (*KINDS, *ONLINE)
 KNOWN = {
     "adv": torch.zeros(8),
     "next_value": torch.zeros(8),
@@ -31,7 +36,7 @@ def learn(policy: Any, steps: range) -> None:
         policy.learn_mode.forward(make_batch(8, step))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_the_gradient_of_a_loss_reaches_its_own_network_alone(kind: str) -> None:
     policy = make_qac(kind, *EXTRA[kind])
     optimizers = policy._optimizers
@@ -47,7 +52,7 @@ def test_the_gradient_of_a_loss_reaches_its_own_network_alone(kind: str) -> None
         assert all(target.grad is None or not target.grad.any() for target in policy._target_critic.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_losses_write_nothing_and_are_functions_of_the_batch(kind: str) -> None:
     policy = make_qac(kind, *EXTRA[kind])
     batch = with_noise(policy, make_batch(8)) | KNOWN
@@ -61,7 +66,7 @@ def test_losses_write_nothing_and_are_functions_of_the_batch(kind: str) -> None:
     assert not any(figure.requires_grad for _, figures in first.values() for figure in figures.values())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped(kind: str) -> None:
     whole, before, after = (make_qac(kind, *EXTRA[kind]) for _ in range(3))
     for policy in (before, after):
@@ -75,7 +80,7 @@ def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped(kind: str) -> No
     assert after.learn_mode.checksum() == whole.learn_mode.checksum() != before.learn_mode.checksum()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_a_model_alone_starts_a_new_run_whose_targets_are_the_model(kind: str) -> None:
     old, new = make_qac(kind, *EXTRA[kind]), make_qac(kind, *EXTRA[kind])
     learn(old, range(3))
@@ -85,10 +90,10 @@ def test_a_model_alone_starts_a_new_run_whose_targets_are_the_model(kind: str) -
     assert parameter_hash(old._target_critic) != parameter_hash(old.model.critic)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_the_target_takes_over_its_share_of_the_critic(kind: str) -> None:
     policy = make_qac(kind, "learn.target_theta=0.25", *EXTRA[kind])
-    steps = 2 if kind == "td3_bc" else 1  # until the target moves
+    steps = 2 if kind in ("td3", "td3_bc") else 1  # until the target moves
     before = [parameter.clone() for parameter in policy._target_critic.parameters()]
     learn(policy, range(steps))
     pairs = zip(before, policy.model.critic.parameters(), strict=True)
@@ -96,9 +101,9 @@ def test_the_target_takes_over_its_share_of_the_critic(kind: str) -> None:
     assert same(list(policy._target_critic.parameters()), expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_it_acts_within_bounds_explores_when_it_collects_and_repeats_itself_when_it_evaluates(kind: str) -> None:
-    policy = make_qac(kind)
+    policy = make_qac(kind, *EXTRA[kind])
     with torch.no_grad():
         for parameter in policy.model.actor.parameters():
             parameter *= 3
@@ -112,7 +117,7 @@ def test_it_acts_within_bounds_explores_when_it_collects_and_repeats_itself_when
     assert (played != best).float().mean() > 0.5
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_recorded_actions_are_clipped_and_ignored_ends_are_none(kind: str) -> None:
     policy = make_qac(kind, "learn.ignore_done=True")
     batch = make_batch(8) | {"action": torch.tensor([1.5, -0.5] * 8).view(8, 2), "done": torch.ones(8).bool()}
@@ -124,7 +129,7 @@ def test_recorded_actions_are_clipped_and_ignored_ends_are_none(kind: str) -> No
     assert one["action"].shape == (8, 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_every_figure_that_is_watched_is_there(kind: str) -> None:
     policy = make_qac(kind, *EXTRA[kind])
     learn(policy, range(1))
@@ -138,6 +143,14 @@ def test_every_figure_that_is_watched_is_there(kind: str) -> None:
     [
         ("td3_bc", "model.action_space='reparameterization'", "action_space must be 'regression'"),
         ("iql", "model.action_space='regression'", "action_space must be 'reparameterization'"),
+        ("td3", "model.action_space='reparameterization'", "action_space must be 'regression'"),
+        ("sac", "learn.alpha=0", "alpha: expected a number above 0"),
+        ("sac", "collect.noise_sigma=0.1", "Unknown key 'policy.collect.noise_sigma'"),
+        ("ddpg", "collect.noise_type=uniform", "noise_type must be 'gauss' or 'ou', got 'uniform'"),
+        ("ddpg", "learn.noise_range.max=-1.0", "expected min <= max, got -0.5 and -1.0"),
+        ("d4pg", "model.v_min=10.0", "expected v_min < v_max, got 10.0 and 10.0"),
+        ("d4pg", "model.n_atom=1", "n_atom: expected at least 2, got 1"),
+        ("d4pg", "model.twin_critic=True", "Unknown key 'policy.model.twin_critic'"),
         ("cql", "learn.target_theta=0", "target_theta: expected a number above 0, at most 1, got 0"),
         ("td3_bc", "learn.actor_update_freq=0", "actor_update_freq: expected at least 1, got 0"),
         ("td3_bc", "learn.noise_range.min=1.0", "expected min <= max, got 1.0 and 0.5"),

@@ -90,7 +90,7 @@ def test_the_lagrange_multiplier_grows_while_the_gap_is_too_large(threshold: flo
 def test_the_lagrange_multiplier_weighs_the_conservative_term() -> None:
     policy, batch = hand("learn.with_lagrange=True", "learn.lagrange_thresh=1.0", "learn.min_q_weight=2.0")
     one = losses(policy, batch)["critic"][0].item()
-    policy._lagrange.log.data.fill_(math.log(3.0))
+    policy._lagrange.learned.data.fill_(math.log(3.0))
     assert losses(policy, batch)["critic"][0].item() - one == pytest.approx(2.0 * 2.0 * (gap(1.0) + gap(2.0)), rel=1e-5)
 
 

@@ -1,0 +1,85 @@
+"""Distributed distributional DDPG, D4PG (Barth-Maron et al. 2018, arXiv:1804.08617).
+
+D4PG is DDPG with a critic that predicts a distribution of the return, n-step returns and prioritised replay. The
+distribution has the probabilities p_k(s, a) at atoms z_k, equally spaced from `v_min` to `v_max`:
+
+    L_critic = mean w H,  H = -sum_k m_k log p_k(s, a),  m = projection of r + g (1 - done) Z'(s', pi'(s'))
+    L_actor = -mean sum_k z_k p_k(s, pi(s))
+
+Z' is the distribution of the target networks, and the projection puts it back on the atoms, see
+`rl_utils/categorical.py`. The symbols are those of `policy/continuous/ddpg.py`. H is the priority of a sample.
+
+Logged figures, in addition to those of `policy/continuous/qac.py`:
+
+* `q_value`: the mean of sum_k z_k p_k(s, a). `cross_entropy`: the mean of H.
+
+Deviations from the paper: there is one collector on each rank, and the exploration noise is that of the config.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.policy.continuous.ddpg import DDPGPolicy
+from ding_lite.rl_utils.categorical import categorical_projection
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+
+@POLICY_REGISTRY.register("d4pg")
+class D4PGPolicy(DDPGPolicy):
+    """D4PG. Choose `model.v_min` and `model.v_max` so that they enclose the discounted returns."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="d4pg",
+        priority=True,
+        priority_IS_weight=True,
+        nstep=3,
+        model=dict(
+            v_min=Key(-10.0, "smallest atom: a lower bound of the discounted return"),
+            v_max=Key(10.0, "largest atom: an upper bound of the discounted return"),
+            n_atom=Key(51, "number of atoms"),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        model = cfg.policy.model
+        if model.v_min >= model.v_max:
+            raise ConfigError(
+                f"policy.model: expected v_min < v_max, got {model.v_min} and {model.v_max}: set them to enclose the "
+                "discounted returns."
+            )
+        if model.n_atom < 2:
+            raise ConfigError(f"policy.model.n_atom: expected at least 2, got {model.n_atom}: the default is 51.")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "qac_dist", ["ding_lite.model"]
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return ["cross_entropy" if name == "td_error" else name for name in super()._monitor_vars_learn()]
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
+        model = self._cfg.model
+        with torch.no_grad():
+            following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
+            step = (batch["reward"], batch["done"], batch["value_gamma"])
+            target_BK = categorical_projection(following["logit"].softmax(-1), *step, model.v_min, model.v_max)
+        output = self._run(self._model.critic, batch["obs"], action=batch["action"])
+        entropy_B = -(target_BK * output["logit"].log_softmax(-1)).sum(-1)
+        loss = (entropy_B * batch["weight"] if "weight" in batch else entropy_B).mean()
+        priority_B = entropy_B.detach()
+        return loss, {"q_value": output["q_value"].detach(), "cross_entropy": priority_B, "priority": priority_B}
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_actor."""
+        action_BD = self._run(self._model.actor, batch["obs"])
+        return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD)["q_value"].mean(), {}

@@ -1,0 +1,162 @@
+"""Deep deterministic policy gradient, DDPG (Lillicrap et al. 2015, arXiv:1509.02971).
+
+The critic learns the value of the actor's actions, and the actor climbs the critic:
+
+    y = r + g (1 - done) min_c Q'_c(s', a'),  a' = pi'(s')  [or clip(pi'(s') + clip(sigma eps, low, high), -1, 1)]
+    L_critic = sum_c mean w (y - Q_c(s, a))^2
+    L_actor = -mean Q_1(s, pi(s))
+
+There is one critic, or two with `model.twin_critic`. The term in brackets is used if `learn.noise` is set. r is the
+discounted sum of n rewards, g the discount of the value after them, s' the state after them, and w the importance
+weight of prioritised replay, or 1. The actor and both target networks are updated once in `actor_update_freq`
+iterations.
+
+To explore, noise is added to the actor's action. It is Gaussian, or an Ornstein-Uhlenbeck process that starts at 0 in
+every episode, see `rl_utils/exploration.py`.
+
+Logged figures, in addition to those of `policy/continuous/qac.py`:
+
+* `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
+
+Deviations from the paper: the critic is not regularised, the action enters it at its first layer, and there is no batch
+normalisation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.rl_utils.exploration import ornstein_uhlenbeck
+from ding_lite.rl_utils.q_continuous import q_td_error
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+
+@POLICY_REGISTRY.register("ddpg")
+class DDPGPolicy(QACPolicy):
+    """DDPG. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="ddpg",
+        random_collect_size=25000,
+        model=dict(
+            twin_critic=False,
+            action_space=Key("regression", "what the actor returns: an action"),
+        ),
+        learn=dict(
+            learning_rate_actor=Key(1e-3, "step size of the actor's Adam", low=0, high=10**6),
+            learning_rate_critic=Key(1e-3, "step size of the critics' Adam", low=0, high=10**6),
+            actor_update_freq=Key(1, "learner iterations between two updates of the actor and the targets", low=1),
+            noise=Key(False, "add noise to the target action"),
+            noise_sigma=Key(0.2, "standard deviation of the noise on the target action", low=0),
+            noise_range=dict(
+                min=Key(-0.5, "lower bound of the noise on the target action"),
+                max=Key(0.5, "upper bound of the noise on the target action"),
+            ),
+        ),
+        collect=dict(
+            noise_type=Key(
+                "gauss",
+                "noise on the collected actions: 'gauss', or 'ou' for an Ornstein-Uhlenbeck process",
+                choices=("gauss", "ou"),
+            ),
+        ),
+        other=dict(
+            replay_buffer=dict(replay_buffer_size=1000000),
+        ),
+    )
+    action_space: ClassVar[str] = "regression"
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        low, high = cfg.policy.learn.noise_range.min, cfg.policy.learn.noise_range.max
+        if low > high:
+            raise ConfigError(f"policy.learn.noise_range: expected min <= max, got {low} and {high}: swap them.")
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        learn = self._cfg.learn
+        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_critic)
+        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_actor)
+        self._target_critic, self._target_actor = self._add_target("critic"), self._add_target("actor")
+        self._iterations = 0
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "q_value", "td_error"]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        if not self._cfg.learn.noise:
+            return {}
+        return {"target": torch.randn_like(batch["action"].reshape(len(batch["action"]), -1))}
+
+    def _target_action(self, batch: dict[str, Any]) -> Tensor:
+        """Return the action a' `[B, D]` whose value the critics bootstrap from."""
+        action_BD = self._run(self._target_actor, batch["next_obs"])
+        if not self._cfg.learn.noise:
+            return action_BD
+        low, high = self._cfg.learn.noise_range.min, self._cfg.learn.noise_range.max
+        noise_BD = (batch["noise"]["target"] * self._cfg.learn.noise_sigma).clamp(low, high)
+        return (action_BD + noise_BD).clamp(-1.0, 1.0)
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
+        with torch.no_grad():
+            action_BD = self._target_action(batch)
+            value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
+        q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
+        target = (value_B, batch["reward"], batch["done"], batch["value_gamma"])
+        loss, error_CB = q_td_error(q_CB, *target, batch.get("weight"))
+        priority_B = error_CB.abs().mean(0)
+        return loss, {"q_value": q_CB.detach(), "td_error": priority_B, "priority": priority_B}
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_actor."""
+        action_BD = self._run(self._model.actor, batch["obs"])
+        return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD)[0].mean(), {}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        batch = self._prepare(batch)
+        output = self._step("critic", batch)
+        self._iterations += 1
+        if self._iterations % self._cfg.learn.actor_update_freq == 0:
+            output |= self._step("actor", batch)
+            self._update_targets()
+        return output
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | {"iterations": self._iterations}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._iterations = state["iterations"] if "optimizer" in state else 0
+
+    def _init_collect(self) -> None:
+        self._noise_ND: Tensor | None = None  # of the Ornstein-Uhlenbeck process; None: zeros
+
+    def _explore(self, output: dict[str, Any]) -> Tensor:
+        if self._cfg.collect.noise_type == "gauss":
+            return super()._explore(output)
+        action_ND = output["action"]
+        before_ND = torch.zeros_like(action_ND) if self._noise_ND is None else self._noise_ND
+        drawn_ND = torch.randn_like(action_ND)
+        self._noise_ND = ornstein_uhlenbeck(before_ND, drawn_ND, self._cfg.collect.noise_sigma)
+        return (action_ND + self._noise_ND).clamp(-1.0, 1.0)
+
+    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+        if env_id is None or self._noise_ND is None:
+            self._noise_ND = None
+        else:
+            self._noise_ND = self._noise_ND.index_fill(0, torch.as_tensor(env_id, device=self._device), 0.0)
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        return {"noise": self._noise_ND}
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        self._noise_ND = None if state["noise"] is None else self._to_device(state["noise"])

@@ -1,0 +1,123 @@
+"""Soft actor-critic, SAC (Haarnoja et al. 2018, arXiv:1812.05905).
+
+The policy maximises the return and its own entropy, weighed by alpha:
+
+    y = r + g (1 - done) (min_c Q'_c(s', a') - alpha log pi(a' | s')),  a' ~ pi(. | s')
+    L_critic = sum_c mean w (y - Q_c(s, a))^2
+    L_actor = mean alpha log pi(a | s) - min_c Q_c(s, a),  a ~ pi(. | s)
+    L_alpha = -log alpha mean(log pi(a | s) + target entropy),  target entropy -D
+
+r is the discounted sum of n rewards, g the discount of the value after them, s' the state after them, and w the
+importance weight of prioritised replay, or 1. pi is the tanh of a normal variable, see `rl_utils/squashed.py`.
+
+Logged figures, in addition to those of `policy/continuous/qac.py`:
+
+* `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
+* `log_prob`: the mean of log pi(a | s), an estimate of minus the policy's entropy.
+* `alpha`: the weight of the entropy, if it is learned.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
+from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.torch_utils.coefficient import Coefficient
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("sac")
+class SACPolicy(QACPolicy):
+    """SAC. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="sac",
+        random_collect_size=10000,
+        learn=dict(
+            learning_rate_q=Key(3e-4, "step size of the critics' Adam", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "step size of the actor's Adam", low=0, high=10**6),
+            learning_rate_alpha=Key(3e-4, "step size of alpha's Adam", low=0, high=10**6),
+            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
+            auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
+            log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
+            target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
+            init_w=Key(3e-3, "initial parameters of the actor's last layer are uniform in -init_w..init_w", low=0),
+        ),
+        other=dict(
+            replay_buffer=dict(replay_buffer_size=1000000),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("collect.noise_sigma",)
+    networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha")
+
+    def _create_model(self) -> nn.Module:
+        model: Any = super()._create_model()
+        *_, last = (module for module in model.actor.modules() if isinstance(module, nn.Linear))
+        for parameter in last.parameters():
+            nn.init.uniform_(parameter, -self._cfg.learn.init_w, self._cfg.learn.init_w)
+        return model
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        learn = self._cfg.learn
+        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
+        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
+        self._alpha = Coefficient(learn.alpha, learn.log_space).to(self._device, self._dtype)
+        if learn.auto_alpha:
+            self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
+        self._target_critic = self._add_target("critic")
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "q_value", "td_error", "log_prob", "alpha"]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        action_BD = batch["action"].reshape(len(batch["action"]), -1)
+        return {name: torch.randn_like(action_BD) for name in ("next", "actor")}
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
+        with torch.no_grad():
+            logit = self._run(self._model.actor, batch["next_obs"])
+            action_BD, logp_B = squashed_sample(logit, batch["noise"]["next"])
+            value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
+            value_B = value_B - self._alpha() * logp_B
+        q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
+        target = (value_B, batch["reward"], batch["done"], batch["value_gamma"])
+        loss, error_CB = q_td_error(q_CB, *target, batch.get("weight"))
+        priority_B = error_CB.abs().mean(0)
+        return loss, {"q_value": q_CB.detach(), "td_error": priority_B, "priority": priority_B}
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_actor and detached figures, which include `log_prob` `[B]`."""
+        action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
+        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD).amin(0)
+        return (self._alpha().detach() * logp_B - q_B).mean(), {"log_prob": logp_B.detach()}
+
+    def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_alpha, and alpha as a figure, for a batch with `log_prob` `[B]`."""
+        target = self._cfg.learn.target_entropy
+        target = -float(batch["action"].shape[-1]) if target is None else target
+        return temperature_error(self._alpha.learned, batch["log_prob"], target), {"alpha": self._alpha().detach()}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        batch = self._prepare(batch)
+        output = self._step("critic", batch)
+        output |= self._step("actor", batch)
+        if "alpha" in self._optimizers:
+            output |= self._step("alpha", batch | {"log_prob": output["log_prob"]})
+        self._update_targets()
+        return output
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | {"alpha": self._alpha.learned.detach()}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        if "optimizer" in state:
+            self._alpha.learned.data.copy_(state["alpha"])

@@ -1,0 +1,29 @@
+"""A positive number that is learned, such as the weight of a term in a loss."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class Coefficient(nn.Module):
+    """A positive number that is learned as its logarithm, or as itself.
+
+    Args:
+        value: the initial number.
+        log_space: learn the logarithm. Otherwise a step may make the learned number negative; it then counts as 0.
+
+    Attributes:
+        learned: `[1]`, the logarithm or the number.
+    """
+
+    def __init__(self, value: float, log_space: bool = True) -> None:
+        super().__init__()
+        self._log_space = log_space
+        self.learned = nn.Parameter(torch.tensor([math.log(value) if log_space else value]))
+
+    def forward(self) -> Tensor:
+        """Return the number, a scalar."""
+        return self.learned[0].exp() if self._log_space else self.learned[0].clamp(min=0.0)

@@ -1,0 +1,51 @@
+"""SAC on Pendulum-v1, solved at a mean return of -250."""
+
+from easydict import EasyDict
+
+pendulum_sac_config = EasyDict(
+    exp_name="pendulum_sac_seed0",
+    env=dict(
+        env_id="Pendulum-v1",
+        collector_env_num=10,
+        evaluator_env_num=5,
+        n_evaluator_episode=5,
+        stop_value=-250,
+    ),
+    policy=dict(
+        num_threads=1,
+        random_collect_size=1000,
+        model=dict(
+            actor_head_hidden_size=128,
+            critic_head_hidden_size=128,
+        ),
+        learn=dict(
+            batch_size=128,
+            learning_rate_q=0.001,
+            learning_rate_policy=0.001,
+            ignore_done=True,
+        ),
+        collect=dict(
+            n_sample=10,
+        ),
+        eval=dict(evaluator=dict(eval_freq=100)),
+        other=dict(
+            replay_buffer=dict(replay_buffer_size=100000),
+        ),
+    ),
+)
+main_config = pendulum_sac_config
+
+pendulum_sac_create_config = EasyDict(
+    env=dict(
+        type="pendulum",
+        import_names=["dizoo.classic_control.pendulum.envs.pendulum_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="sac"),
+)
+create_config = pendulum_sac_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

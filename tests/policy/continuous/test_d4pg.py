@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.policy.continuous.helpers import LineActor, line_batch, losses, make_batch, make_qac
+
+
+class ThreeAtoms(nn.Module):
+    """A critic whose logits at the atoms 0, 1 and 2 are 0, a and s, times a parameter of 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, obs: Tensor, action: Tensor) -> dict[str, Tensor]:
+        logit = self.scale * torch.cat([torch.zeros_like(action), action, obs], dim=-1)
+        return {"logit": logit, "q_value": logit.softmax(-1) @ torch.tensor([0.0, 1.0, 2.0])}
+
+
+class Atoms(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor, self.critic = LineActor(normal=False), ThreeAtoms()
+
+
+def hand(**batch: Any) -> Any:
+    return make_qac("d4pg", "model.v_min=0.0", "model.v_max=2.0", "model.n_atom=3", model=Atoms()), line_batch() | batch
+
+
+def softmax(*logits: float) -> list[float]:
+    total = sum(math.exp(logit) for logit in logits)
+    return [math.exp(logit) / total for logit in logits]
+
+
+def cross_entropy(target: list[float], *logits: float) -> float:
+    return -sum(m * math.log(p) for m, p in zip(target, softmax(*logits), strict=True))
+
+
+def test_the_critic_learns_the_projected_distribution() -> None:
+    policy, batch = hand()
+    loss, figures = losses(policy, batch)["critic"]
+    # pi'(s') = 0.2 in s' = 0.4, r = 1, g = 1/2: the atoms move to 1, 1.5 and 2
+    p = softmax(0.0, 0.2, 0.4)
+    expected = cross_entropy([0.0, p[0] + 0.5 * p[1], 0.5 * p[1] + p[2]], 0.0, 0.1, 0.5)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert figures["priority"].tolist() == pytest.approx([expected], rel=1e-5)
+    mean = softmax(0.0, 0.1, 0.5)
+    assert figures["q_value"].item() == pytest.approx(mean[1] + 2 * mean[2], rel=1e-5)
+
+
+def test_a_terminal_state_leaves_the_reward_alone_and_weights_weigh() -> None:
+    policy, batch = hand(done=torch.tensor([True]))
+    expected = cross_entropy([0.0, 1.0, 0.0], 0.0, 0.1, 0.5)
+    assert losses(policy, batch)["critic"][0].item() == pytest.approx(expected, rel=1e-5)
+    loss, figures = losses(policy, batch | {"weight": torch.tensor([0.25])})["critic"]
+    assert loss.item() == pytest.approx(0.25 * expected, rel=1e-5)
+    assert figures["priority"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_actor_climbs_the_mean_of_the_distribution() -> None:
+    policy, batch = hand()
+    loss, _ = losses(policy, batch)["actor"]
+    p = softmax(0.0, 0.25, 0.5)  # pi(s) = 0.25
+    mean = p[1] + 2 * p[2]
+    assert loss.item() == pytest.approx(-mean, rel=1e-5)
+    loss.backward()
+    # d mean / da = p_1 (1 - mean), d pi / d slope = 0.5
+    assert policy.model.actor.slope.grad.item() == pytest.approx(-0.5 * p[1] * (1 - mean), rel=1e-4)
+
+
+def test_the_atoms_of_the_loss_are_those_of_the_model() -> None:
+    policy = make_qac("d4pg", "model.v_min=-7.0", "model.v_max=3.0", "model.n_atom=6")
+    with torch.no_grad():
+        policy._target_critic.head[-1].weight.zero_()
+        policy._target_critic.head[-1].bias.copy_(torch.tensor([0.0, 50.0, 0.0, 0.0, 0.0, 0.0]))  # certain of -5
+        policy.model.critic.head[-1].weight.zero_()
+        policy.model.critic.head[-1].bias.copy_(torch.arange(6.0))
+    batch = make_batch(4) | {"reward": torch.full((4,), 4.0), "done": torch.zeros(4).bool()}
+    batch["value_gamma"] = torch.ones(4)
+    _, figures = losses(policy, policy._prepare(batch))["critic"]
+    p = softmax(*range(6))
+    assert figures["priority"].tolist() == pytest.approx([-math.log(p[3])] * 4)  # 4 - 5 = -1
+    assert figures["q_value"].tolist() == pytest.approx([sum(x * (2 * k - 7) for k, x in enumerate(p))] * 4, rel=1e-5)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from tests.policy.continuous.helpers import Line, line_batch, losses, make_batch, make_qac
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def hand(*overrides: str, noise: float = 0.0, done: bool = False) -> Any:
+    """Return a policy of Line networks and a batch with this noise for both of its actions; alpha is 0.5."""
+    policy = make_qac("sac", "learn.alpha=0.5", *overrides, model=Line(normal=True))
+    drawn = torch.full((1, 1), noise)
+    return policy, line_batch(done) | {"log_prob": torch.tensor([-3.0]), "noise": {"next": drawn, "actor": drawn}}
+
+
+def log_prob(mu: float, noise: float = 0.0) -> float:
+    """Of the action tanh(mu + 2 noise) of a normal variable with the standard deviation 2."""
+    slope = 1 - math.tanh(mu + 2 * noise) ** 2
+    return -0.5 * noise**2 - HALF_LOG_TWO_PI - math.log(2.0) - math.log(slope)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, -0.5])
+def test_the_critics_learn_the_lesser_value_of_a_drawn_action_and_its_entropy(noise: float) -> None:
+    policy, batch = hand(noise=noise)
+    loss, figures = losses(policy, batch)["critic"]
+    action = math.tanh(0.2 + 2 * noise)  # in s' = 0.4
+    value = min(action, 2 * action) + 0.4 - 0.5 * log_prob(0.2, noise)
+    target = 1 + 0.5 * value
+    errors = [abs(target - 0.6), abs(target - 0.7)]  # Q(s, a) is 0.1 + 0.5 and 0.2 + 0.5
+    assert loss.item() == pytest.approx(errors[0] ** 2 + errors[1] ** 2, rel=1e-5)
+    assert figures["priority"].tolist() == pytest.approx([sum(errors) / 2], rel=1e-5)
+
+
+def test_nothing_is_bootstrapped_at_a_terminal_state() -> None:
+    policy, batch = hand(done=True)
+    assert losses(policy, batch)["critic"][0].item() == pytest.approx(0.4**2 + 0.3**2)
+
+
+def test_an_importance_weight_weighs_the_critics_loss_but_not_the_priority() -> None:
+    policy, batch = hand(done=True)
+    loss, figures = losses(policy, batch | {"weight": torch.tensor([0.5])})["critic"]
+    assert loss.item() == pytest.approx(0.5 * (0.4**2 + 0.3**2))
+    assert figures["priority"].item() == pytest.approx(0.35)
+
+
+def test_the_actor_weighs_its_entropy_against_the_lesser_value() -> None:
+    policy, batch = hand(noise=0.3)
+    loss, figures = losses(policy, batch)["actor"]
+    assert figures["log_prob"].item() == pytest.approx(log_prob(0.25, 0.3), rel=1e-5)
+    assert loss.item() == pytest.approx(0.5 * log_prob(0.25, 0.3) - (math.tanh(0.85) + 0.5), rel=1e-5)
+    loss.backward()
+    # u = 0.5 slope + 0.6: du/dslope = 0.5, d log pi / du = 2 tanh(u), dQ / du = 1 - tanh(u)^2
+    slope = 0.5 * (0.5 * 2 * math.tanh(0.85) - (1 - math.tanh(0.85) ** 2))
+    assert policy.model.actor.slope.grad.item() == pytest.approx(slope, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "learned", "target"),
+    [
+        ([], math.log(0.5), -1.0),
+        (["learn.target_entropy=-2.0"], math.log(0.5), -2.0),
+        (["learn.log_space=False"], 0.5, -1.0),
+    ],
+)
+def test_alpha_follows_the_target_entropy(overrides: list[str], learned: float, target: float) -> None:
+    policy, batch = hand(*overrides)
+    loss, figures = losses(policy, batch)["alpha"]
+    assert figures["alpha"].item() == pytest.approx(0.5)
+    assert loss.item() == pytest.approx(-learned * (-3.0 + target))
+    policy._step("alpha", batch)  # the entropy is 3, above its target
+    assert policy._alpha().item() < 0.5
+
+
+def test_alpha_stays_where_it_is_if_it_is_not_to_be_learned() -> None:
+    policy = make_qac("sac", "learn.auto_alpha=False")
+    output = policy.learn_mode.forward(make_batch(8))
+    assert "alpha_loss" not in output
+    assert policy._alpha().item() == pytest.approx(0.2)
+
+
+def test_alpha_is_part_of_a_state_but_not_of_a_model_alone() -> None:
+    old, new = make_qac("sac"), make_qac("sac")
+    for step in range(3):
+        old.learn_mode.forward(make_batch(8, step))
+    state = copy.deepcopy(old.learn_mode.state_dict())
+    assert old._alpha().item() != new._alpha().item()
+    new.learn_mode.load_state_dict({"model": state["model"]})
+    assert new._alpha().item() == pytest.approx(0.2)
+    new.learn_mode.load_state_dict(state)
+    assert new._alpha().item() == old._alpha().item()
+
+
+def test_a_new_actor_begins_near_the_middle_and_a_given_one_is_left_alone() -> None:
+    policy = make_qac("sac", "learn.init_w=0.01")
+    last = list(policy.model.actor.parameters())[-2:]
+    assert [tuple(parameter.shape) for parameter in last] == [(4, 16), (4,)]  # mu and log sigma of two dimensions
+    values = torch.cat([parameter.flatten() for parameter in last])
+    assert 0.005 < values.abs().max() <= 0.01
+    model = copy.deepcopy(policy.model)
+    again = make_qac("sac", "learn.init_w=1.0", model=model).model.actor
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), policy.model.actor.parameters(), strict=True))
+
+
+def test_noise_is_drawn_apart_for_both_losses_and_every_sample() -> None:
+    noise = make_qac("sac")._draw_noise(make_batch(64))
+    assert {name: tuple(value.shape) for name, value in noise.items()} == {"next": (64, 2), "actor": (64, 2)}
+    assert len(torch.cat([noise["next"], noise["actor"]]).unique()) == 256
