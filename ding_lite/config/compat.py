@@ -67,6 +67,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
     "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
     "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run says it"),
+    "policy.model.share_encoder": (False, "actor and critics have an encoder each"),
     "policy.multi_agent": (False, "this policy has a single agent"),
     "policy.nstep": (Any, "this policy does not use n-step returns"),
     "policy.nstep_return": (False, "values learn from generalised advantage estimates"),

@@ -1,6 +1,7 @@
 """Neural networks: encoders, heads, and the models that policies train."""
 
 from ding_lite.model.bc import BC
+from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
@@ -21,6 +22,7 @@ __all__ = [
     "VAC",
     "ConvEncoder",
     "DiscreteHead",
+    "DiscreteQAC",
     "DuelingHead",
     "NoisyLinear",
     "create_encoder",

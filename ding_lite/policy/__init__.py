@@ -9,6 +9,7 @@ from ding_lite.policy.offline.iql import IQLPolicy
 from ding_lite.policy.offline.source import OfflinePolicy
 from ding_lite.policy.offline.td3_bc import TD3BCPolicy
 from ding_lite.policy.policy_gradient.a2c import A2CPolicy
+from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy
 from ding_lite.policy.policy_gradient.impala import IMPALAPolicy
 from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
@@ -21,6 +22,7 @@ __all__ = [
     "CQLPolicy",
     "DQNPolicy",
     "DiscreteCQLPolicy",
+    "DiscreteSACPolicy",
     "IMPALAPolicy",
     "IQLPolicy",
     "OfflinePolicy",

@@ -20,7 +20,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_sample, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
@@ -43,6 +43,7 @@ from ding_lite.rl_utils.q_continuous import (
     temperature_error,
 )
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.rl_utils.soft_value import soft_value
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.rl_utils.td import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
@@ -64,6 +65,7 @@ __all__ = [
     "discounts",
     "entropy",
     "epsilon_greedy",
+    "epsilon_sample",
     "expectile_error",
     "first_episodes",
     "gae",
@@ -98,6 +100,7 @@ __all__ = [
     "qrdqn_nstep_td_data",
     "qrdqn_nstep_td_error",
     "sample",
+    "soft_value",
     "squashed_sample",
     "td3_bc_actor_error",
     "temperature_error",
