@@ -1,5 +1,6 @@
 """Neural networks: encoders, heads, and the models that policies train."""
 
+from ding_lite.model.acer import ACER
 from ding_lite.model.bc import BC
 from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.image import ConvEncoder
@@ -12,6 +13,7 @@ from ding_lite.model.qrdqn import QRDQN
 from ding_lite.model.vac import VAC
 
 __all__ = [
+    "ACER",
     "BC",
     "DQN",
     "MLP",

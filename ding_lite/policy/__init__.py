@@ -9,6 +9,7 @@ from ding_lite.policy.offline.iql import IQLPolicy
 from ding_lite.policy.offline.source import OfflinePolicy
 from ding_lite.policy.offline.td3_bc import TD3BCPolicy
 from ding_lite.policy.policy_gradient.a2c import A2CPolicy
+from ding_lite.policy.policy_gradient.acer import ACERPolicy
 from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy
 from ding_lite.policy.policy_gradient.impala import IMPALAPolicy
 from ding_lite.policy.policy_gradient.pg import PGPolicy
@@ -18,6 +19,7 @@ from ding_lite.policy.value.dqn import DQNPolicy
 
 __all__ = [
     "A2CPolicy",
+    "ACERPolicy",
     "BCPolicy",
     "CQLPolicy",
     "DQNPolicy",

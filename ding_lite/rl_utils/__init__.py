@@ -1,6 +1,7 @@
 """Pure functions of tensors: losses, returns, distributions of actions, exploration."""
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
+from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -43,6 +44,7 @@ from ding_lite.rl_utils.q_continuous import (
     temperature_error,
 )
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.rl_utils.retrace import compute_q_retraces
 from ding_lite.rl_utils.soft_value import soft_value
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.rl_utils.td import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
@@ -59,8 +61,12 @@ __all__ = [
     "a2c_error",
     "a2c_error_continuous",
     "a2c_loss",
+    "acer_policy_error",
+    "acer_trust_region_update",
+    "acer_value_error",
     "advantage_weight",
     "compute_importance_weights",
+    "compute_q_retraces",
     "conservative_gap",
     "discounts",
     "entropy",

@@ -36,6 +36,10 @@ OPTIONS = {
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
     "a2c": [["policy.learn.adv_norm=True"]],
     "impala": [["policy.unroll_len=4"]],
+    "acer": [
+        ["policy.unroll_len=4", "policy.learn.c_clip_ratio=0.9", "policy.learn.trust_region_value=0.1"],
+        ["policy.unroll_len=4", "policy.learn.trust_region=False"],
+    ],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "cql": [
         [],

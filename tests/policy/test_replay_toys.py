@@ -27,9 +27,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
         ),
         collect=dict(n_sample=16),
     ),
+    "acer": dict(
+        unroll_len=8,
+        learn=dict(learning_rate_actor=0.003, learning_rate_critic=0.003),
+        model=dict(encoder_hidden_size_list=[32, 32]),
+    ),
 }
 STOP = {"discrete": 0.95, "corridor": 0.59}
-TASKS = {"discrete_sac": ("discrete", "corridor")}
+TASKS = {"discrete_sac": ("discrete", "corridor"), "acer": ("discrete", "corridor")}
 CASES = [(kind, task) for kind, tasks in TASKS.items() for task in tasks]
 
 

@@ -8,7 +8,6 @@ pong_sac_config = EasyDict(
         env_id="PongNoFrameskip-v4",
         collector_env_num=16,
         evaluator_env_num=4,
-        n_evaluator_episode=8,
         stop_value=20,
     ),
     policy=dict(
