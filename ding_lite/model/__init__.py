@@ -1,7 +1,9 @@
 """Neural networks: encoders, heads, and the models that policies train."""
 
+from ding_lite.model.acer import ACER
 from ding_lite.model.bc import BC
 from ding_lite.model.c51 import C51DQN, DistributionHead
+from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
@@ -12,6 +14,7 @@ from ding_lite.model.qrdqn import QRDQN
 from ding_lite.model.vac import VAC
 
 __all__ = [
+    "ACER",
     "BC",
     "C51DQN",
     "DQN",
@@ -25,6 +28,7 @@ __all__ = [
     "ContinuousQAC",
     "ConvEncoder",
     "DiscreteHead",
+    "DiscreteQAC",
     "DistributionHead",
     "DuelingHead",
     "NoisyLinear",

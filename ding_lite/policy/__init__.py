@@ -13,6 +13,8 @@ from ding_lite.policy.offline.iql import IQLPolicy
 from ding_lite.policy.offline.source import OfflinePolicy
 from ding_lite.policy.offline.td3_bc import TD3BCPolicy
 from ding_lite.policy.policy_gradient.a2c import A2CPolicy
+from ding_lite.policy.policy_gradient.acer import ACERPolicy
+from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy
 from ding_lite.policy.policy_gradient.impala import IMPALAPolicy
 from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
@@ -25,6 +27,7 @@ from ding_lite.policy.value.sql import SQLPolicy
 
 __all__ = [
     "A2CPolicy",
+    "ACERPolicy",
     "BCPolicy",
     "C51Policy",
     "CQLPolicy",
@@ -32,6 +35,7 @@ __all__ = [
     "DDPGPolicy",
     "DQNPolicy",
     "DiscreteCQLPolicy",
+    "DiscreteSACPolicy",
     "IMPALAPolicy",
     "IQLPolicy",
     "MDQNPolicy",

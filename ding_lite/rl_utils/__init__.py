@@ -1,6 +1,7 @@
 """Pure functions of tensors: losses, returns, distributions of actions, exploration."""
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
+from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
 from ding_lite.rl_utils.categorical import (
     categorical_projection,
     dist_1step_td_data,
@@ -52,6 +53,8 @@ from ding_lite.rl_utils.q_continuous import (
     temperature_error,
 )
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.rl_utils.retrace import compute_q_retraces
+from ding_lite.rl_utils.soft_policy import soft_policy_value
 from ding_lite.rl_utils.soft_q import m_q_1step_td_data, m_q_1step_td_error, q_nstep_sql_td_error, soft_value
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.rl_utils.td import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
@@ -68,9 +71,13 @@ __all__ = [
     "a2c_error",
     "a2c_error_continuous",
     "a2c_loss",
+    "acer_policy_error",
+    "acer_trust_region_update",
+    "acer_value_error",
     "advantage_weight",
     "categorical_projection",
     "compute_importance_weights",
+    "compute_q_retraces",
     "conservative_gap",
     "discounts",
     "dist_1step_td_data",
@@ -120,6 +127,7 @@ __all__ = [
     "qrdqn_nstep_td_data",
     "qrdqn_nstep_td_error",
     "sample",
+    "soft_policy_value",
     "soft_value",
     "squashed_sample",
     "td3_bc_actor_error",

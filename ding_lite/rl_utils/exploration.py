@@ -66,7 +66,7 @@ def epsilon_greedy(
     return torch.where(explore_N, random_N, action_N)
 
 
-def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tensor) -> Tensor:
+def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tensor = 1.0) -> Tensor:
     """Return a sample of softmax(Q / temperature), or with probability epsilon a uniformly random action, by row.
 
     Args:

@@ -42,6 +42,10 @@ OPTIONS = {
     "impala": [["policy.unroll_len=4"]],
     "mdqn": [*([], ["policy.noisy_net=True"]), ["policy.priority=True", "policy.priority_IS_weight=True"]],
     "sql": [["policy.nstep=3"], ["policy.priority=True", "policy.priority_IS_weight=True"]],
+    "acer": [
+        ["policy.unroll_len=4", "policy.learn.c_clip_ratio=0.9", "policy.learn.trust_region_value=0.1"],
+        ["policy.unroll_len=4", "policy.learn.trust_region=False"],
+    ],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "sac": [
         [],

@@ -1,8 +1,8 @@
-"""The base class of policies that learn an actor and critics Q(s, a) for continuous actions.
+"""The base class of policies that learn an actor and critics Q(s, a), for continuous actions unless they override it.
 
-Shapes: B samples, N environments, D dimensions of an action, C critics. Actions are between -1 and 1; `env.act_scale`
-maps them to the bounds of the environment. Recorded actions outside these bounds are clipped, as the environment did
-when they were recorded.
+Shapes: B samples, N environments, D dimensions of an action, C critics. Continuous actions are between -1 and 1;
+`env.act_scale` maps them to the bounds of the environment. Recorded actions outside these bounds are clipped, as the
+environment did when they were recorded.
 
 Every network has its own optimizer, and its figures are logged under its name: `critic_loss`, `critic_grad_norm` (the
 norm of the averaged gradient before clipping), `critic_learning_rate`, `actor_loss` and so on.
@@ -24,6 +24,7 @@ from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import tree_map
 
 
 class QACPolicy(Policy):
@@ -83,7 +84,7 @@ class QACPolicy(Policy):
         given = cfg.policy.model.get("action_space", cls.action_space)
         if given != cls.action_space:
             raise ConfigError(f"policy.model.action_space must be '{cls.action_space}', got '{given}': leave it out.")
-        if not cfg.env.act_scale:
+        if gymnasium.spaces.Discrete not in cls.action_spaces and not cfg.env.act_scale:
             raise ConfigError(f"Policy '{cfg.policy.type}' acts between -1 and 1: set env.act_scale=True.")
 
     @staticmethod
@@ -114,12 +115,12 @@ class QACPolicy(Policy):
     def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the batch in the form that the losses expect.
 
-        `action` is `[B, D]` between -1 and 1. `done` is false everywhere if `learn.ignore_done` is set. `weight` `[B]`
-        is left out unless `policy.priority_IS_weight` is set.
+        Continuous actions, also those in a dict, are `[B, D]` between -1 and 1. `done` is false everywhere if
+        `learn.ignore_done` is set. `weight` `[B]` is left out unless `policy.priority_IS_weight` is set.
         """
-        action_BD = batch["action"].reshape(len(batch["action"]), -1).clamp(-1.0, 1.0)
+        action = tree_map(_bounded, batch["action"])
         done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
-        batch = batch | {"action": action_BD, "done": done_B}
+        batch = batch | {"action": action, "done": done_B}
         if not self._cfg.get("priority_IS_weight", False):
             batch.pop("weight", None)
         return batch
@@ -174,6 +175,11 @@ class QACPolicy(Policy):
     def _mode(self, logit: dict[str, Tensor]) -> Tensor:
         """Return the action at the centre of the distribution, `[N, D]`."""
         return logit["mu"].tanh()
+
+
+def _bounded(action: Tensor) -> Tensor:
+    """Return a continuous action as `[B, D]` between -1 and 1, and a discrete one, which is an integer, unchanged."""
+    return action.reshape(len(action), -1).clamp(-1.0, 1.0) if action.is_floating_point() else action
 
 
 @contextmanager

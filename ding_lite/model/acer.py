@@ -1,0 +1,77 @@
+"""The actor-critic network of ACER.
+
+Shapes: B samples, A discrete actions. `actor` and `critic` share no parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from ding_lite.model.discrete_qac import DiscreteCriticNetwork
+from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.qac import ActorNetwork
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+
+
+@MODEL_REGISTRY.register("acer")
+class ACER(nn.Module):
+    """A policy over discrete actions, and Q(s, .), each with an encoder of its own.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: A.
+        encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        actor_head_hidden_size: size of the hidden layers of the policy's head.
+        actor_head_layer_num: hidden layers in the policy's head before its output.
+        critic_head_hidden_size: size of the hidden layers of the critic's head.
+        critic_head_layer_num: hidden layers in the critic's head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+
+    Raises:
+        ConfigError: `action_shape` is not a whole number.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        actor_head_hidden_size: int = 64,
+        actor_head_layer_num: int = 1,
+        critic_head_hidden_size: int = 64,
+        critic_head_layer_num: int = 1,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        if not isinstance(action_shape, int):
+            raise ConfigError(f"policy.model.action_shape must be a whole number, got {action_shape}.")
+        size = encoder_hidden_size_list[-1]
+        actor_sizes = [size, *[actor_head_hidden_size] * actor_head_layer_num, action_shape]
+        critic_sizes = [size, *[critic_head_hidden_size] * critic_head_layer_num, action_shape]
+        encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation) for _ in range(2)]
+        self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, activation, output=True))
+        self.critic = DiscreteCriticNetwork(encoders[1], critic_sizes, activation, 1)
+
+    def forward(self, obs: Tensor, mode: str) -> dict[str, Tensor]:
+        """Return the result of the method named `mode` for observations `[B, ...]`.
+
+        Raises:
+            ValueError: there is no such method in `modes`.
+        """
+        if mode not in self.modes:
+            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
+        return getattr(self, mode)(obs)
+
+    def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `logit` `[B, A]`."""
+        return {"logit": self.actor(obs)}
+
+    def compute_critic(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `q_value` `[B, A]`."""
+        return {"q_value": self.critic(obs)[0]}

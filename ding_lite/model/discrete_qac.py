@@ -1,0 +1,103 @@
+"""The actor-critic network for discrete actions whose critics estimate Q(s, .).
+
+Shapes: B samples, A discrete actions, C critics (2 if twin). `actor` and `critic` share no parameters, so each can have
+its own optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.qac import ActorNetwork
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+
+
+class DiscreteCriticNetwork(nn.Module):
+    """Critics of all discrete actions of a state, which share only the encoder.
+
+    Args:
+        encoder: maps observations to features.
+        sizes: number of features, the sizes of a critic's hidden layers, A.
+        activation: a key of `ACTIVATIONS`.
+        num: C.
+    """
+
+    def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleList(MLP(sizes, activation, output=True) for _ in range(num))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values `[C, B, A]` for observations `[B, ...]`."""
+        x = self.encoder(obs)
+        return torch.stack([head(x) for head in self.heads])
+
+
+@MODEL_REGISTRY.register("discrete_qac")
+class DiscreteQAC(nn.Module):
+    """An actor and critics Q(s, .) for discrete actions.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: A.
+        twin_critic: two critics instead of one.
+        actor_head_hidden_size: size of the hidden layers of the actor's head.
+        actor_head_layer_num: hidden layers in addition to the first one.
+        critic_head_hidden_size: size of the hidden layers of a critic's head.
+        critic_head_layer_num: hidden layers in addition to the first one.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the actor and one for the
+            critics. None: vectors are passed to the heads directly. For images: three convolutions' channels, then the
+            dense layer's size.
+
+    Raises:
+        ConfigError: `action_shape` is not a whole number.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        twin_critic: bool = False,
+        actor_head_hidden_size: int = 64,
+        actor_head_layer_num: int = 1,
+        critic_head_hidden_size: int = 64,
+        critic_head_layer_num: int = 1,
+        activation: str = "relu",
+        encoder_hidden_size_list: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(action_shape, int):
+            raise ConfigError(f"policy.model.action_shape must be a whole number, got {action_shape}.")
+        layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
+        size = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *layers][-1]
+        actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num), action_shape]
+        critic_sizes = [size, *[critic_head_hidden_size] * (1 + critic_head_layer_num), action_shape]
+        actor_encoder, critic_encoder = (create_encoder(obs_shape, layers, activation) for _ in range(2))
+        self.actor = ActorNetwork(actor_encoder, MLP(actor_sizes, activation, output=True))
+        self.critic = DiscreteCriticNetwork(critic_encoder, critic_sizes, activation, 1 + twin_critic)
+
+    def forward(self, obs: Tensor, mode: str) -> dict[str, Tensor]:
+        """Return the result of the method named `mode` for observations `[B, ...]`.
+
+        Raises:
+            ValueError: there is no such method in `modes`.
+        """
+        if mode not in self.modes:
+            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
+        return getattr(self, mode)(obs)
+
+    def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `logit` `[B, A]`."""
+        return {"logit": self.actor(obs)}
+
+    def compute_critic(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `q_value` `[C, B, A]`."""
+        return {"q_value": self.critic(obs)}

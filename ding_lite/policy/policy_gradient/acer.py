@@ -1,0 +1,188 @@
+"""ACER: actor-critic with experience replay, for discrete actions (Wang et al. 2017, arXiv:1611.01224).
+
+The critic learns Q(s, a) from Retrace targets Qret, see `rl_utils/retrace.py`; V(s) = sum_a pi(a | s) Q(s, a). Per
+step, the policy maximises
+
+    J = min(c, rho(a_t)) (Qret_t - V_t) log pi(a_t) + entropy_weight H(pi)
+        + sum_a max(0, 1 - c / rho(a)) pi(a) (Q(s_t, a) - V_t) log pi(a),   rho = pi / mu
+
+in which only log pi and H have a gradient. Its gradient with respect to log pi(. | s_t) is bounded by a trust region
+around the average policy, a slow copy of the actor, and then propagated through the network.
+
+Logged figures:
+
+* `total_loss`: -mean J + critic_loss.
+* `policy_loss`, `bc_loss`: minus the means of the first and of the last term of J.
+* `critic_loss`: mean (Qret - Q(s, a))^2 / 2. `entropy`: the mean of H, in nats.
+* `kl_div`: the mean divergence of the policy from the average policy.
+* `grad_norm`: the norm of both networks' averaged gradient before clipping. `actor_learning_rate`,
+  `critic_learning_rate`.
+
+Deviations from the paper: all updates use replay, none the steps just played; actor and critic have a network each.
+
+Shapes: U steps of a sequence, B sequences, K episodes truncated inside them, A actions, X = (U + 1) B + K.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.policy.base import Policy
+from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
+from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
+from ding_lite.rl_utils.distribution import kl_divergence, sample
+from ding_lite.rl_utils.retrace import compute_q_retraces
+from ding_lite.torch_utils.optimizer import Trained
+from ding_lite.torch_utils.target_network import TargetNetwork
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_map
+
+
+@POLICY_REGISTRY.register("acer")
+class ACERPolicy(Policy):
+    """ACER. Override `_policy_loss` or `_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="acer",
+        unroll_len=Key(
+            32, "env steps of a sequence, which counts as one sample: n_sample, batch_size, buffer size", low=1
+        ),
+        discount_factor=0.9,
+        learn=dict(
+            update_per_collect=Key(4, "learner iterations after each collect", low=1),
+            batch_size=Key(16, "sequences per rank and iteration", low=1),
+            learning_rate_actor=Key(0.0005, "step size of the actor's optimizer", low=0, high=10**6),
+            learning_rate_critic=Key(0.0005, "step size of the critic's optimizer", low=0, high=10**6),
+            entropy_weight=Key(0.0001, "weight of the entropy bonus"),
+            c_clip_ratio=Key(10.0, "c, the largest importance weight; what is cut off is corrected", above=0),
+            trust_region=Key(True, "bound each step's divergence from the average policy"),
+            trust_region_value=Key(1.0, "largest increase of the divergence, per unit step and sample", low=0),
+            target_theta=Key(
+                0.01, "share of the actor mixed into the average policy at each update", above=0, high=1, constant=True
+            ),
+        ),
+        collect=dict(
+            n_sample=Key(16, "sequences per rank and collect", low=1),
+        ),
+        other=dict(
+            replay_buffer=dict(
+                type=Key("sequence", "a buffer that returns sequences"),
+                replay_buffer_size=Key(1000, "capacity of the buffer, in sequences per rank", low=1),
+            ),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    networks: ClassVar[tuple[str, ...]] = ("actor", "critic")
+    _model: Any  # with these networks as attributes
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "acer", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        learn = self._cfg.learn
+        rates = {"actor": learn.learning_rate_actor, "critic": learn.learning_rate_critic}
+        parts = {name: Trained(getattr(self._model, name), rate) for name, rate in rates.items()}
+        self._optimizer = self._add_optimizer("model", parts, self._loss)
+        self._average = TargetNetwork(self._model, self._optimizer.flat, theta=learn.target_theta)
+        self._average_model: Any = self._average.network
+
+    def _monitor_vars_learn(self) -> list[str]:
+        own = ["policy_loss", "bc_loss", "critic_loss", "entropy", "kl_div"]
+        return [*super()._monitor_vars_learn(), *own]
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss, and detached tensors whose means are logged. It depends only on the networks and the batch.
+
+        Args:
+            batch: `obs`, `action`, `logit`, `reward`, `done`, `traj_flag` `[U, B, ...]` as collected; `last_obs`
+                `[B, ...]`; `final_obs` `[K, ...]` and `final_index` `[K]` if K > 0, see
+                `worker/replay/sequence.py`.
+        """
+        rows = batch["reward"].shape
+        size, follows = rows.numel(), rows.numel() + rows[1]
+        parts = [flatten_rows(batch["obs"]), batch["last_obs"]]
+        parts += [batch["final_obs"]] if "final_index" in batch else []
+        obs = tree_map(lambda *leaves: torch.cat(leaves), *parts)
+        logp_XA = self._run(self._model.actor, obs).log_softmax(-1)
+        q_XA = self._run(self._model.critic, obs)[0]
+        logp_UBA = logp_XA[:size].unflatten(0, rows)
+        with torch.no_grad():
+            v_X1 = (logp_XA.exp() * q_XA).sum(-1, keepdim=True)
+            v_TB1 = v_X1[:follows].unflatten(0, (rows[0] + 1, rows[1]))  # T = U + 1
+            next_value_UB1 = v_TB1[1:].clone()
+            if "final_index" in batch:
+                next_value_UB1.view(-1)[batch["final_index"]] = v_X1[follows:, 0]
+            ratio_UBA = (logp_UBA - batch["logit"].log_softmax(-1)).exp()
+            average_UBA = self._run(self._average_model.actor, parts[0]).log_softmax(-1).unflatten(0, rows)
+        q_TBA, alive_UB = q_XA[:follows].unflatten(0, (rows[0] + 1, rows[1])), 1.0 - batch["done"].to(q_XA.dtype)
+        steps = (batch["reward"], batch["action"], alive_UB, ratio_UBA)
+        target_UB1 = compute_q_retraces(
+            q_TBA, v_TB1, *steps, self._cfg.discount_factor, next_value_UB1, batch["traj_flag"]
+        )[:-1]
+        critic_loss = acer_value_error(q_TBA[:-1], target_UB1, batch["action"]).mean()
+        values = (q_TBA[:-1].detach(), target_UB1, v_TB1[:-1])
+        policy_loss, figures = self._policy_loss(logp_UBA, values, batch["action"], ratio_UBA, average_UBA)
+        return policy_loss + critic_loss, figures | {"critic_loss": critic_loss.detach()}
+
+    def _policy_loss(
+        self, logp_UBA: Tensor, values: tuple[Tensor, ...], action_UB: Tensor, ratio_UBA: Tensor, average_UBA: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return -mean J, whose gradient obeys the trust region, and detached figures.
+
+        Args:
+            logp_UBA: log pi.
+            values: Q(s_t, .) `[U, B, A]`, Qret `[U, B, 1]` and V `[U, B, 1]`.
+            action_UB: the actions taken.
+            ratio_UBA: rho.
+            average_UBA: log pi of the average policy.
+        """
+        learn = self._cfg.learn
+
+        def loss(logp_UBA: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            first_UB1, last_UB1 = acer_policy_error(*values, logp_UBA, action_UB, ratio_UBA, learn.c_clip_ratio)
+            parts = {"policy_loss": -first_UB1.mean(), "bc_loss": -last_UB1.mean()}
+            parts["entropy"] = -(logp_UBA.exp() * logp_UBA).sum(-1).mean()
+            total = parts["policy_loss"] + parts["bc_loss"] - learn.entropy_weight * parts["entropy"]
+            return total, parts | {"total": total}
+
+        constant_UBA, number = logp_UBA.detach(), action_UB.numel()
+        gradient_UBA, figures = torch.func.grad(loss, has_aux=True)(constant_UBA)
+        if learn.trust_region:  # the bound holds for the gradient of each sample's own loss
+            bound = (constant_UBA, average_UBA, learn.trust_region_value)
+            gradient_UBA = acer_trust_region_update([gradient_UBA * number], *bound)[0] / number
+        carrier = (gradient_UBA * logp_UBA).sum()  # its gradient is the changed one
+        total = figures.pop("total") + carrier - carrier.detach()
+        return total, figures | {"kl_div": kl_divergence(average_UBA, constant_UBA)}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        output = super()._forward_learn(batch)
+        self._average.update()
+        return output
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | self._average.state_dict()
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._average.load_state_dict(state)
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
+        return {"logit": logit_NA, "action": sample(logit_NA)}
+
+    def _process_transition(self, obs: Any, policy_output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        return super()._process_transition(obs, policy_output, timestep) | {"logit": policy_output["logit"]}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
+        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

@@ -1,0 +1,146 @@
+"""Soft actor-critic for discrete actions (Christodoulou 2019, arXiv:1910.07207).
+
+The expectation over the actions of a state is computed exactly:
+
+    V(s) = sum_a pi(a | s) (min_c Q_c(s, a) - alpha log pi(a | s))
+    y = r + gamma (1 - done) V'(s'),  where V' uses the target critics Q'_c
+    L_critic = sum_c mean w (y - Q_c(s, a))^2
+    L_actor = -mean V(s),  whose gradient flows through pi only
+    L_alpha = log alpha mean(H(pi(. | s)) - target entropy)
+
+Logged figures, in addition to those of `policy/continuous/qac.py`:
+
+* `q_value`: the mean of Q_c(s, a). `td_error`: the mean of |y - Q_c(s, a)|.
+* `entropy`: the mean entropy H of the policy, in nats. `alpha`: the weight of the entropy, if it is learned.
+
+Shapes: B samples, N environments, A discrete actions, C critics.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.rl_utils.exploration import epsilon_softmax, get_epsilon_greedy_fn
+from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
+from ding_lite.rl_utils.soft_policy import soft_policy_value
+from ding_lite.torch_utils.coefficient import Coefficient
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("sac_discrete")
+@POLICY_REGISTRY.register("discrete_sac")
+class DiscreteSACPolicy(QACPolicy):
+    """Discrete SAC. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="discrete_sac",
+        random_collect_size=10000,
+        model=dict(
+            actor_head_hidden_size=64,
+            critic_head_hidden_size=64,
+        ),
+        learn=dict(
+            learning_rate_q=Key(3e-4, "step size of the critics' optimizer", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "step size of the actor's optimizer", low=0, high=10**6),
+            learning_rate_alpha=Key(3e-4, "step size of alpha's optimizer", low=0, high=10**6),
+            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0, constant=True),
+            auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
+            log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
+            target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random play, log A", type=float),
+        ),
+        other=dict(
+            eps=dict(
+                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
+                start=Key(0.0, "share of random actions among the sampled ones at global env step 0", low=0, high=1),
+                end=Key(0.0, "final share of random actions", low=0, high=1),
+                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", low=1),
+            ),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("model.action_space", "collect.noise_sigma")
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "discrete_qac", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        learn = self._cfg.learn
+        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
+        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
+        self._alpha = Coefficient(learn.alpha, learn.log_space).to(self._device, self._dtype)
+        if learn.auto_alpha:
+            self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
+        self._target_critic = self._add_target("critic")
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "q_value", "td_error", "entropy", "alpha"]
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
+        with torch.no_grad():
+            logit_BA = self._run(self._model.actor, batch["next_obs"])
+            next_q_BA = self._run(self._target_critic, batch["next_obs"]).amin(0)
+            next_value_B, _ = soft_policy_value(next_q_BA, logit_BA, self._alpha())
+        q_CBA = self._run(self._model.critic, batch["obs"])
+        q_CB = q_CBA.gather(-1, batch["action"].expand(len(q_CBA), -1).unsqueeze(-1)).squeeze(-1)
+        target = (next_value_B, batch["reward"], batch["done"], batch["value_gamma"])
+        loss, error_CB = q_td_error(q_CB, *target, batch.get("weight"))
+        error_CB = error_CB.abs()
+        return loss, {"priority": error_CB.mean(0), "q_value": q_CB.detach(), "td_error": error_CB}
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_actor and detached figures, which include `entropy_gap` `[B]`, the entropy minus its target."""
+        with torch.no_grad():
+            q_BA = self._run(self._model.critic, batch["obs"]).amin(0)
+        value_B, entropy_B = soft_policy_value(q_BA, self._run(self._model.actor, batch["obs"]), self._alpha().detach())
+        target, entropy_B = self._cfg.learn.target_entropy, entropy_B.detach()
+        target = 0.98 * math.log(q_BA.shape[-1]) if target is None else target
+        return -value_B.mean(), {"entropy": entropy_B, "entropy_gap": entropy_B - target}
+
+    def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_alpha, and alpha as a figure, for a batch with `entropy_gap` `[B]`."""
+        return temperature_error(self._alpha.learned, -batch["entropy_gap"], 0.0), {"alpha": self._alpha().detach()}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        batch = self._prepare(batch)
+        output = self._step("critic", batch)
+        output |= self._step("actor", batch)
+        if "alpha" in self._optimizers:
+            output |= self._step("alpha", batch | output)
+        self._update_targets()
+        return output
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | {"alpha": self._alpha.learned.detach()}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        if "optimizer" in state:
+            self._alpha.learned.data.copy_(state["alpha"])
+
+    def _init_collect(self) -> None:
+        eps = self._cfg.other.eps
+        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        return {"eps": self._epsilon_at(envstep)}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+        logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
+        return {"logit": logit_NA, "action": epsilon_softmax(logit_NA, eps)}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
+        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

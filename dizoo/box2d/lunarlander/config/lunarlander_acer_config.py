@@ -1,0 +1,47 @@
+"""ACER on LunarLander-v3, solved at a mean return of 200; training stops at 230."""
+
+from easydict import EasyDict
+
+lunarlander_acer_config = EasyDict(
+    exp_name="lunarlander_acer_seed0",
+    env=dict(
+        env_id="LunarLander-v3",
+        evaluator_env_num=5,
+        n_evaluator_episode=5,
+        stop_value=230,
+    ),
+    policy=dict(
+        num_threads=1,
+        discount_factor=0.99,
+        model=dict(
+            encoder_hidden_size_list=[512, 64],
+        ),
+        learn=dict(
+            update_per_collect=10,
+            batch_size=32,
+            learning_rate_actor=0.0001,
+            learning_rate_critic=0.0001,
+            entropy_weight=0.0,
+        ),
+        eval=dict(evaluator=dict(eval_freq=5000)),
+        other=dict(
+            replay_buffer=dict(replay_buffer_size=50000),
+        ),
+    ),
+)
+main_config = lunarlander_acer_config
+
+lunarlander_acer_create_config = EasyDict(
+    env=dict(
+        type="lunarlander",
+        import_names=["dizoo.box2d.lunarlander.envs.lunarlander_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="acer"),
+)
+create_config = lunarlander_acer_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

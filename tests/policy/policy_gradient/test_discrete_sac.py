@@ -1,0 +1,222 @@
+"""Discrete SAC's losses by hand, its temperature, exploration, priorities and state."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.config import compile_config
+from ding_lite.policy import DiscreteSACPolicy
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from tests.policy.helpers import ACTIONS, OBS, make_batch, parameter_hash
+
+LN3 = math.log(3.0)
+H = math.log(4.0) - 0.75 * LN3  # the entropy of probabilities 3/4 and 1/4
+
+
+class TableActor(nn.Module):
+    """Logits of two states: 3/4 and 1/4, then 1/2 and 1/2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit = nn.Parameter(torch.tensor([[LN3, 0.0], [0.0, 0.0]]))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return obs @ self.logit
+
+
+class TableCritic(nn.Module):
+    """Two critics of two states and two actions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q = nn.Parameter(torch.tensor([[[1.0, 2.0], [3.0, 6.0]], [[2.0, 0.0], [5.0, 4.0]]]))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return obs @ self.q
+
+
+class Table(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor, self.critic = TableActor(), TableCritic()
+
+    def forward(self, obs: Tensor, mode: str) -> dict[str, Tensor]:
+        return {"logit": self.actor(obs)} if mode == "compute_actor" else {"q_value": self.critic(obs)}
+
+
+def hand(*overrides: str) -> Any:
+    return make_sac("learn.alpha=0.5", *overrides, model=Table())
+
+
+def make_sac(*overrides: str, model: nn.Module | None = None) -> Any:
+    network = {} if model else dict(obs_shape=OBS, action_shape=ACTIONS)
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="discrete_sac"))
+    keys = [f"policy.{item}" for item in overrides]
+    cfg = compile_config((dict(policy=dict(model=network)), create), None, model is not None, keys)
+    return DiscreteSACPolicy(cfg.policy, model)
+
+
+def hand_batch(**more: Tensor) -> dict[str, Tensor]:
+    """One step from state 0 by action 1 to state 1, and one from state 1 by action 0 to a terminal state."""
+    return {
+        "obs": torch.eye(2),
+        "next_obs": torch.eye(2).flip(0),
+        "action": torch.tensor([1, 0]),
+        "reward": torch.tensor([1.0, -1.0]),
+        "done": torch.tensor([False, True]),
+        "value_gamma": torch.tensor([0.5, 0.5]),
+        **more,
+    }
+
+
+# V of state 1: pi is even, the smaller values are 3 and 4: 3.5 + 0.5 log 2. y = 1 + V / 2 and -1.
+# Q_c(s, a) is 2 and 3 for the first critic, 0 and 5 for the second.
+Y = (1 + (3.5 + 0.5 * math.log(2.0)) / 2, -1.0)
+ERRORS = [[Y[0] - 2, Y[1] - 3], [Y[0] - 0, Y[1] - 5]]
+
+
+def test_the_critics_loss_by_hand() -> None:
+    loss, figures = hand()._critic_loss(hand_batch())
+    assert loss.item() == pytest.approx(sum((a**2 + b**2) / 2 for a, b in ERRORS), rel=1e-5)
+    assert figures["priority"].tolist() == pytest.approx([(abs(a) + abs(b)) / 2 for a, b in zip(*ERRORS, strict=True)])
+    assert figures["q_value"].tolist() == [[2.0, 3.0], [0.0, 5.0]]
+
+
+def test_importance_weights_weigh_the_critics_loss_if_they_are_asked_for() -> None:
+    weighed = hand_batch(weight=torch.tensor([0.5, 2.0]))
+    policy = hand("priority=True", "priority_IS_weight=True")
+    loss, _ = policy._critic_loss(policy._prepare(weighed))
+    assert loss.item() == pytest.approx(sum((0.5 * a**2 + 2 * b**2) / 2 for a, b in ERRORS), rel=1e-5)
+    policy = hand("priority=True")
+    plain, _ = policy._critic_loss(policy._prepare(weighed))
+    assert plain.item() == pytest.approx(sum((a**2 + b**2) / 2 for a, b in ERRORS), rel=1e-5)
+
+
+def test_ignored_ends_bootstrap() -> None:
+    policy = hand("learn.ignore_done=True")
+    _, figures = policy._critic_loss(policy._prepare(hand_batch()))
+    # V of state 0: the smaller values are 1 and 0, so 0.75 + H / 2
+    assert figures["td_error"][0, 1].item() == pytest.approx(abs(-1 + (0.75 + H / 2) / 2 - 3), rel=1e-5)
+
+
+def test_the_actors_loss_and_its_gradient_by_hand() -> None:
+    policy = hand()
+    loss, figures = policy._actor_loss(hand_batch())
+    assert loss.item() == pytest.approx(-(0.75 + 0.5 * H + 3.5 + 0.5 * math.log(2.0)) / 2, rel=1e-5)
+    assert figures["entropy"].tolist() == pytest.approx([H, math.log(2.0)])
+    loss.backward()
+    assert policy.model.critic.q.grad is None or not policy.model.critic.q.grad.any()
+    # dV/dlogit_a = pi_a (f_a - sum pi f), f = Q - alpha log pi
+    expected = []
+    for pi, q in (([0.75, 0.25], [1.0, 0.0]), ([0.5, 0.5], [3.0, 4.0])):
+        f = [x - 0.5 * math.log(p) for p, x in zip(pi, q, strict=True)]
+        mean = sum(p * x for p, x in zip(pi, f, strict=True))
+        expected.append([-p * (x - mean) / 2 for p, x in zip(pi, f, strict=True)])
+    torch.testing.assert_close(policy.model.actor.logit.grad, torch.tensor(expected))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "target", "factor"),
+    [
+        ([], 0.98 * math.log(2.0), math.log(0.5)),
+        (["learn.target_entropy=0.25"], 0.25, math.log(0.5)),
+        (["learn.log_space=False", "learn.target_entropy=0.25"], 0.25, 0.5),
+    ],
+)
+def test_the_loss_of_alpha_by_hand(overrides: list[str], target: float, factor: float) -> None:
+    policy = hand(*overrides)
+    batch = hand_batch() | policy._actor_loss(hand_batch())[1]
+    loss, figures = policy._alpha_loss(batch)
+    assert loss.item() == pytest.approx(factor * ((H + math.log(2.0)) / 2 - target), rel=1e-5)
+    assert figures["alpha"].item() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("target", "grows"), [(0.69, True), (0.1, False)])
+def test_alpha_grows_while_the_entropy_is_below_its_target(target: float, grows: bool) -> None:
+    policy = hand(f"learn.target_entropy={target}")
+    output = policy.learn_mode.forward(hand_batch())
+    assert "alpha_loss" in output
+    assert (policy._alpha().item() > 0.5) == grows
+    assert "alpha_loss" not in hand("learn.auto_alpha=False").learn_mode.forward(hand_batch())
+
+
+def test_it_samples_with_the_probabilities_of_the_policy_and_evaluates_the_likeliest_action() -> None:
+    policy, obs = hand(), torch.eye(2)[:1].repeat(8000, 1).numpy()
+    torch.manual_seed(0)
+    counts = Counter(policy.collect_mode.forward(obs, eps=0.0)["action"].tolist())
+    assert counts[0] == pytest.approx(6000, abs=160)  # standard deviation 39
+    counts = Counter(policy.collect_mode.forward(obs, eps=0.8)["action"].tolist())
+    assert counts[0] == pytest.approx(8000 * (0.2 * 0.75 + 0.8 * 0.5), abs=180)  # standard deviation 45
+    assert policy.eval_mode.forward(obs)["action"].unique().tolist() == [0]
+
+
+def test_epsilon_falls_with_the_global_env_step_and_is_zero_by_default() -> None:
+    assert hand().collect_mode.get_collect_kwargs(0) == {"eps": 0.0}
+    keys = ("type=linear", "start=1.0", "end=0.2", "decay=100")
+    policy = hand(*(f"other.eps.{key}" for key in keys))
+    eps = [policy.collect_mode.get_collect_kwargs(step)["eps"] for step in (0, 50, 1000)]
+    assert eps == pytest.approx([1.0, 0.6, 0.2])
+
+
+def test_steps_go_on_from_a_state_as_if_they_had_not_stopped() -> None:
+    torch.manual_seed(0)
+    policy, other = (make_sac("learn.learning_rate_alpha=0.1") for _ in range(2))
+    for seed in range(2):
+        policy.learn_mode.forward(make_batch(8, seed))
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    for seed in range(2, 4):
+        for one in (policy, other):
+            output = one.learn_mode.forward(make_batch(8, seed))
+            assert set(one.learn_mode.monitor_vars()) <= set(output)
+            assert not any(value.requires_grad for value in output.values())
+    assert parameter_hash(policy.model) == parameter_hash(other.model)
+    assert parameter_hash(policy._target_critic) == parameter_hash(other._target_critic)
+    assert policy._alpha().item() == other._alpha().item() != pytest.approx(0.2)
+
+
+def test_the_batch_is_left_as_it_was() -> None:
+    policy, batch = make_sac(), make_batch(8, weighed=True)
+    before = {key: value.clone() for key, value in batch.items()}
+    policy.learn_mode.forward(batch)
+    assert batch.keys() == before.keys()
+    assert all(torch.equal(batch[key], before[key]) for key in batch)
+
+
+def test_both_names_of_di_engine_are_known() -> None:
+    assert POLICY_REGISTRY.find("sac_discrete") is POLICY_REGISTRY.find("discrete_sac") is DiscreteSACPolicy
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("learn.alpha=0", "alpha: expected a number above 0"),
+        ("other.eps.start=2.0", "other.eps.start: expected a number from 0 to 1"),
+        ("collect.noise_sigma=0.1", "Unknown key 'policy.collect.noise_sigma'"),
+        ("priority_IS_weight=True", "priority_IS_weight=True needs prioritised replay"),
+    ],
+)
+def test_values_that_mean_nothing_are_errors(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_sac(override)
+
+
+def test_actions_need_no_scale() -> None:
+    create = dict(env=dict(env_id="CartPole-v1", act_scale=False), policy=dict(type="discrete_sac"))
+    assert compile_config(({}, create)).env.act_scale is False
+
+
+def test_bf16_keeps_parameters_in_float32() -> None:
+    losses = []
+    for precision in ("float32", "bf16"):
+        torch.manual_seed(0)
+        policy = make_sac(f"precision={precision}")
+        losses.append(policy.learn_mode.forward(make_batch(16))["critic_loss"].item())
+        assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
