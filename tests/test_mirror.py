@@ -25,11 +25,13 @@ COVERED = {
     "envs/test_vector_env.py": ["envs/builders.py", "envs/episode_monitor.py", "envs/seeded_env.py"],
     "model/test_mlp.py": ["model/activations.py"],
     "model/test_q_learning.py": ["model/qrdqn.py"],
+    "model/test_recurrent.py": ["model/drqn.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
     "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
     "policy/test_modes.py": ["torch_utils/modes.py"],
     "policy/test_nonfinite.py": ["torch_utils/diagnosis.py"],
     "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],
+    "policy/value/test_r2d2.py": ["policy/episode_state.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "seams/test_curiosity.py": ["entry/reward.py"],
     "torch_utils/test_optimizer_step.py": [

@@ -97,10 +97,12 @@ RENAMED_KEYS = {
     "policy.learn.priority_IS_weight": "policy.priority_IS_weight",
     "policy.action_space": "policy.model.action_space",
     "policy.collect.discount_factor": "policy.discount_factor",
+    "policy.collect.each_iter_n_sample": "policy.collect.n_sample",
     "policy.learn.clip_value": "policy.learn.grad_clip_value",
     "policy.learn.discount_factor": "policy.discount_factor",
     "policy.learn.grad_norm": "policy.learn.grad_clip_value",
     "policy.learn.normalize_advantage": "policy.learn.adv_norm",
+    "policy.learn.target_update_theta": "policy.learn.target_theta",
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }

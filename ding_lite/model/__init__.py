@@ -1,6 +1,7 @@
 """Neural networks: encoders, heads, and the models that policies train."""
 
 from ding_lite.model.bc import BC
+from ding_lite.model.drqn import DRQN
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
@@ -8,11 +9,13 @@ from ding_lite.model.pg import PG
 from ding_lite.model.q_learning import DQN, DiscreteHead, DuelingHead
 from ding_lite.model.qac import QAC, QVAC
 from ding_lite.model.qrdqn import QRDQN
+from ding_lite.model.recurrent import RecurrentCore
 from ding_lite.model.vac import VAC
 
 __all__ = [
     "BC",
     "DQN",
+    "DRQN",
     "MLP",
     "PG",
     "QAC",
@@ -23,5 +26,6 @@ __all__ = [
     "DiscreteHead",
     "DuelingHead",
     "NoisyLinear",
+    "RecurrentCore",
     "create_encoder",
 ]

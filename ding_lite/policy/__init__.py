@@ -14,6 +14,7 @@ from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.policy.value.r2d2 import R2D2Policy
 
 __all__ = [
     "A2CPolicy",
@@ -29,5 +30,6 @@ __all__ = [
     "PPOPolicy",
     "Policy",
     "QACPolicy",
+    "R2D2Policy",
     "TD3BCPolicy",
 ]

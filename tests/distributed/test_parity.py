@@ -35,7 +35,13 @@ OPTIONS = {
     ],
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
     "a2c": [["policy.learn.adv_norm=True"]],
-    "impala": [["policy.unroll_len=4"]],
+    "impala": [parity.SEQUENCES["impala"]],
+    "r2d2": [
+        parity.SEQUENCES["r2d2"],
+        [*parity.SEQUENCES["r2d2"], "policy.priority=True", "policy.priority_IS_weight=True",
+         "policy.learn.value_rescale=False", "policy.model.lstm_type=pytorch", "policy.learn.target_theta=0.1"],
+        [*parity.SEQUENCES["r2d2"], "policy.model.lstm_type=gru", "policy.model.res_link=True"],
+    ],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "cql": [
         [],
