@@ -102,6 +102,7 @@ RENAMED_KEYS = {
     "policy.action_space": "policy.model.action_space",
     "policy.collect.discount_factor": "policy.discount_factor",
     "policy.kappa": "policy.learn.kappa",
+    "policy.collect.each_iter_n_sample": "policy.collect.n_sample",
     "policy.learn.clip_value": "policy.learn.grad_clip_value",
     "policy.learn.discount_factor": "policy.discount_factor",
     "policy.learn.eps": "policy.learn.adam_eps",
@@ -110,6 +111,7 @@ RENAMED_KEYS = {
     "policy.learn.grad_norm": "policy.learn.grad_clip_value",
     "policy.learn.optim": "policy.learn.optimizer",
     "policy.learn.normalize_advantage": "policy.learn.adv_norm",
+    "policy.learn.target_update_theta": "policy.learn.target_theta",
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }

@@ -4,6 +4,7 @@ from ding_lite.model.acer import ACER
 from ding_lite.model.bc import BC
 from ding_lite.model.c51 import C51DQN, DistributionHead
 from ding_lite.model.discrete_qac import DiscreteQAC
+from ding_lite.model.drqn import DRQN
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
@@ -11,6 +12,7 @@ from ding_lite.model.pg import PG
 from ding_lite.model.q_learning import DQN, DiscreteHead, DuelingHead
 from ding_lite.model.qac import QAC, QACDIST, QVAC, ContinuousQAC
 from ding_lite.model.qrdqn import QRDQN
+from ding_lite.model.recurrent import RecurrentCore
 from ding_lite.model.vac import VAC
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "BC",
     "C51DQN",
     "DQN",
+    "DRQN",
     "MLP",
     "PG",
     "QAC",
@@ -32,5 +35,6 @@ __all__ = [
     "DistributionHead",
     "DuelingHead",
     "NoisyLinear",
+    "RecurrentCore",
     "create_encoder",
 ]

@@ -24,6 +24,7 @@ from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
 from ding_lite.policy.value.qrdqn import QRDQNPolicy
 from ding_lite.policy.value.sql import SQLPolicy
+from ding_lite.policy.value.r2d2 import R2D2Policy
 
 __all__ = [
     "A2CPolicy",
@@ -48,6 +49,7 @@ __all__ = [
     "QRDQNPolicy",
     "SACPolicy",
     "SQLPolicy",
+    "R2D2Policy",
     "TD3BCPolicy",
     "TD3Policy",
 ]

@@ -57,7 +57,15 @@ from ding_lite.rl_utils.retrace import compute_q_retraces
 from ding_lite.rl_utils.soft_policy import soft_policy_value
 from ding_lite.rl_utils.soft_q import m_q_1step_td_data, m_q_1step_td_error, q_nstep_sql_td_error, soft_value
 from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.rl_utils.td import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.td import (
+    discounts,
+    nstep_return,
+    nstep_sums,
+    q_nstep_td_data,
+    q_nstep_td_error,
+    q_nstep_td_error_with_rescale,
+)
+from ding_lite.rl_utils.value_rescale import value_inv_transform, value_transform
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
 
 __all__ = [
@@ -123,6 +131,7 @@ __all__ = [
     "q_nstep_sql_td_error",
     "q_nstep_td_data",
     "q_nstep_td_error",
+    "q_nstep_td_error_with_rescale",
     "q_td_error",
     "qrdqn_nstep_td_data",
     "qrdqn_nstep_td_error",
@@ -132,6 +141,8 @@ __all__ = [
     "squashed_sample",
     "td3_bc_actor_error",
     "temperature_error",
+    "value_inv_transform",
+    "value_transform",
     "vtrace_advantage",
     "vtrace_data",
     "vtrace_error_continuous_action",

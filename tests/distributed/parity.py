@@ -30,6 +30,11 @@ SPACES = {
     "continuous": Box(-1, 1, (2,)),
     "hybrid": Dict(action_type=Discrete(3), action_args=Box(-1, 1, (2,))),
 }
+# Sequences that are short enough for so few rows.
+SEQUENCES = {
+    "impala": ["policy.unroll_len=4"],
+    "r2d2": ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"],
+}
 # Which environments each rank has: of equal numbers where every rank collects as much, else as episodes would.
 EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
@@ -141,19 +146,16 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
     """Return one batch of all that a replay buffer, or a data set, holds of these samples."""
     options = dict(cfg.policy.other.get("replay_buffer", {"type": "uniform", "replay_buffer_size": 10**6}))
     buffer_cls = BUFFER_REGISTRY.find(options.pop("type"))
-    unroll_len = cfg.policy.get("unroll_len", 1)
-    if unroll_len > 1:
-        options["unroll_len"] = unroll_len
+    options |= {key: cfg.policy[key] for key in ("unroll_len", "burnin_step") if key in cfg.policy}
     kwargs = dict(num_envs=num_envs, nstep=cfg.policy.get("nstep", 1), gamma=cfg.policy.discount_factor)
     buffer = buffer_cls(**kwargs, **options)
     buffer.push(samples)
-    ahead = max(unroll_len - 1, cfg.policy.get("nstep", 1))
-    places = torch.arange((NUM_STEPS - ahead) * num_envs)
+    places = torch.arange(len(buffer.ring.starts(buffer.view.span)) * num_envs)
     batch = buffer.view.gather(buffer.ring, {"index": places}) | {"index": places}
     batch = tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)
     if cfg.policy.get("priority_IS_weight"):
         obs = batch["obs"]
-        batch["weight"] = obs.sum(-1).sigmoid()
+        batch["weight"] = obs[(0,) * (obs.ndim - 2)].sum(-1).sigmoid()
     return batch
 
 

@@ -39,12 +39,18 @@ OPTIONS = {
     ],
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
     "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],
-    "impala": [["policy.unroll_len=4"]],
+    "impala": [parity.SEQUENCES["impala"]],
     "mdqn": [*([], ["policy.noisy_net=True"]), ["policy.priority=True", "policy.priority_IS_weight=True"]],
     "sql": [["policy.nstep=3"], ["policy.priority=True", "policy.priority_IS_weight=True"]],
     "acer": [
         ["policy.unroll_len=4", "policy.learn.c_clip_ratio=0.9", "policy.learn.trust_region_value=0.1"],
         ["policy.unroll_len=4", "policy.learn.trust_region=False"],
+    ],
+    "r2d2": [
+        parity.SEQUENCES["r2d2"],
+        [*parity.SEQUENCES["r2d2"], "policy.priority=True", "policy.priority_IS_weight=True",
+         "policy.learn.value_rescale=False", "policy.model.lstm_type=pytorch", "policy.learn.target_theta=0.1"],
+        [*parity.SEQUENCES["r2d2"], "policy.model.lstm_type=gru", "policy.model.res_link=True"],
     ],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "sac": [

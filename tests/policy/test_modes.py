@@ -37,7 +37,7 @@ def create(name: str) -> tuple[EasyDict, Any]:
     """Return the config of a policy's first kind of action, and the policy with a `Front` before each network."""
     policy_cls: Any = POLICY_REGISTRY[name]
     kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
-    cfg = parity.compile_problem(name, kind, ["policy.unroll_len=4"] if name == "impala" else [])
+    cfg = parity.compile_problem(name, kind, parity.SEQUENCES.get(name, []))
     cfg.policy.learn.batch_size = 10**6
     model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
     parts = [part for part in getattr(policy_cls, "networks", ()) if hasattr(model, part)]
@@ -49,6 +49,7 @@ def create(name: str) -> tuple[EasyDict, Any]:
 def act(policy: Any, mode: str) -> dict[str, Any]:
     """Act on fixed observations with fixed draws."""
     torch.manual_seed(0)
+    getattr(policy, f"{mode}_mode").reset()
     obs = np.random.default_rng(0).normal(size=(6, 4))
     kwargs = policy.collect_mode.get_collect_kwargs(0) if mode == "collect" else {}
     return getattr(policy, f"{mode}_mode").forward(obs, **kwargs)

@@ -280,7 +280,7 @@ def batches_of(policy: Any, cfg: Any, block: dict[str, Any]) -> list[dict[str, A
 def test_every_policy_recovers_from_a_reward_that_is_not_finite(name: str) -> None:
     policy_cls: Any = POLICY_REGISTRY[name]
     kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
-    cfg = parity.compile_problem(name, kind, [f"policy.{SKIP}", *(["policy.unroll_len=4"] if name == "impala" else [])])
+    cfg = parity.compile_problem(name, kind, [f"policy.{SKIP}", *parity.SEQUENCES.get(name, [])])
     cfg.policy.learn.batch_size = 10**6
     policy, block = parity.create_policy(cfg), parity.collect_block(cfg)
     learner = Learner(policy.learn_mode, 1000, lambda values: None)

@@ -86,7 +86,8 @@ class DQNPolicy(Policy):
         super().check_config(cfg)
         model = cfg.policy.model
         check_target(cfg.policy.learn)
-        if model.get("noise", cfg.policy.noisy_net) != cfg.policy.noisy_net:
+        noisy = cfg.policy.get("noisy_net", False)  # a policy that extends this one may leave the key out
+        if model.get("noise", noisy) != noisy:
             raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
 
     @staticmethod
@@ -95,7 +96,7 @@ class DQNPolicy(Policy):
         return "dqn", ["ding_lite.model"]
 
     def _create_model(self) -> torch.nn.Module:
-        if self._cfg.noisy_net:
+        if self._cfg.get("noisy_net"):
             request_noise(self._cfg.model, self.default_model()[0])
         return super()._create_model()
 
@@ -151,7 +152,7 @@ class DQNPolicy(Policy):
             return self._run(network, batch[key], **kwargs)
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
-        if not self._cfg.noisy_net:
+        if not self._cfg.get("noisy_net"):
             return {}
         networks = {"online": self._model, "target": self._target_model, "chooser": self._model}
         return {name: draw_noise(network, len(batch["action"])) for name, network in networks.items()}
@@ -171,14 +172,14 @@ class DQNPolicy(Policy):
     def _init_collect(self) -> None:
         eps = self._cfg.other.eps
         self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
-        if self._cfg.noisy_net:
+        if self._cfg.get("noisy_net"):
             check_noisy(self._model)
 
     def _init_eval(self) -> None:
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        epsilon = 0.0 if self._cfg.noisy_net else self._epsilon_at(envstep)
+        epsilon = 0.0 if self._cfg.get("noisy_net") else self._epsilon_at(envstep)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}
 

@@ -1,0 +1,74 @@
+"""The recurrent Q-network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from ding_lite.model.mlp import create_encoder
+from ding_lite.model.q_learning import DiscreteHead, DuelingHead
+from ding_lite.model.recurrent import RecurrentCore, State
+from ding_lite.utils.registry import MODEL_REGISTRY
+
+
+@MODEL_REGISTRY.register("drqn")
+class DRQN(nn.Module):
+    """Q of discrete actions, given all observations of the episode so far (Hausknecht & Stone 2015, arXiv:1507.06527).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size. The last one is also the size of the recurrent state.
+        dueling: compute Q from a value and advantages, see `DuelingHead`.
+        head_layer_num: hidden layers in the head before its output.
+        lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        res_link: add the encoder's features to those of the recurrent core.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        head_layer_num: int = 1,
+        lstm_type: str = "normal",
+        activation: str = "relu",
+        res_link: bool = False,
+    ) -> None:
+        super().__init__()
+        size = encoder_hidden_size_list[-1]
+        self._res_link = res_link
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.core = RecurrentCore(size, size, lstm_type)
+        head = DuelingHead if dueling else DiscreteHead
+        self.head = head(size, action_shape, head_layer_num, activation)
+
+    def forward(
+        self,
+        obs: Tensor,
+        prev_state: State | None = None,
+        episode_start: Tensor | None = None,
+        final_index: Tensor | None = None,
+    ) -> dict[str, Any]:
+        """Run over sequences of observations.
+
+        Args:
+            obs: `[T, B, ...]`.
+            prev_state: the state `[B, ...]` before the first row; None: zeros.
+            episode_start: `[T, B]`, true where an episode starts; None: nowhere.
+            final_index: `[K]`, places `t * B + b` after which the state is needed; None: none.
+
+        Returns:
+            `logit` `[T, B, A]`, the action values; `next_state` `[B, ...]`, the state after the last row; with
+            `final_index` also `final_state` `[K, ...]`, the states after these rows.
+        """
+        x_TBF = self.encoder(obs.flatten(0, 1)).unflatten(0, obs.shape[:2])
+        y_TBH, next_state, final_state = self.core(x_TBF, prev_state, episode_start, final_index)
+        logit_TBA = self.head(y_TBH + x_TBF if self._res_link else y_TBH)
+        output = {"logit": logit_TBA, "next_state": next_state}
+        return output if final_state is None else output | {"final_state": final_state}

@@ -1,0 +1,225 @@
+"""The recurrent core of a network: an LSTM or a GRU that runs over sequences with episodes inside.
+
+A state is a dict of tensors `[B, H]`: `h` and, for an LSTM, `c`. B is its first dimension, as of all columns, so
+workers store the state of each environment like any other output of a policy.
+
+Shapes: T rows of a sequence, B sequences, F features of a row, H features of the state, G inputs of gates, K places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import tree_map
+
+State = dict[str, Tensor]
+
+
+class LSTM(nn.LSTM):
+    """torch's LSTM (Hochreiter & Schmidhuber 1997) of one layer, for a whole sequence or for single steps."""
+
+    names = ("h", "c")
+    weight_ih_l0: nn.Parameter
+    weight_hh_l0: nn.Parameter
+    bias_ih_l0: nn.Parameter
+    bias_hh_l0: nn.Parameter
+
+    def whole(self, x_TBF: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the outputs `[T, B, H]` and the state after the last row."""
+        y_TBH, state = self(x_TBF, (h[None], c[None]))
+        return y_TBH, tuple(part[0] for part in state)
+
+    def project(self, x_TBF: Tensor) -> Tensor:
+        """Return what the rows contribute to the gates, `[T, B, G]`."""
+        return functional.linear(x_TBF, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)
+
+    def step(self, z_BG: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        """Return the state after one row."""
+        i, f, u, o = torch.addmm(z_BG, h, self.weight_hh_l0.t()).chunk(4, -1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(u)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+
+class GRU(nn.GRU):
+    """torch's GRU (Cho et al. 2014, arXiv:1406.1078) of one layer, for a whole sequence or for single steps."""
+
+    names = ("h",)
+    weight_ih_l0: nn.Parameter
+    weight_hh_l0: nn.Parameter
+    bias_ih_l0: nn.Parameter
+    bias_hh_l0: nn.Parameter
+
+    def whole(self, x_TBF: Tensor, h: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the outputs `[T, B, H]` and the state after the last row."""
+        y_TBH, state = self(x_TBF, h[None])
+        return y_TBH, (state[0],)
+
+    def project(self, x_TBF: Tensor) -> Tensor:
+        """Return what the rows contribute to the gates, `[T, B, G]`."""
+        return functional.linear(x_TBF, self.weight_ih_l0, self.bias_ih_l0)
+
+    def step(self, z_BG: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+        """Return the state after one row."""
+        own_BG = functional.linear(h, self.weight_hh_l0, self.bias_hh_l0)
+        (r, z, n), (own_r, own_z, own_n) = z_BG.chunk(3, -1), own_BG.chunk(3, -1)
+        new = torch.tanh(n + torch.sigmoid(r + own_r) * own_n)
+        return (torch.lerp(new, h, torch.sigmoid(z + own_z)),)
+
+
+class NormalizedLSTM(nn.Module):
+    """An LSTM whose gates get normalised contributions of row and state (Ba et al. 2016, arXiv:1607.06450, eq. 20).
+
+    Args:
+        input_size: F.
+        hidden_size: H.
+    """
+
+    names = ("h", "c")
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        bound = hidden_size**-0.5
+        self.wx = nn.Parameter(torch.empty(4 * hidden_size, input_size).uniform_(-bound, bound))
+        self.wh = nn.Parameter(torch.empty(4 * hidden_size, hidden_size).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(4 * hidden_size).uniform_(-bound, bound))
+        self.norm_x, self.norm_h = nn.LayerNorm(4 * hidden_size), nn.LayerNorm(4 * hidden_size)
+
+    def project(self, x_TBF: Tensor) -> Tensor:
+        """Return what the rows contribute to the gates, `[T, B, G]`."""
+        return self.norm_x(functional.linear(x_TBF, self.wx)) + self.bias
+
+    def step(self, z_BG: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        """Return the state after one row."""
+        i, f, o, u = (z_BG + self.norm_h(functional.linear(h, self.wh))).chunk(4, -1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(u)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+
+CELLS: dict[str, Callable[[int, int], Any]] = {
+    "normal": NormalizedLSTM, "pytorch": LSTM, "lstm": LSTM, "gru": GRU,
+}  # fmt: skip
+
+
+class RecurrentCore(nn.Module):
+    """Maps sequences of features to outputs that also depend on the earlier rows of the same episode.
+
+    Args:
+        input_size: F.
+        hidden_size: H.
+        lstm_type: 'normal', an LSTM with layer normalisation; 'pytorch' or 'lstm', torch's LSTM; 'gru', torch's GRU.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, lstm_type: str = "pytorch") -> None:
+        super().__init__()
+        if lstm_type not in CELLS:
+            raise ConfigError(f"policy.model.lstm_type must be one of {', '.join(CELLS)}, got '{lstm_type}'.")
+        self.hidden_size = hidden_size
+        self.cell = CELLS[lstm_type](input_size, hidden_size)
+
+    def forward(
+        self,
+        x_TBF: Tensor,
+        prev_state: State | None = None,
+        episode_start_TB: Tensor | None = None,
+        place_K: Tensor | None = None,
+    ) -> tuple[Tensor, State, State | None]:
+        """Run over T rows. It computes in the type of its parameters, also under autocast.
+
+        If no episode starts after the first row, torch runs over the whole sequence in one call. Otherwise, and in a
+        compiled loss, single steps follow each other. On a GPU this decision waits for `episode_start_TB`.
+
+        Args:
+            x_TBF: the features.
+            prev_state: the state before the first row; None: zeros.
+            episode_start_TB: true where an episode starts: the state before the row is set to zero. None: nowhere.
+            place_K: places `t * B + b` of rows after which the state is needed; None: none.
+
+        Returns:
+            The outputs `[T, B, H]`, the state `[B, H]` after the last row, and the states `[K, H]` at the places.
+        """
+        with torch.autocast(x_TBF.device.type, enabled=False):
+            x_TBF = x_TBF.to(next(self.parameters()).dtype)
+            if prev_state is None:
+                zeros = x_TBF.new_zeros(x_TBF.shape[1], self.hidden_size)
+                prev_state = dict.fromkeys(self.cell.names, zeros)
+            parts = tuple(prev_state[name] for name in self.cell.names)
+            if place_K is not None or self._needs_steps(episode_start_TB):
+                return self._run_steps(x_TBF, parts, episode_start_TB, place_K)
+            if episode_start_TB is not None:
+                parts = _reset(parts, episode_start_TB[0])
+            y_TBH, parts = self.cell.whole(x_TBF, *parts)
+            return y_TBH, dict(zip(self.cell.names, parts, strict=True)), None
+
+    def _needs_steps(self, episode_start_TB: Tensor | None) -> bool:
+        if torch.compiler.is_compiling() or isinstance(self.cell, NormalizedLSTM):
+            return True
+        return episode_start_TB is not None and len(episode_start_TB) > 1 and bool(episode_start_TB[1:].any())
+
+    def _run_steps(
+        self, x_TBF: Tensor, parts: tuple[Tensor, ...], episode_start_TB: Tensor | None, place_K: Tensor | None
+    ) -> tuple[Tensor, State, State | None]:
+        after: list[tuple[Tensor, ...]] = []
+        for t, z_BG in enumerate(self.cell.project(x_TBF)):
+            if episode_start_TB is not None:
+                parts = _reset(parts, episode_start_TB[t])
+            parts = self.cell.step(z_BG, *parts)
+            after.append(parts)
+        columns = dict(zip(self.cell.names, zip(*after, strict=True), strict=True))
+        state = {name: column[-1] for name, column in columns.items()}
+        y_TBH, state_K = torch.stack(columns["h"]), None
+        if place_K is not None:
+            state_K = {name: torch.stack(column).flatten(0, 1)[place_K] for name, column in columns.items()}
+        return y_TBH, state, state_K
+
+
+def _reset(parts: tuple[Tensor, ...], start_B: Tensor) -> tuple[Tensor, ...]:
+    return tuple(part.masked_fill(start_B[:, None], 0.0) for part in parts)
+
+
+def is_recurrent(module: nn.Module) -> bool:
+    """Return whether a network contains a `RecurrentCore`."""
+    return any(isinstance(part, RecurrentCore) for part in module.modules())
+
+
+def unroll(run: Callable[..., dict[str, Any]], key: str, batch: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
+    """Run a recurrent network over sequences, and over the observation that followed each row.
+
+    Where a trajectory was truncated, the row's successor is not the next row, which starts an episode, but the true
+    final observation. It belongs to the episode of the row, so its state is the one after the row.
+
+    Args:
+        run: runs the network, with the arguments of `DRQN.forward`.
+        key: the output to return for the successors.
+        batch: `obs` `[T, B, ...]`, `last_obs` `[B, ...]`, `prev_state` `[B, ...]`, `episode_start` `[T, B]`, and
+            `final_obs` `[K, ...]`, `final_index` `[K]` if trajectories were truncated, see
+            `worker/replay/sequence.py`. Negative places, of rows before the first one, are left out.
+
+    Returns:
+        The outputs of the rows `[T, B, ...]`, and the output `key` of their successors, `[T, B, ...]`, detached.
+    """
+    obs = tree_map(lambda rows, last: torch.cat([rows, last[None]]), batch["obs"], batch["last_obs"])
+    start = functional.pad(batch["episode_start"], (0, 0, 0, 1))
+    place_K = batch.get("final_index")
+    options = {} if place_K is None else {"final_index": place_K.clamp(min=0)}
+    output = run(obs, prev_state=batch["prev_state"], episode_start=start, **options)
+    output.pop("next_state")
+    final_state = output.pop("final_state", None)
+    following = output[key].detach()
+    next_ = following[1:]
+    if place_K is not None:
+        with torch.no_grad():
+            final = run(tree_map(lambda leaf: leaf[None], batch["final_obs"]), prev_state=final_state)[key][0]
+        size = next_.shape[0] * next_.shape[1]
+        spare = torch.cat([next_, following[:1]]).flatten(0, 1)  # the last row takes what is left out
+        place_K = torch.where(place_K < 0, size, place_K)
+        next_ = spare.index_copy(0, place_K, final)[:size].view_as(next_)
+    return tree_map(lambda leaf: leaf[:-1], output), next_

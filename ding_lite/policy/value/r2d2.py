@@ -1,0 +1,166 @@
+"""Recurrent Q-learning from replayed sequences, R2D2 (Kapturowski et al. 2019, openreview.net/forum?id=r1lyTjAqYX).
+
+The network carries a state through each episode, so its values depend on everything that was observed in the episode.
+Replay stores the state before each step. A sample is a sequence that starts from its stored state. Its first
+`burnin_step` steps only bring that state up to date. For the `unroll_len` steps after them, the loss is the mean over
+steps and samples of
+
+    w (Q(s_t, a_t) - y_t)^2,   y_t = h(r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n h^-1(Q'(s_{t+n}, a*))),
+
+with discount g, target network Q', a* = argmax Q(s_{t+n}, .), the importance weight w of the sample (1 without
+`priority_IS_weight`) and the rescaling h of values, see `rl_utils/value_rescale.py`; without `value_rescale` h(x) = x.
+If the trajectory is cut within the n steps, the sum ends there. If it ended in a terminal state, the last term is 0; if
+it was truncated, s_{t+n} is the true final observation. The priority of a sequence is (eq. 1 of the paper)
+
+    eta max_t |Q(s_t, a_t) - y_t| + (1 - eta) mean_t |Q(s_t, a_t) - y_t|.
+
+Differences from the paper: sequences start at any stored step and may contain several episodes; the network's input is
+the observation alone, without the last action and reward.
+
+Logged figures: those of DQN, see `policy/value/dqn.py`; `q_value` is the mean of the values of the actions taken.
+
+Shapes: T rows of a sequence, U steps to learn from, B sequences, A actions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.recurrent import unroll
+from ding_lite.policy.episode_state import EpisodeState
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.exploration import epsilon_greedy
+from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error, q_nstep_td_error_with_rescale
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_map
+
+
+@POLICY_REGISTRY.register("r2d2")
+class R2D2Policy(DQNPolicy):
+    """R2D2 with epsilon-greedy exploration. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="r2d2",
+        discount_factor=0.997,
+        nstep=5,
+        unroll_len=Key(40, "env steps of a sequence that are learned from; n_sample and sizes count sequences", low=1),
+        burnin_step=Key(20, "env steps before these that only bring the recurrent state up to date", low=0),
+        learn=dict(
+            update_per_collect=1,
+            learning_rate=0.0001,
+            value_rescale=Key(True, "learn rescaled values, so that rewards of any size can stay as they are"),
+            priority_eta=Key(
+                0.9, "eta: share of the largest error in a sequence's priority; the rest is the mean", low=0, high=1
+            ),
+        ),
+        collect=dict(
+            n_sample=Key(None, "sequences per rank and collect; None: one per environment", type=int, low=1),
+        ),
+        other=dict(
+            eps=dict(end=0.05),
+            replay_buffer=dict(
+                replay_buffer_size=Key(1000, "capacity: sequences of unroll_len env steps per rank", low=1),
+            ),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "drqn", ["ding_lite.model"]
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
+
+        Args:
+            batch: sequences as `SequenceView` makes them; `weight` `[B]`, the importance weights, with
+                `priority_IS_weight`.
+
+        Returns:
+            The loss, a scalar, and the detached tensors `priority` `[B]` and `q_value` `[U, B]`.
+        """
+        cfg = self._cfg
+        learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+        q_TBA, next_q_TBA = self._unroll(self._model, batch)
+        with torch.no_grad():
+            _, target_q_TBA = self._unroll(self._target_model, batch)
+        # of row t + n - 1, or of an earlier row at which the trajectory was cut, the successors
+        last_UB1 = (batch["last_step"][learned] - learned.start).unsqueeze(-1).expand(-1, -1, q_TBA.shape[-1])
+        next_q_UBA, target_q_UBA = next_q_TBA.gather(0, last_UB1), target_q_TBA.gather(0, last_UB1)
+        q_UBA, action_UB = q_TBA[: cfg.unroll_len], batch["action"][learned]
+        weight_UB = batch["weight"].expand_as(action_UB).flatten() if cfg.priority_IS_weight else None
+        values = (q_UBA.flatten(0, 1), target_q_UBA.flatten(0, 1), action_UB.flatten(), next_q_UBA.argmax(-1).flatten())
+        data = q_nstep_td_data(*values, batch["reward"][learned].flatten(), batch["done"][learned].flatten(), weight_UB)
+        error = q_nstep_td_error_with_rescale if cfg.learn.value_rescale else q_nstep_td_error
+        value_gamma = batch["value_gamma"][learned].flatten()
+        loss, error_M = error(data, cfg.discount_factor, cfg.nstep, cum_reward=True, value_gamma=value_gamma)
+        size_UB = error_M.abs().view_as(action_UB)
+        priority_B = torch.lerp(size_UB.mean(0), size_UB.amax(0), cfg.learn.priority_eta)
+        q_value_UB = q_UBA.detach().gather(-1, action_UB.unsqueeze(-1)).squeeze(-1)
+        return loss, {"priority": priority_B, "q_value": q_value_UB}
+
+    def _unroll(self, network: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Return the values of the rows after burn-in, and those of their successors, both `[T - burnin_step, B, A]`.
+
+        Args:
+            network: the online or the target network.
+            batch: see `_loss`.
+        """
+        run, burnin = partial(self._run, network), self._cfg.burnin_step
+        obs, start, state = batch["obs"], batch["episode_start"], self._to_device(batch["prev_state"])
+        if burnin:
+            with torch.no_grad():
+                first = tree_map(lambda leaf: leaf[:burnin], obs)
+                state = run(first, prev_state=state, episode_start=start[:burnin])["next_state"]
+        rest = {"obs": tree_map(lambda leaf: leaf[burnin:], obs), "last_obs": batch["last_obs"]}
+        rest |= {"episode_start": start[burnin:], "prev_state": state}
+        if "final_index" in batch:
+            rest["final_index"] = batch["final_index"] - burnin * start.shape[1]
+            rest["final_obs"] = batch["final_obs"]
+        output, next_q = unroll(run, "logit", rest)
+        return output["logit"], next_q
+
+    # Acting. The states of the environments that collect and of those that evaluate are kept apart.
+
+    def _init_collect(self) -> None:
+        super()._init_collect()
+        self._collect_state = EpisodeState(self._to_device)
+
+    def _init_eval(self) -> None:
+        super()._init_eval()
+        self._eval_state = EpisodeState(self._to_device)
+
+    @torch.no_grad()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
+        output = self._collect_state.act(partial(self._run, self._model), obs)
+        return output | {"action": epsilon_greedy(output["logit"], eps)}
+
+    @torch.no_grad()
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        output = self._eval_state.act(partial(self._run, self._model), obs)
+        action = epsilon_greedy(output["logit"], self._cfg.eval.eps, generator=self._eval_random)
+        return output | {"action": action}
+
+    def _process_transition(self, obs: Any, policy_output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        row = super()._process_transition(obs, policy_output, timestep)
+        return row | {"prev_state": policy_output["prev_state"]}
+
+    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+        self._collect_state.reset(env_id)
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        super()._reset_eval(env_id)
+        self._eval_state.reset(env_id)
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        return self._collect_state.state_dict()
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        self._collect_state.load_state_dict(state)

@@ -1,0 +1,216 @@
+"""The recurrent core: torch's cells step by step, states at the starts of episodes, successors of truncated rows."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ding_lite.model.drqn import DRQN
+from ding_lite.model.recurrent import RecurrentCore, is_recurrent, unroll
+from ding_lite.utils.registry import ConfigError
+
+T, B, F, H = 7, 3, 4, 5
+KINDS = ["normal", "pytorch", "gru"]
+START = torch.zeros(T, B, dtype=torch.bool)
+START[0, 0] = START[2, 1] = START[3, 1] = START[6, 2] = True
+
+
+def make(kind: str) -> tuple[RecurrentCore, Tensor, dict[str, Tensor]]:
+    torch.manual_seed(0)
+    core = RecurrentCore(F, H, kind).double()
+    state = {name: torch.randn(B, H, dtype=torch.float64) for name in core.cell.names}
+    return core, torch.randn(T, B, F, dtype=torch.float64), state
+
+
+def naive_step(core: Any, x: Tensor, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the state after one row of one sequence, from the equations of the cells."""
+    cell: Any = core.cell
+    if type(cell).__name__ == "GRU":
+        own = torch.split(cell.weight_hh_l0 @ state["h"] + cell.bias_hh_l0, H)
+        r, z, n = torch.split(cell.weight_ih_l0 @ x + cell.bias_ih_l0, H)
+        r, z = torch.sigmoid(r + own[0]), torch.sigmoid(z + own[1])
+        return {"h": (1 - z) * torch.tanh(n + r * own[2]) + z * state["h"]}
+    if type(cell).__name__ == "LSTM":
+        gates = cell.weight_ih_l0 @ x + cell.bias_ih_l0 + cell.weight_hh_l0 @ state["h"] + cell.bias_hh_l0
+        i, f, u, o = torch.split(gates, H)
+    else:
+
+        def norm(z: Tensor) -> Tensor:
+            return (z - z.mean()) / (z.var(correction=0) + 1e-5).sqrt()
+
+        i, f, o, u = torch.split(norm(cell.wx @ x) + norm(cell.wh @ state["h"]) + cell.bias, H)
+    c = torch.sigmoid(f) * state["c"] + torch.sigmoid(i) * torch.tanh(u)
+    return {"h": torch.sigmoid(o) * torch.tanh(c), "c": c}
+
+
+def naive(core: Any, x_TBF: Tensor, state: dict[str, Tensor], start_TB: Tensor) -> list[list[dict[str, Tensor]]]:
+    """Return the state after each row, by row and sequence."""
+    now = [{name: part[b] for name, part in state.items()} for b in range(x_TBF.shape[1])]
+    after = []
+    for t in range(len(x_TBF)):
+        for b in range(x_TBF.shape[1]):
+            if start_TB[t, b]:
+                now[b] = {name: torch.zeros(H, dtype=torch.float64) for name in now[b]}
+            now[b] = naive_step(core, x_TBF[t, b], now[b])
+        after.append(list(now))
+    return after
+
+
+@pytest.mark.parametrize("starts", ["nowhere", "first", "inside", "none"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_and_states_are_those_of_the_equations(kind: str, starts: str) -> None:
+    core, x, state = make(kind)
+    start = {"inside": START, "first": START & (torch.arange(T) == 0)[:, None]}.get(starts, torch.zeros_like(START))
+    after = naive(core, x, state, start)
+    y, next_state, at_places = core(x, state, None if starts == "none" else start)
+    torch.testing.assert_close(y, torch.stack([torch.stack([s["h"] for s in row]) for row in after]))
+    for name, part in next_state.items():
+        torch.testing.assert_close(part, torch.stack([s[name] for s in after[-1]]))
+    assert set(next_state) == set(state)
+    assert at_places is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_after_single_rows(kind: str) -> None:
+    core, x, state = make(kind)
+    after = naive(core, x, state, START)
+    place_K = torch.tensor([1 * B + 1, 6 * B + 0, 2 * B + 1])
+    _, _, state_K = core(x, state, START, place_K)
+    for name, part in state_K.items():
+        expected = [after[1][1][name], after[6][0][name], after[2][1][name]]
+        torch.testing.assert_close(part, torch.stack(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_call_and_single_steps_have_the_same_gradient(kind: str) -> None:
+    core, x, state = make(kind)
+    gradients = []
+    for place in (None, torch.tensor([0])):  # places need the states of all rows
+        y, _, _ = core(x, state, None, place)
+        gradients.append(torch.autograd.grad(y.square().sum(), list(core.parameters())))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_state_is_a_state_of_zeros_and_a_sequence_may_be_cut_anywhere(kind: str) -> None:
+    core, x, _ = make(kind)
+    whole, end, _ = core(x, None, START)
+    first, middle, _ = core(
+        x[:4], {name: torch.zeros(B, H, dtype=torch.float64) for name in core.cell.names}, START[:4]
+    )
+    second, last, _ = core(x[4:], middle, START[4:])
+    torch.testing.assert_close(torch.cat([first, second]), whole)
+    torch.testing.assert_close(last, end)
+
+
+def test_torch_runs_a_sequence_without_starts_inside_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    core, x, state = make("pytorch")
+    steps, step = [], core.cell.step
+
+    def count(z_BG: Tensor, *parts: Tensor) -> Any:
+        steps.append(z_BG)
+        return step(z_BG, *parts)
+
+    monkeypatch.setattr(core.cell, "step", count)
+    core(x, state, START & (torch.arange(T) == 0)[:, None])
+    assert steps == []
+    core(x, state, START)
+    assert len(steps) == T
+
+
+def test_under_autocast_it_computes_in_float32() -> None:
+    core, x, _ = make("gru")
+    core, x = core.float(), x.float()
+    exact = core(x)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(core(x)[0], exact)
+        assert core(x.bfloat16())[0].dtype == torch.float32
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(ConfigError, match="lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'"):
+        RecurrentCore(F, H, "rnn")
+
+
+def test_a_network_is_recurrent_if_it_has_a_core() -> None:
+    assert is_recurrent(nn.Sequential(DRQN(4, 2)))
+    assert not is_recurrent(nn.Linear(4, 2))
+
+
+def q_model(kind: str = "pytorch", **options: Any) -> DRQN:
+    torch.manual_seed(1)
+    return DRQN(F, 2, [8, H], lstm_type=kind, **options).double()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_successors_of_truncated_rows_are_run_in_the_episode_of_the_row(kind: str) -> None:
+    model, (_, x, state) = q_model(kind), make(kind)
+    final_index = torch.tensor([1 * B + 1, 5 * B + 2, -2])  # the next rows start episodes; -2 is of an earlier row
+    batch: dict[str, Any] = {
+        "obs": x, "last_obs": torch.randn(B, F, dtype=torch.float64), "prev_state": state, "episode_start": START,
+        "final_obs": torch.randn(3, F, dtype=torch.float64), "final_index": final_index,
+    }  # fmt: skip
+    output, next_q = unroll(model, "logit", batch)
+    for b in range(B):
+        now: Any = {name: part[b : b + 1] for name, part in state.items()}
+        for t in range(T):
+            if START[t, b]:
+                now = None
+            step = model(x[t, b][None, None], now)
+            torch.testing.assert_close(output["logit"][t, b], step["logit"][0, 0])
+            now = step["next_state"]
+            places = (final_index == t * B + b).nonzero().flatten().tolist()
+            if places:
+                follower = batch["final_obs"][places[0]]
+            elif t + 1 == T:
+                follower = batch["last_obs"][b]
+            else:
+                follower = x[t + 1, b]
+                now = None if START[t + 1, b] else now
+            expected = model(follower[None, None], now)["logit"][0, 0]
+            torch.testing.assert_close(next_q[t, b], expected.detach())
+    assert output["logit"].requires_grad
+    assert not next_q.requires_grad
+
+
+def test_without_truncations_nothing_is_replaced() -> None:
+    model, (_, x, state) = q_model(), make("pytorch")
+    batch = {"obs": x[:-1], "last_obs": x[-1], "prev_state": state, "episode_start": START[:-1] & False}
+    output, next_q = unroll(model, "logit", batch)
+    logit = model(x, state)["logit"]
+    torch.testing.assert_close(output["logit"], logit[:-1])
+    torch.testing.assert_close(next_q, logit[1:])
+
+
+@pytest.mark.parametrize("res_link", [False, True])
+def test_the_q_network_is_encoder_core_and_head(res_link: bool) -> None:
+    model, (_, x, state) = q_model(res_link=res_link, dueling=False, head_layer_num=0), make("pytorch")
+    features = functional.relu(model.encoder[1](functional.relu(model.encoder[0](x))))  # type: ignore[index]
+    y, next_state, _ = model.core(features, state, START)
+    output = model(x, state, START)
+    (layer,) = model.head  # type: ignore[misc]
+    torch.testing.assert_close(output["logit"], layer(y + features if res_link else y))
+    assert set(output) == {"logit", "next_state"}
+    torch.testing.assert_close(output["next_state"], next_state)
+
+
+def test_sequences_of_images() -> None:
+    model = DRQN([4, 36, 36], 3, [4, 6, 6, 16])
+    obs = torch.randint(256, (2, 3, 4, 36, 36), dtype=torch.uint8)
+    whole = model(obs)["logit"]
+    first = model(obs[:1])
+    torch.testing.assert_close(whole[1:], model(obs[1:], first["next_state"])["logit"])
+    assert whole.shape == (2, 3, 3)
+
+
+def test_the_run_of_a_policy_may_be_given_with_its_network() -> None:
+    model, (_, x, state) = q_model(), make("pytorch")
+    batch = {"obs": {"x": x[:-1]}, "last_obs": {"x": x[-1]}, "prev_state": state, "episode_start": START[:-1]}
+    run = partial(lambda network, obs, **options: network(obs["x"], **options), model)
+    assert unroll(run, "logit", batch)[1].shape == (T - 1, B, 2)

@@ -1,0 +1,311 @@
+"""R2D2: what it stores, errors worked out step by step, numbers by hand, burn-in, state in checkpoints, its memory."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.entry import serial_pipeline
+from ding_lite.envs import create_vector_env
+from ding_lite.rl_utils.value_rescale import value_inv_transform, value_transform
+from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker import SampleCollector
+from dizoo.memory.config import memory_r2d2_config
+from tests.distributed import parity
+from tests.policy.helpers import make_cfg, target_of
+
+N, T, UNROLL = 3, 30, 5
+
+
+def build(*overrides: str) -> tuple[Any, Any]:
+    """Return config and policy, in float64, with a target network that differs from the online one."""
+    words = [f"policy.unroll_len={UNROLL}", "policy.nstep=3", "policy.discount_factor=0.9", *overrides]
+    cfg = parity.compile_problem("r2d2", "discrete", ["policy.burnin_step=2", "policy.multi_gpu=False", *words])
+    torch.manual_seed(0)
+    policy_cls: Any = POLICY_REGISTRY.find("r2d2")
+    policy = policy_cls(cfg.policy, policy_cls(cfg.policy, enable_field=()).model.double())
+    for parameter in target_of(policy).values():
+        parameter.add_(torch.randn_like(parameter) * 0.3)
+    return cfg, policy
+
+
+def play(*overrides: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Return config and policy, untrained, and a block of episodes of 2 to 8 steps, terminated or truncated."""
+    cfg, policy = build(*overrides)
+    env = create_vector_env(cfg.env, N, 0, True)
+    block, _ = SampleCollector(env, policy.collect_mode, T * N, list(range(N))).collect()
+    env.close()
+    return cfg, policy, copy.deepcopy(block)
+
+
+def replay_of(cfg: Any, block: dict[str, Any], kind: str = "uniform") -> Any:
+    keys = {key: cfg.policy[key] for key in ("unroll_len", "burnin_step", "nstep")}
+    replay = BUFFER_REGISTRY.find(kind)(100, N, gamma=cfg.policy.discount_factor, **keys)
+    replay.push(block)
+    return replay
+
+
+def to_double(leaf: Tensor) -> Tensor:
+    return leaf.double() if leaf.is_floating_point() else leaf
+
+
+def value(network: Any, obs: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """Return Q `[A]` and the new state of one observation after a state, None at the start of an episode."""
+    with torch.no_grad():
+        output = network(obs.double()[None, None], state)
+    return output["logit"][0, 0], output["next_state"]
+
+
+def test_the_state_before_each_step_is_stored_and_begins_anew_with_each_episode() -> None:
+    _, policy, block = play()
+    for n in range(N):
+        state: Any = None
+        for t in range(T):
+            state = None if block["episode_step"][t, n] == 0 else state
+            for name, column in block["prev_state"].items():
+                expected = torch.zeros_like(column[t, n]) if state is None else state[name][0]
+                torch.testing.assert_close(column[t, n], expected, rtol=0, atol=1e-12)
+            _, state = value(policy.model, block["obs"][t, n], state)
+    assert (block["episode_step"] == 0).sum() > 3 * N
+
+
+def values_of_rows(network: Any, block: dict[str, Any], n: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the values of each row, and those of the observation that followed it, from the start of each episode.
+
+    A network whose states are not the stored ones runs from the stored state of the first row.
+    """
+    finals = dict(zip(block["final_index"].tolist(), block["final_obs"], strict=True))
+    obs_T = [*block["obs"][:, n], block["last_obs"][n]]
+    state: Any = {name: column[0, n][None] for name, column in block["prev_state"].items()}
+    own, following = [], []
+    for t in range(T):
+        state = None if block["episode_step"][t, n] == 0 else state
+        q, state = value(network, obs_T[t], state)
+        own.append(q)
+        following.append(value(network, finals.get(t * N + n, obs_T[t + 1]), state)[0])
+    return own, following
+
+
+def errors(cfg: Any, policy: Any, block: dict[str, Any], n: int, rescale: bool) -> list[float]:
+    """Return the n-step errors of each row of an environment."""
+    gamma, nstep = cfg.policy.discount_factor, cfg.policy.nstep
+    own, following = values_of_rows(policy.model, block, n)
+    _, target = values_of_rows(policy._target_model, block, n)
+    found = []
+    for t in range(T - nstep + 1):
+        total, discount, last = 0.0, 1.0, t
+        for last in range(t, t + nstep):
+            total += discount * float(block["reward"][last, n])
+            discount *= gamma
+            if block["traj_flag"][last, n]:
+                break
+        if not block["done"][last, n]:
+            best = target[last][following[last].argmax()]
+            total += discount * float(value_inv_transform(best) if rescale else best)
+        goal = float(value_transform(torch.tensor(total, dtype=torch.float64))) if rescale else total
+        found.append(goal - float(own[t][block["action"][t, n]]))
+    return found
+
+
+# Sequences that start with their episode have exact states; with these episodes of at most 8 steps, a burn-in of 8
+# brings every other sequence into an episode whose first step it has seen.
+@pytest.mark.parametrize("rescale", [True, False])
+@pytest.mark.parametrize("burnin", [0, 8])
+def test_loss_and_priorities_are_those_of_errors_worked_out_step_by_step(burnin: int, rescale: bool) -> None:
+    cfg, policy, block = play(
+        f"policy.burnin_step={burnin}", f"policy.learn.value_rescale={rescale}", "policy.priority=True",
+        "policy.priority_IS_weight=True",
+    )  # fmt: skip
+    replay = replay_of(cfg, block)
+    rows = [t for t in range(T - UNROLL - burnin - 2) if burnin or (block["episode_step"][t] == 0).any()]
+    pairs = [(t, n) for t in rows for n in range(N) if burnin or block["episode_step"][t, n] == 0]
+    index = torch.tensor([t * N + n for t, n in pairs])
+    batch = tree_map(to_double, replay.view.gather(replay.ring, {"index": index}))
+    batch["weight"] = torch.linspace(0.2, 1.0, len(pairs), dtype=torch.float64)
+    assert len(pairs) > 5
+    assert "final_index" in batch
+    assert batch["done"].any()
+    assert batch["episode_start"][1:].any()
+    all_errors = [errors(cfg, policy, block, n, rescale) for n in range(N)]
+    loss, figures = policy.learn_mode.loss(batch)
+    total = 0.0
+    for b, (t, n) in enumerate(pairs):
+        error = np.array(all_errors[n][t + burnin : t + burnin + UNROLL])
+        total += float(batch["weight"][b]) * (error**2).mean() / len(pairs)
+        expected = 0.9 * np.abs(error).max() + 0.1 * np.abs(error).mean()
+        assert figures["priority"][b].item() == pytest.approx(expected, abs=1e-5)  # replay stores float32
+    assert loss.item() == pytest.approx(total, abs=1e-5)
+
+
+class TableQ(nn.Module):
+    """Values written down, without a memory: Q(state, action) for one-hot observations."""
+
+    def __init__(self, values: list[list[float]]) -> None:
+        super().__init__()
+        self.q = nn.Parameter(torch.tensor(values))
+
+    def forward(self, obs: Tensor, prev_state: Any = None, **kwargs: Any) -> dict[str, Any]:
+        output = {"logit": obs @ self.q, "next_state": prev_state}
+        return output | {"final_state": prev_state} if "final_index" in kwargs else output
+
+
+def test_loss_and_priority_by_hand() -> None:
+    words = ("unroll_len=2", "burnin_step=0", "nstep=2", "discount_factor=0.5", "learn.value_rescale=False")
+    policy = POLICY_REGISTRY.find("r2d2")(make_cfg(*words, model_given=True, kind="r2d2"), TableQ([[1.0, 2], [0, 4]]))
+    target_of(policy)["q"].copy_(torch.tensor([[8.0, 6.0], [2.0, 4.0]]))
+    state = torch.eye(2)
+    batch = {
+        # one sequence: states 0, 1, 0, then 1; the step after the second one is truncated, its last state is 0
+        "obs": state[[0, 1, 0]][:, None],
+        "last_obs": state[[1]],
+        "episode_start": torch.tensor([[True], [False], [True]]),
+        "prev_state": {"h": torch.zeros(1, 1)},
+        "action": torch.tensor([[0], [0], [0]]),
+        "reward": torch.tensor([[1.0 + 0.5 * 3], [3.0]]),
+        "done": torch.tensor([[False], [False]]),
+        "value_gamma": torch.tensor([[0.25], [0.5]]),
+        "last_step": torch.tensor([[1], [1]]),
+        "final_index": torch.tensor([1]),
+        "final_obs": state[[0]],
+    }
+    loss, figures = policy.learn_mode.loss(batch)
+    # The best action in state 0 is 1, worth 6 to the target: y_0 = 2.5 + 0.25 * 6 = 4 against Q = 1, and
+    # y_1 = 3 + 0.5 * 6 = 6 against Q = 0. The errors are 3 and 6.
+    assert loss.item() == pytest.approx((9 + 36) / 2)
+    assert figures["priority"].tolist() == pytest.approx([0.9 * 6 + 0.1 * 4.5])
+    assert figures["q_value"].flatten().tolist() == [1.0, 0.0]
+
+
+def test_burn_in_is_without_gradient() -> None:
+    cfg, policy, block = play("policy.burnin_step=4")
+    replay = replay_of(cfg, block)
+    batch = tree_map(to_double, replay.sample(16))
+    batch["obs"].requires_grad_(True)
+    policy.learn_mode.loss(batch)[0].backward()
+    reached = batch["obs"].grad.flatten(1).abs().sum(1) > 0
+    assert reached.tolist() == [False] * 4 + [True] * UNROLL + [False] * 2  # burn-in, steps to learn from, sums' ends
+
+
+def test_burn_in_brings_a_wrong_state_up_to_date() -> None:
+    cfg, policy, block = play("policy.burnin_step=8")  # as long as the longest episode
+    batch = tree_map(to_double, replay_of(cfg, block).sample(16))
+    wrong = batch | {"prev_state": tree_map(lambda leaf: leaf + 5.0, batch["prev_state"])}
+    torch.testing.assert_close(policy.learn_mode.loss(wrong)[0], policy.learn_mode.loss(batch)[0])
+
+
+def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
+    cfg, policy, block = play()
+    batch = tree_map(to_double, replay_of(cfg, block).sample(8))
+    before = copy.deepcopy(batch)
+    losses = [policy.learn_mode.loss(batch)[0].item() for _ in range(2)]
+    assert losses[0] == losses[1]
+    assert batch.keys() == before.keys()
+    assert all(torch.equal(batch[key], before[key]) for key in batch if key != "prev_state")
+    assert all(torch.equal(batch["prev_state"][name], part) for name, part in before["prev_state"].items())
+
+
+def test_the_state_goes_on_from_a_checkpoint_and_is_forgotten_where_an_episode_ended() -> None:
+    _, policy, block = play()
+    _, restored = build()
+    obs = block["last_obs"].numpy()
+    policy.collect_mode.forward(obs)  # every environment is inside an episode now
+    restored.collect_mode.load_state_dict(copy.deepcopy(policy.collect_mode.state_dict()))
+    for each in (policy, restored):
+        each.collect_mode.reset(np.array([1]))
+    before, again = (each.collect_mode.forward(obs)["prev_state"] for each in (policy, restored))
+    for name, part in before.items():
+        assert part.any(1).tolist() == [True, False, True]
+        assert torch.equal(part, again[name])
+
+
+def test_evaluating_has_a_memory_of_its_own() -> None:
+    _, policy, block = play()
+    obs = block["last_obs"].numpy()
+    before = copy.deepcopy(policy.collect_mode.state_dict()["state"])
+    first = policy.eval_mode.forward(obs)["logit"]
+    second = policy.eval_mode.forward(obs)["logit"]
+    policy.eval_mode.reset(np.array([0, 2]))
+    third = policy.eval_mode.forward(obs)["logit"]
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(third[[0, 2]], first[[0, 2]])
+    assert not torch.equal(third[1], first[1])
+    after = policy.collect_mode.state_dict()["state"]
+    assert all(torch.equal(part, before[name]) for name, part in after.items())
+    policy.eval_mode.reset()
+    assert torch.equal(policy.eval_mode.forward(obs)["logit"], first)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("burnin_step=-1", "policy.burnin_step: expected at least 0, got -1"),
+        ("unroll_len=0", "policy.unroll_len: expected at least 1, got 0"),
+        ("learn.priority_eta=1.5", "policy.learn.priority_eta: expected a number from 0 to 1, got 1.5"),
+        ("noisy_net=True", "policy.noisy_net"),
+        ("double=False", "policy.double"),
+        ("learn.target_theta=2.0", "policy.learn.target_theta"),
+    ],
+)
+def test_what_it_cannot_do_is_a_config_error(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_cfg(override, kind="r2d2")
+
+
+def test_an_unknown_core_is_refused_when_the_model_is_built() -> None:
+    with pytest.raises(ConfigError, match="lstm_type must be one of"):
+        POLICY_REGISTRY.find("r2d2")(make_cfg("model.lstm_type=rnn", kind="r2d2"))
+
+
+# -- a task that needs a memory ---------------------------------------------------------------------------------------
+
+
+def train(exp_name: str, *words: str, **options: Any) -> Any:
+    pair = (memory_r2d2_config.main_config, memory_r2d2_config.create_config)
+    return serial_pipeline(pair, seed=0, overrides=[f"exp_name={exp_name}", *words], **options)
+
+
+def returns(exp_name: str) -> list[float]:
+    lines = [json.loads(line) for line in Path(exp_name, "metrics.jsonl").read_text().splitlines()]
+    return [line["eval/return_mean"] for line in lines if "eval/return_mean" in line]
+
+
+def test_it_learns_what_needs_a_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    train("run", "env.length=4", "policy.eval.evaluator.eval_freq=40", max_env_step=8000)
+    assert json.loads(Path("run/result.json").read_text())["stop_reason"] == "stop_value", returns("run")
+
+
+def test_without_a_memory_it_stays_at_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    main, create = copy.deepcopy((memory_r2d2_config.main_config, memory_r2d2_config.create_config))
+    for key in ("unroll_len", "burnin_step"):
+        del main.policy[key]
+    del main.policy.model["lstm_type"]
+    main.env |= dict(length=4, n_evaluator_episode=256)
+    create.policy.type = "dqn"
+    words = ["exp_name=plain", "policy.eval.evaluator.eval_freq=200"]
+    serial_pipeline((main, create), seed=0, max_env_step=2000, overrides=words)
+    assert len(returns("plain")) > 2
+    assert max(returns("plain")) < 0.35  # 0 in the mean of 256 episodes, with a standard deviation of 1/16
+
+
+def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = ["env.length=5", "policy.eval.evaluator.eval_freq=1000", "env.n_evaluator_episode=8"]
+    whole = train("whole", *quick, max_train_iter=24)
+    train("part", *quick, max_train_iter=12)
+    hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
+    resumed = train("rest", "policy.learn.resume_training=True", hook, *quick, max_train_iter=24)
+    assert resumed.learn_mode.checksum() == whole.learn_mode.checksum()
+    states = [each.collect_mode.state_dict()["state"] for each in (resumed, whole)]
+    for name, part in states[0].items():
+        assert torch.equal(part, states[1][name])
+        assert part.any()
