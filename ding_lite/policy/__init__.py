@@ -23,8 +23,8 @@ from ding_lite.policy.value.c51 import C51Policy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
 from ding_lite.policy.value.qrdqn import QRDQNPolicy
-from ding_lite.policy.value.sql import SQLPolicy
 from ding_lite.policy.value.r2d2 import R2D2Policy
+from ding_lite.policy.value.sql import SQLPolicy
 
 __all__ = [
     "A2CPolicy",
@@ -47,9 +47,9 @@ __all__ = [
     "Policy",
     "QACPolicy",
     "QRDQNPolicy",
+    "R2D2Policy",
     "SACPolicy",
     "SQLPolicy",
-    "R2D2Policy",
     "TD3BCPolicy",
     "TD3Policy",
 ]
