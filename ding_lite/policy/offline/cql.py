@@ -33,32 +33,17 @@ from typing import Any, ClassVar
 
 import torch
 from easydict import EasyDict
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.q_continuous import conservative_gap, q_td_error, temperature_error
 from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 LARGEST_LAGRANGE = 1e6
-
-
-class Coefficient(nn.Module):
-    """A positive number that is learned as its logarithm.
-
-    Args:
-        value: the initial number.
-    """
-
-    def __init__(self, value: float) -> None:
-        super().__init__()
-        self.log = nn.Parameter(torch.tensor([math.log(value)]))
-
-    def forward(self) -> Tensor:
-        """Return the number, a scalar."""
-        return self.log[0].exp()
 
 
 @POLICY_REGISTRY.register("cql")
