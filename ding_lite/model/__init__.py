@@ -1,6 +1,7 @@
 """Neural networks: encoders, heads, and the models that policies train."""
 
 from ding_lite.model.bc import BC
+from ding_lite.model.bdq import BDQ
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
@@ -12,6 +13,7 @@ from ding_lite.model.vac import VAC
 
 __all__ = [
     "BC",
+    "BDQ",
     "DQN",
     "MLP",
     "PG",

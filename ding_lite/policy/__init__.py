@@ -13,6 +13,7 @@ from ding_lite.policy.policy_gradient.impala import IMPALAPolicy
 from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
+from ding_lite.policy.value.bdq import BDQPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
 from ding_lite.policy.value.sql import SQLPolicy
@@ -20,6 +21,7 @@ from ding_lite.policy.value.sql import SQLPolicy
 __all__ = [
     "A2CPolicy",
     "BCPolicy",
+    "BDQPolicy",
     "CQLPolicy",
     "DQNPolicy",
     "DiscreteCQLPolicy",

@@ -1,6 +1,7 @@
 """Pure functions of tensors: losses, returns, distributions of actions, exploration."""
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
+from ding_lite.rl_utils.branching import bdq_nstep_td_error
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -60,6 +61,7 @@ __all__ = [
     "a2c_error_continuous",
     "a2c_loss",
     "advantage_weight",
+    "bdq_nstep_td_error",
     "compute_importance_weights",
     "conservative_gap",
     "discounts",

@@ -37,7 +37,12 @@ OPTIONS = {
     "a2c": [["policy.learn.adv_norm=True"]],
     "impala": [["policy.unroll_len=4"]],
     "mdqn": [*([], ["policy.noisy_net=True"]), ["policy.priority=True", "policy.priority_IS_weight=True"]],
+    "bdq": [
+        *([], ["policy.noisy_net=True", "policy.learn.mean_target=False"]),
+        ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"],
+    ],
     "sql": [["policy.nstep=3"], ["policy.priority=True", "policy.priority_IS_weight=True"]],
+    "sqn": [[], ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "cql": [
         [],

@@ -10,6 +10,9 @@ from easydict import EasyDict
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
+from dizoo.discrete_actions import DiscreteActions
+
+NUM_TORQUES = 11  # with continuous=False
 
 
 @ENV_REGISTRY.register("pendulum")
@@ -18,7 +21,9 @@ class PendulumEnv(gymnasium.Wrapper):
 
     config: ClassVar = dict(
         env_id=Key("Pendulum-v1", "gymnasium id"),
+        continuous=Key(True, "False: choose among 11 torques, for policies with discrete actions"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
-        super().__init__(make_gymnasium(cfg_env))
+        env = make_gymnasium(cfg_env)
+        super().__init__(env if cfg_env.continuous else DiscreteActions(env, NUM_TORQUES))
