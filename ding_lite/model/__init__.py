@@ -9,6 +9,7 @@ from ding_lite.model.pg import PG
 from ding_lite.model.q_learning import DQN, DiscreteHead, DuelingHead
 from ding_lite.model.qac import QAC, QVAC
 from ding_lite.model.qrdqn import QRDQN
+from ding_lite.model.sqn import SQN
 from ding_lite.model.vac import VAC
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "QAC",
     "QRDQN",
     "QVAC",
+    "SQN",
     "VAC",
     "ConvEncoder",
     "DiscreteHead",

@@ -17,6 +17,7 @@ from ding_lite.policy.value.bdq import BDQPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
 from ding_lite.policy.value.sql import SQLPolicy
+from ding_lite.policy.value.sqn import SQNPolicy
 
 __all__ = [
     "A2CPolicy",
@@ -35,5 +36,6 @@ __all__ = [
     "Policy",
     "QACPolicy",
     "SQLPolicy",
+    "SQNPolicy",
     "TD3BCPolicy",
 ]
