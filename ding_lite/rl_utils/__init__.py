@@ -23,6 +23,14 @@ from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, lo
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_softmax, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
+from ding_lite.rl_utils.lambda_returns import (
+    generalized_lambda_returns,
+    multistep_forward_view,
+    td_lambda_data,
+    td_lambda_error,
+    upgo_loss,
+    upgo_returns,
+)
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
     ppo_data,
@@ -46,7 +54,26 @@ from ding_lite.rl_utils.q_continuous import (
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.rl_utils.soft_q import m_q_1step_td_data, m_q_1step_td_error, q_nstep_sql_td_error, soft_value
 from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.rl_utils.td import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.td import (
+    discounts,
+    nstep_return,
+    nstep_return_data,
+    nstep_sums,
+    q_nstep_td_data,
+    q_nstep_td_error,
+)
+from ding_lite.rl_utils.td_value import (
+    q_1step_td_data,
+    q_1step_td_error,
+    q_nstep_td_error_with_rescale,
+    q_v_1step_td_data,
+    q_v_1step_td_error,
+    v_1step_td_data,
+    v_1step_td_error,
+    v_nstep_td_data,
+    v_nstep_td_error,
+)
+from ding_lite.rl_utils.value_rescale import inv_symlog, symlog, value_inv_transform, value_transform
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
 
 __all__ = [
@@ -72,14 +99,18 @@ __all__ = [
     "first_episodes",
     "gae",
     "gae_data",
+    "generalized_lambda_returns",
     "get_epsilon_greedy_fn",
+    "inv_symlog",
     "kl_divergence",
     "log_prob",
     "log_prob_entropy",
     "m_q_1step_td_data",
     "m_q_1step_td_error",
     "mode",
+    "multistep_forward_view",
     "nstep_return",
+    "nstep_return_data",
     "nstep_sums",
     "pg_data",
     "pg_error",
@@ -98,17 +129,33 @@ __all__ = [
     "ppo_policy_loss",
     "ppo_value_data",
     "ppo_value_error",
+    "q_1step_td_data",
+    "q_1step_td_error",
     "q_nstep_sql_td_error",
     "q_nstep_td_data",
     "q_nstep_td_error",
+    "q_nstep_td_error_with_rescale",
     "q_td_error",
+    "q_v_1step_td_data",
+    "q_v_1step_td_error",
     "qrdqn_nstep_td_data",
     "qrdqn_nstep_td_error",
     "sample",
     "soft_value",
     "squashed_sample",
+    "symlog",
     "td3_bc_actor_error",
+    "td_lambda_data",
+    "td_lambda_error",
     "temperature_error",
+    "upgo_loss",
+    "upgo_returns",
+    "v_1step_td_data",
+    "v_1step_td_error",
+    "v_nstep_td_data",
+    "v_nstep_td_error",
+    "value_inv_transform",
+    "value_transform",
     "vtrace_advantage",
     "vtrace_data",
     "vtrace_error_continuous_action",

@@ -1,0 +1,35 @@
+"""Functions that compress large values, and their inverses, element by element."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def value_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
+    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x (Pohlen et al. 2018, arXiv:1805.11593, prop. A.2).
+
+    Args:
+        x: any shape.
+        eps: slope that h has at least, so that its inverse is Lipschitz continuous.
+    """
+    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + eps * x
+
+
+def value_inv_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
+    """Return the inverse of `value_transform` with the same eps, above 0.
+
+    h^-1(x) = sign(x) (((sqrt(1 + 4 eps (|x| + 1 + eps)) - 1) / (2 eps))^2 - 1)
+    """
+    root = ((1.0 + 4.0 * eps * (x.abs() + 1.0 + eps)).sqrt() - 1.0) / (2.0 * eps)
+    return x.sign() * (root.square() - 1.0)
+
+
+def symlog(x: Tensor) -> Tensor:
+    """Return sign(x) log(|x| + 1) (Hafner et al. 2023, arXiv:2301.04104, eq. 9)."""
+    return x.sign() * torch.log1p(x.abs())
+
+
+def inv_symlog(x: Tensor) -> Tensor:
+    """Return the inverse of `symlog`, sign(x) (exp(|x|) - 1)."""
+    return x.sign() * torch.expm1(x.abs())
