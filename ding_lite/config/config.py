@@ -350,10 +350,10 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
         shapes["action_space"] = kind
     for key, shape in shapes.items():
         given = model.get(key)
-        given = given[0] if isinstance(given, list) and len(given) == 1 else given
-        if given is None and shape and f"policy.model.{key}" in options:
-            model[key] = shape
-        elif given is not None and shape and given != shape:
+        if given is None or _same_shape(given, shape):
+            if shape and f"policy.model.{key}" in options:
+                model[key] = shape
+        elif shape:
             raise ConfigError(
                 f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={stack}), got {given}. Leave "
                 "it out: it is then set from the environment."
@@ -369,6 +369,12 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
             expected = describe(option.hint)
             raise ConfigError(f"{path} is not set and does not follow from the environment: expected {expected}.")
     check_memory(cfg, env_spec.observation_space)
+
+
+def _same_shape(given: Any, shape: Any) -> bool:
+    """Return whether two shapes are equal; one length may be written as a number or as a list."""
+    left, right = (part[0] if isinstance(part, list) and len(part) == 1 else part for part in (given, shape))
+    return bool(left == right)
 
 
 def _kind_of(space: gymnasium.Space[Any]) -> str | None:
@@ -393,7 +399,9 @@ def _shape_of(space: gymnasium.Space[Any]) -> Any:
         return int(space.n)
     if isinstance(space, gymnasium.spaces.Dict) and set(space) == {"action_type", "action_args"}:
         return {f"{key}_shape": _shape_of(part) for key, part in space.items()}
-    shape = space.nvec.tolist() if isinstance(space, gymnasium.spaces.MultiDiscrete) else [*(space.shape or ())]
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return space.nvec.tolist()  # a list with one choice too: its actions are arrays, unlike those of Discrete
+    shape = [*(space.shape or ())]
     return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
 
 

@@ -2,6 +2,7 @@
 
 from ding_lite.model.acer import ACER
 from ding_lite.model.bc import BC
+from ding_lite.model.bdq import BDQ
 from ding_lite.model.c51 import C51DQN, DistributionHead
 from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.drqn import DRQN
@@ -13,11 +14,13 @@ from ding_lite.model.q_learning import DQN, DiscreteHead, DuelingHead
 from ding_lite.model.qac import QAC, QACDIST, QVAC, ContinuousQAC
 from ding_lite.model.qrdqn import QRDQN
 from ding_lite.model.recurrent import RecurrentCore
+from ding_lite.model.sqn import SQN
 from ding_lite.model.vac import VAC
 
 __all__ = [
     "ACER",
     "BC",
+    "BDQ",
     "C51DQN",
     "DQN",
     "DRQN",
@@ -27,6 +30,7 @@ __all__ = [
     "QACDIST",
     "QRDQN",
     "QVAC",
+    "SQN",
     "VAC",
     "ContinuousQAC",
     "ConvEncoder",

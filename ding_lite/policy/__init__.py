@@ -19,17 +19,20 @@ from ding_lite.policy.policy_gradient.impala import IMPALAPolicy
 from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
+from ding_lite.policy.value.bdq import BDQPolicy
 from ding_lite.policy.value.c51 import C51Policy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
 from ding_lite.policy.value.qrdqn import QRDQNPolicy
 from ding_lite.policy.value.r2d2 import R2D2Policy
 from ding_lite.policy.value.sql import SQLPolicy
+from ding_lite.policy.value.sqn import SQNPolicy
 
 __all__ = [
     "A2CPolicy",
     "ACERPolicy",
     "BCPolicy",
+    "BDQPolicy",
     "C51Policy",
     "CQLPolicy",
     "D4PGPolicy",
@@ -50,6 +53,7 @@ __all__ = [
     "R2D2Policy",
     "SACPolicy",
     "SQLPolicy",
+    "SQNPolicy",
     "TD3BCPolicy",
     "TD3Policy",
 ]

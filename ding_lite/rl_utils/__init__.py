@@ -11,6 +11,7 @@ from ding_lite.rl_utils.categorical import (
     dist_nstep_td_error,
     project_distribution,
 )
+from ding_lite.rl_utils.branching import bdq_nstep_td_error
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -32,6 +33,14 @@ from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, lo
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_softmax, get_epsilon_greedy_fn, ornstein_uhlenbeck
 from ding_lite.rl_utils.gae import gae, gae_data
+from ding_lite.rl_utils.lambda_returns import (
+    generalized_lambda_returns,
+    multistep_forward_view,
+    td_lambda_data,
+    td_lambda_error,
+    upgo_loss,
+    upgo_returns,
+)
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
     ppo_data,
@@ -66,6 +75,23 @@ from ding_lite.rl_utils.td import (
     q_nstep_td_error_with_rescale,
 )
 from ding_lite.rl_utils.value_rescale import value_inv_transform, value_transform
+    nstep_return_data,
+    nstep_sums,
+    q_nstep_td_data,
+    q_nstep_td_error,
+)
+from ding_lite.rl_utils.td_value import (
+    q_1step_td_data,
+    q_1step_td_error,
+    q_nstep_td_error_with_rescale,
+    q_v_1step_td_data,
+    q_v_1step_td_error,
+    v_1step_td_data,
+    v_1step_td_error,
+    v_nstep_td_data,
+    v_nstep_td_error,
+)
+from ding_lite.rl_utils.value_rescale import inv_symlog, symlog, value_inv_transform, value_transform
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
 
 __all__ = [
@@ -84,6 +110,7 @@ __all__ = [
     "acer_value_error",
     "advantage_weight",
     "categorical_projection",
+    "bdq_nstep_td_error",
     "compute_importance_weights",
     "compute_q_retraces",
     "conservative_gap",
@@ -100,14 +127,18 @@ __all__ = [
     "first_episodes",
     "gae",
     "gae_data",
+    "generalized_lambda_returns",
     "get_epsilon_greedy_fn",
+    "inv_symlog",
     "kl_divergence",
     "log_prob",
     "log_prob_entropy",
     "m_q_1step_td_data",
     "m_q_1step_td_error",
     "mode",
+    "multistep_forward_view",
     "nstep_return",
+    "nstep_return_data",
     "nstep_sums",
     "ornstein_uhlenbeck",
     "pg_data",
@@ -128,19 +159,32 @@ __all__ = [
     "ppo_value_data",
     "ppo_value_error",
     "project_distribution",
+    "q_1step_td_data",
+    "q_1step_td_error",
     "q_nstep_sql_td_error",
     "q_nstep_td_data",
     "q_nstep_td_error",
     "q_nstep_td_error_with_rescale",
     "q_td_error",
+    "q_v_1step_td_data",
+    "q_v_1step_td_error",
     "qrdqn_nstep_td_data",
     "qrdqn_nstep_td_error",
     "sample",
     "soft_policy_value",
     "soft_value",
     "squashed_sample",
+    "symlog",
     "td3_bc_actor_error",
+    "td_lambda_data",
+    "td_lambda_error",
     "temperature_error",
+    "upgo_loss",
+    "upgo_returns",
+    "v_1step_td_data",
+    "v_1step_td_error",
+    "v_nstep_td_data",
+    "v_nstep_td_error",
     "value_inv_transform",
     "value_transform",
     "vtrace_advantage",

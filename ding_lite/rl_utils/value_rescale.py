@@ -1,8 +1,4 @@
-"""The rescaling of values of Pohlen et al. 2018, arXiv:1805.11593, and its inverse.
-
-Large returns are compressed, so that games with rewards of very different size can be learned with the same settings
-and without clipping rewards.
-"""
+"""Functions that compress large values, and their inverses, element by element."""
 
 from __future__ import annotations
 
@@ -11,23 +7,29 @@ from torch import Tensor
 
 
 def value_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
-    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x (proposition A.2), of the same shape.
+    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x (Pohlen et al. 2018, arXiv:1805.11593, prop. A.2).
 
     Args:
-        x: values in the units of rewards.
-        eps: slope for large values, above 0; it keeps the inverse Lipschitz continuous.
+        x: any shape.
+        eps: slope that h has at least, so that its inverse is Lipschitz continuous.
     """
-    return torch.sign(x) * (torch.sqrt(torch.abs(x) + 1) - 1) + eps * x
+    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + eps * x
 
 
 def value_inv_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
-    """Return the x' with h(x') = x, of the same shape.
+    """Return the inverse of `value_transform` with the same eps, above 0.
 
     h^-1(x) = sign(x) (((sqrt(1 + 4 eps (|x| + 1 + eps)) - 1) / (2 eps))^2 - 1)
-
-    Args:
-        x: values that `value_transform` returned.
-        eps: the same as for `value_transform`.
     """
-    root = (torch.sqrt(1 + 4 * eps * (torch.abs(x) + 1 + eps)) - 1) / (2 * eps)
-    return torch.sign(x) * (torch.square(root) - 1)
+    root = ((1.0 + 4.0 * eps * (x.abs() + 1.0 + eps)).sqrt() - 1.0) / (2.0 * eps)
+    return x.sign() * (root.square() - 1.0)
+
+
+def symlog(x: Tensor) -> Tensor:
+    """Return sign(x) log(|x| + 1) (Hafner et al. 2023, arXiv:2301.04104, eq. 9)."""
+    return x.sign() * torch.log1p(x.abs())
+
+
+def inv_symlog(x: Tensor) -> Tensor:
+    """Return the inverse of `symlog`, sign(x) (exp(|x|) - 1)."""
+    return x.sign() * torch.expm1(x.abs())

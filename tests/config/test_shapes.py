@@ -36,6 +36,18 @@ def test_one_length_may_be_written_as_number_or_list(given: Any) -> None:
     assert cfg.policy.model.action_shape == 2
 
 
+@pytest.mark.parametrize("given", [{}, {"action_shape": [4]}, {"action_shape": 4}])
+def test_several_choices_are_a_list_and_one_choice_is_a_number(given: dict[str, Any]) -> None:
+    for space, shape in ((MultiDiscrete([4]), [4]), (Discrete(4), 4)):
+        cfg = compile_config((dict(policy=dict(model=dict(given))), dict(policy=dict(type="bdq"))))
+        check_shapes(cfg, spec(action=space))
+        assert cfg.policy.model.action_shape == shape
+    if not given:
+        cfg = compile_config(({}, dict(policy=dict(type="bdq"))))
+        check_shapes(cfg, spec(action=MultiDiscrete([2, 3])))
+        assert cfg.policy.model.action_shape == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("main", "env_spec", "message"),
     [

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import Tensor, nn
 
 from ding_lite.config import check_shapes, compile_config
@@ -29,6 +29,7 @@ SPACES = {
     "discrete": Discrete(3),
     "continuous": Box(-1, 1, (2,)),
     "hybrid": Dict(action_type=Discrete(3), action_args=Box(-1, 1, (2,))),
+    "multi_discrete": MultiDiscrete([3, 2]),
 }
 # Sequences that are short enough for so few rows.
 SEQUENCES = {

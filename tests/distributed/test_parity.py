@@ -41,6 +41,10 @@ OPTIONS = {
     "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],
     "impala": [parity.SEQUENCES["impala"]],
     "mdqn": [*([], ["policy.noisy_net=True"]), ["policy.priority=True", "policy.priority_IS_weight=True"]],
+    "bdq": [
+        *([], ["policy.noisy_net=True", "policy.learn.mean_target=False"]),
+        ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"],
+    ],
     "sql": [["policy.nstep=3"], ["policy.priority=True", "policy.priority_IS_weight=True"]],
     "acer": [
         ["policy.unroll_len=4", "policy.learn.c_clip_ratio=0.9", "policy.learn.trust_region_value=0.1"],
@@ -52,6 +56,7 @@ OPTIONS = {
          "policy.learn.value_rescale=False", "policy.model.lstm_type=pytorch", "policy.learn.target_theta=0.1"],
         [*parity.SEQUENCES["r2d2"], "policy.model.lstm_type=gru", "policy.model.res_link=True"],
     ],
+    "sqn": [[], ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "sac": [
         [],

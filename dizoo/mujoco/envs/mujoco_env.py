@@ -11,6 +11,7 @@ from easydict import EasyDict
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
+from dizoo.discrete_actions import DiscreteActions
 from dizoo.extras import require
 
 
@@ -20,10 +21,15 @@ class MujocoEnv(gymnasium.Wrapper):
 
     config: ClassVar = dict(
         env_id=Key("Hopper-v5", "gymnasium id, such as 'HalfCheetah-v5'"),
+        action_bins_per_branch=Key(
+            None, "values to choose from in each dimension of an action; None: actions are continuous", type=int, low=2
+        ),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("mujoco", "mujoco")
         env = make_gymnasium(cfg_env)
+        if cfg_env.action_bins_per_branch is not None:
+            env = DiscreteActions(env, cfg_env.action_bins_per_branch)
         space = gymnasium.spaces.Box(-np.inf, np.inf, env.observation_space.shape, np.float32)
         super().__init__(gymnasium.wrappers.TransformObservation(env, lambda obs: obs.astype(np.float32), space))

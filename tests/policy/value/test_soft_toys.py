@@ -15,6 +15,7 @@ from tests.policy.actors import Corridor, Match
 LEARN: dict[str, dict[str, Any]] = {
     "mdqn": dict(learning_rate=0.003),
     "sql": dict(learning_rate=0.003, alpha=0.05),
+    "sqn": dict(learning_rate_q=0.003, alpha=0.05, target_theta=0.02),
 }
 STOP = {"discrete": 0.95, "corridor": 0.59}  # random play is worth 1/3 and less than 0
 

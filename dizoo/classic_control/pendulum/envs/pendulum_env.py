@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import gymnasium
-import numpy as np
 from easydict import EasyDict
-from gymnasium.spaces import Discrete
-from gymnasium.wrappers import TransformAction
 
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
+from dizoo.discrete_actions import DiscreteActions
 
-LARGEST_TORQUE = 2.0
-NUM_TORQUES = 11
+NUM_TORQUES = 11  # with continuous=False
 
 
 @ENV_REGISTRY.register("pendulum")
@@ -24,12 +21,9 @@ class PendulumEnv(gymnasium.Wrapper):
 
     config: ClassVar = dict(
         env_id=Key("Pendulum-v1", "gymnasium id"),
-        continuous=Key(True, "False: the action is one of eleven torques from -2 to 2"),
+        continuous=Key(True, "False: choose among 11 torques, for policies with discrete actions"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
         env = make_gymnasium(cfg_env)
-        if not cfg_env.continuous:
-            torques = np.linspace(-LARGEST_TORQUE, LARGEST_TORQUE, NUM_TORQUES, dtype=np.float32)
-            env = TransformAction(env, lambda action: torques[action, None], Discrete(NUM_TORQUES))
-        super().__init__(env)
+        super().__init__(env if cfg_env.continuous else DiscreteActions(env, NUM_TORQUES))

@@ -1,0 +1,47 @@
+"""The twin Q-networks of SQN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.q_learning import DQN
+from ding_lite.utils.registry import MODEL_REGISTRY
+
+
+@MODEL_REGISTRY.register("sqn")
+class SQN(nn.Module):
+    """Two independent Q-networks for discrete actions.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        dueling: compute Q from a value and advantages, see `DuelingHead`.
+        head_layer_num: hidden layers in a head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        head_layer_num: int = 1,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        options = (obs_shape, action_shape, encoder_hidden_size_list, dueling, head_layer_num, activation)
+        self.q0, self.q1 = DQN(*options), DQN(*options)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict for observations `[B, ...]`.
+
+        `q_value` `[2, B, A]` are the action values of both networks, and `logit` `[B, A]` those of the first.
+        """
+        q_CBA = torch.stack([self.q0(obs)["logit"], self.q1(obs)["logit"]])
+        return {"q_value": q_CBA, "logit": q_CBA[0]}

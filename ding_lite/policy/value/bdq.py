@@ -1,0 +1,96 @@
+"""Branching duelling Q-learning, BDQ (Tavakoli et al. 2018, arXiv:1711.08946), for actions of several discrete choices.
+
+An action consists of one choice for each branch, a = (a_1, ..., a_D). The network learns a Q-function of every branch;
+the branches share an encoder and the state value, so the size of its output grows with the sum of the branches'
+options, not with their product. The loss is the mean over the batch and over the branches d of
+
+    (Q_d(s_t, a_{t,d}) - y)^2,   y = r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n mean_d Q'_d(s_{t+n}, a*_d)
+
+with discount g and target network Q'. a*_d is the option with the largest Q_d(s_{t+n}, .), or, with `double=False`, the
+largest Q'_d(s_{t+n}, .). With `learn.mean_target=False`, the mean is left out, and each branch has its own target.
+
+Each branch explores by itself with probability epsilon. The rest is DQN's, see `dqn.py`.
+
+Logged figures are DQN's; `q_value` is the mean of Q_d(s_t, a_{t,d}) over batch and branches. A priority is the mean
+over the branches of the absolute errors.
+
+Differences from the paper: n steps are possible; gradients that enter the encoder are not rescaled; the paper sums the
+errors for a priority.
+
+Shapes: B samples, N environments, D branches, A options of the branch that has most.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.branching import bdq_nstep_td_error
+from ding_lite.rl_utils.exploration import epsilon_greedy
+from ding_lite.rl_utils.td import q_nstep_td_data
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("bdq")
+class BDQPolicy(DQNPolicy):
+    """BDQ. A single choice, `Discrete`, is an action with one branch. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="bdq",
+        nstep=1,
+        learn=dict(
+            mean_target=Key(True, "the branches learn towards the mean of their targets; False: each towards its own"),
+        ),
+    )
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Discrete)
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "bdq", ["ding_lite.model"]
+
+    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it.
+
+        `action` is `[B, D]`, or `[B]` if it is a single choice.
+        """
+        action_BD = batch["action"].reshape(len(batch["action"]), -1)
+        q_BDA = self._branches(self._model, batch, "obs", "online")
+        with torch.no_grad():
+            target_q_BDA = self._branches(self._target_model, batch, "next_obs", "target")
+            chooser_BDA = target_q_BDA
+            if self._cfg.double:
+                chooser_BDA = self._branches(self._model, batch, "next_obs", "chooser")
+        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
+        step = (action_BD, chooser_BDA.argmax(-1), batch["reward"], batch["done"], weight_B)
+        loss, error_B = bdq_nstep_td_error(
+            q_nstep_td_data(q_BDA, target_q_BDA, *step),
+            self._cfg.discount_factor,
+            self._cfg.nstep,
+            cum_reward=True,
+            value_gamma=batch["value_gamma"],
+            mean_target=self._cfg.learn.mean_target,
+        )
+        return loss, {"priority": error_B, "q_value": q_BDA.detach().gather(2, action_BD.unsqueeze(2))}
+
+    def _branches(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
+        """Return the values of all branches, `[B, D, A]`, see `DQNPolicy._output`."""
+        logit: Tensor = self._output(network, batch, key, name)["logit"]
+        return logit.unsqueeze(1) if logit.ndim == 2 else logit
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+        return self._act(obs, eps)
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        return self._act(obs, self._cfg.eval.eps, self._eval_random)
+
+    def _act(self, obs: Any, eps: float, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+        """Return `logit` and epsilon-greedy `action`; options that a branch lacks are never chosen."""
+        logit = self._run(self._model, obs)["logit"]
+        return {"logit": logit, "action": epsilon_greedy(logit, eps, ~torch.isneginf(logit), generator)}

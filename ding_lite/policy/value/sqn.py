@@ -1,0 +1,164 @@
+"""Soft Q-network, SQN: soft Q-learning with two Q-networks and a learned temperature, for discrete actions.
+
+It is soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905) without an actor: the policy is pi = softmax(Q / alpha)
+itself. Both networks learn towards the soft value of the smaller of their targets:
+
+    y_t = r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n (1 - done) V(s_{t+n})
+    V(s) = sum_a pi(a | s) (Q'(s, a) - alpha log pi(a | s)) = alpha log sum_a exp(Q'(s, a) / alpha)
+    L_q = sum_c mean (Q_c(s_t, a_t) - y_t)^2,   Q' = min_c Q'_c,   pi = softmax(Q' / alpha)
+    L_alpha = log alpha mean(H(pi(. | s_{t+n})) - target entropy)
+
+with discount g, target networks Q'_c and the entropy H. alpha rises while the entropy is below its target. Actions are
+drawn from softmax(Q_0 / alpha), or with probability epsilon at random; evaluations play the argmax of Q_0.
+
+Logged figures, each loss with `q_` or `alpha_` before `loss`, `grad_norm` and `learning_rate`:
+
+* `q_value`: the mean of Q_c(s_t, .) over batch, networks and actions. `soft_value`: the mean of V(s_{t+n}).
+* `entropy`: the mean of H. `alpha`: the temperature. `epsilon`: that of the last collect.
+
+A priority is the mean over the networks of |y - Q_c|.
+
+Shapes: B samples, N environments, A actions, C networks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.policy.base import Policy
+from ding_lite.rl_utils.distribution import entropy
+from ding_lite.rl_utils.exploration import epsilon_softmax, get_epsilon_greedy_fn
+from ding_lite.rl_utils.q_continuous import temperature_error
+from ding_lite.rl_utils.soft_q import q_nstep_sql_td_error
+from ding_lite.rl_utils.td import q_nstep_td_data
+from ding_lite.torch_utils.coefficient import Coefficient
+from ding_lite.torch_utils.target_network import TargetNetwork
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+
+@POLICY_REGISTRY.register("sqn")
+class SQNPolicy(Policy):
+    """SQN. Override `_q_loss` or `_alpha_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="sqn",
+        priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
+        priority_IS_weight=Key(False, "weight the loss of each sample to correct the bias of prioritised replay"),
+        nstep=Key(1, "n: env steps whose rewards are summed before the bootstrap", low=1),
+        random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
+        learn=dict(
+            update_per_collect=Key(16, "learner iterations after each collect", low=1),
+            learning_rate_q=Key(0.001, "step size of the Q-networks' Adam", low=0, high=10**6),
+            learning_rate_alpha=Key(0.001, "step size of alpha's optimizer", low=0, high=10**6),
+            alpha=Key(0.2, "initial temperature, in units of the reward", above=0),
+            target_entropy=Key(0.2, "entropy that alpha is adjusted to, in nats; below the logarithm of A", low=0),
+            target_theta=Key(0.005, "share of the networks mixed into the targets per iteration", above=0, high=1),
+        ),
+        other=dict(
+            eps=dict(
+                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
+                start=Key(1.0, "share of random actions at global env step 0", low=0, high=1),
+                end=Key(0.05, "final share of random actions; the others are drawn from the policy", low=0, high=1),
+                decay=Key(2000, "global env steps: time constant, or length of the linear decrease", low=1),
+            ),
+            replay_buffer=dict(
+                type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
+                replay_buffer_size=Key(100000, "capacity: env steps per rank", low=1),
+            ),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "sqn", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        learn, num_actions = self._cfg.learn, self._cfg.model.get("action_shape")
+        if num_actions is not None and learn.target_entropy >= math.log(num_actions):
+            raise ConfigError(
+                f"policy.learn.target_entropy={learn.target_entropy} cannot be reached: the entropy of {num_actions} "
+                f"actions is at most {math.log(num_actions):.3f} nats: reduce it."
+            )
+        self._epsilon = torch.zeros(())  # of the last collect
+        self._alpha = Coefficient(learn.alpha).to(self._device, self._dtype)
+        flat = self._add_optimizer("q", self._model, self._q_loss, learn.learning_rate_q).flat
+        self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
+        self._target = TargetNetwork(self._model, flat, theta=learn.target_theta)
+        self._target_model = self._target.network
+
+    def _monitor_vars_learn(self) -> list[str]:
+        losses = [f"{name}_{figure}" for name in ("q", "alpha") for figure in ("loss", "grad_norm")]
+        own = ["q_value", "soft_value", "entropy", "alpha", "epsilon"]
+        return [*losses, *self._optimizers.figures(), *own]
+
+    def _q_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_q for a batch as `DQNPolicy._loss` takes it, and figures, among them `entropy` `[B]`."""
+        q_CBA = self._run(self._model, batch["obs"])["q_value"]
+        with torch.no_grad():
+            alpha = self._alpha()
+            target_q_BA = self._run(self._target_model, batch["next_obs"])["q_value"].amin(0)
+        action_B = batch["action"]
+        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
+        # The loss does not use the next action, which is the fourth field.
+        data = q_nstep_td_data(q_CBA[0], target_q_BA, action_B, action_B, batch["reward"], batch["done"], weight_B)
+        options = (self._cfg.discount_factor, alpha, self._cfg.nstep, True, batch["value_gamma"])
+        losses, errors, values = zip(
+            *(q_nstep_sql_td_error(data._replace(q=q_BA), *options) for q_BA in q_CBA), strict=True
+        )
+        figures = {"q_value": q_CBA.detach(), "soft_value": values[0], "entropy": entropy(target_q_BA / alpha)}
+        return torch.stack(losses).sum(), {"priority": torch.stack(errors).abs().mean(0), **figures}
+
+    def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_alpha, and alpha as a figure, for a batch with `entropy` `[B]`."""
+        loss = temperature_error(self._alpha.learned, -batch["entropy"], self._cfg.learn.target_entropy)
+        return loss, {"alpha": self._alpha().detach()}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        output = self._step("q", batch)
+        output |= self._step("alpha", {"entropy": output["entropy"]})
+        self._target.update()
+        return output | {"epsilon": self._epsilon}
+
+    def _step(self, name: str, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Take one step of the optimizer of this name, and return its figures under the names of the log."""
+        output = self._optimizers[name].step(batch)
+        common = {f"{name}_loss": output.pop("total_loss"), f"{name}_grad_norm": output.pop("grad_norm")}
+        return output | common
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | self._target.state_dict() | {"alpha": self._alpha.state_dict()}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._target.load_state_dict(state)
+        if "optimizer" in state:
+            self._alpha.load_state_dict(state["alpha"])
+
+    def _init_collect(self) -> None:
+        if "q" not in self._optimizers:  # nothing is learned: the temperature keeps its initial value
+            self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
+        eps = self._cfg.other.eps
+        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        epsilon = self._epsilon_at(envstep)
+        self._epsilon = torch.tensor(epsilon)
+        return {"eps": epsilon}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+        logit_NA = self._run(self._model, obs)["logit"]
+        return {"logit": logit_NA, "action": epsilon_softmax(logit_NA, eps, self._alpha())}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        logit_NA = self._run(self._model, obs)["logit"]
+        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from ding_lite.model import BDQ
+from ding_lite.utils.registry import ConfigError
+
+
+def test_branches_of_unequal_sizes_are_padded_with_minus_infinity() -> None:
+    model = BDQ(4, action_shape=[2, 3], encoder_hidden_size_list=[8])
+    logit_BDA = model(torch.randn(5, 4))["logit"]
+    assert logit_BDA.shape == (5, 2, 3)
+    assert torch.isneginf(logit_BDA[:, 0, 2]).all()
+    assert torch.isfinite(logit_BDA[:, 0, :2]).all()
+    assert torch.isfinite(logit_BDA[:, 1]).all()
+
+
+def test_the_mean_of_every_branch_is_the_state_value() -> None:
+    model = BDQ(4, action_shape=[2, 3], encoder_hidden_size_list=[8])
+    obs = torch.randn(5, 4)
+    logit_BDA, value_B = model(obs)["logit"], model.V(model.encoder(obs)).squeeze(1)
+    for branch, size in enumerate([2, 3]):
+        torch.testing.assert_close(logit_BDA[:, branch, :size].mean(-1), value_B)
+
+
+def test_branches_and_bins_are_di_engines_way_to_give_equal_sizes() -> None:
+    model = BDQ(4, 3, 2, 1)  # by position: branches, bins, layers
+    assert model.sizes == [2, 2, 2]
+    assert model(torch.randn(5, 4))["logit"].shape == (5, 3, 2)
+    assert BDQ(4, 3, 2, action_shape=[2, 2, 2]).sizes == [2, 2, 2]
+    assert BDQ(4, 1, 11)(torch.randn(5, 4))["logit"].shape == (5, 1, 11)
+
+
+def test_a_single_choice_has_no_dimension_of_branches() -> None:
+    assert BDQ(4, action_shape=3)(torch.randn(5, 4))["logit"].shape == (5, 3)
+    assert BDQ(4, 1, 3, action_shape=3)(torch.randn(5, 4))["logit"].shape == (5, 3)
+
+
+def test_layers_of_value_and_advantages_can_differ() -> None:
+    model = BDQ(4, action_shape=[2, 3], layer_num=3, a_layer_num=1, v_layer_num=0)
+    assert [len(model.V), *(len(head) for head in model.A)] == [1, 2, 2]  # the output is a layer too
+    assert [len(head) for head in BDQ(4, action_shape=[2, 3]).A] == [4, 4]
+
+
+def test_images_are_encoded_by_convolutions() -> None:
+    model = BDQ([4, 36, 36], action_shape=[2, 3], encoder_hidden_size_list=[4, 6, 6, 16])
+    assert model(torch.zeros(2, 4, 36, 36, dtype=torch.uint8))["logit"].shape == (2, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({}, "expected action_shape, or num_branches together with action_bins_per_branch"),
+        (dict(num_branches=2), "num_branches together with action_bins_per_branch"),
+        (dict(action_bins_per_branch=2, action_shape=[2, 2]), "num_branches together with action_bins_per_branch"),
+        (
+            dict(num_branches=2, action_bins_per_branch=4, action_shape=[4, 3]),
+            r"num_branches=2 and action_bins_per_branch=4 do not describe .* \[4, 3\]: leave both out",
+        ),
+        (dict(action_shape=[[2, 3], [4, 5]]), "expected a list of numbers of options"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BDQ(4, **sizes)

@@ -1,0 +1,130 @@
+"""Lambda returns, TD(lambda) and UPGO, by hand and against sums written out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, tensor
+
+from ding_lite.rl_utils import (
+    generalized_lambda_returns,
+    multistep_forward_view,
+    td_lambda_data,
+    td_lambda_error,
+    upgo_loss,
+    upgo_returns,
+)
+
+VALUE = tensor([[5.0], [8.0], [4.0], [2.0]])  # V(s_0) to V(s_3)
+REWARD = tensor([[1.0], [2.0], [3.0]])
+
+
+def test_lambda_returns_by_hand() -> None:
+    # gamma 1/2, lambda 1/2. Last: 3 + 2/2 = 4. Then 2 + (4/2 + 4/2) / 2 = 4; 1 + (4/2 + 8/2) / 2 = 4.
+    assert generalized_lambda_returns(VALUE, REWARD, 0.5, 0.5).flatten().tolist() == [4.0, 4.0, 4.0]
+    # lambda 0: one step: 1 + 4, 2 + 2, 3 + 1. lambda 1: all rewards: 1 + 1/2 (2 + 1/2 (3 + 1)).
+    assert generalized_lambda_returns(VALUE, REWARD, 0.5, 0.0).flatten().tolist() == [5.0, 4.0, 4.0]
+    assert generalized_lambda_returns(VALUE, REWARD, 0.5, 1.0).flatten().tolist() == [3.0, 4.0, 4.0]
+
+
+def test_a_terminal_state_ends_the_return() -> None:
+    # After the second step: 2 alone; before it 1 + (2/2 + 8/2) / 2 = 3.5.
+    done = tensor([[False], [True], [False]])
+    returns = generalized_lambda_returns(VALUE, REWARD, 0.5, 0.5, done)
+    assert returns.flatten().tolist() == [3.5, 2.0, 4.0]
+    infinite = VALUE.clone()
+    infinite[2] = torch.inf
+    assert torch.isfinite(generalized_lambda_returns(infinite, REWARD, 0.5, 0.5, done)).all()
+
+
+def naive_returns(value: Tensor, reward: Tensor, gamma: Tensor, lambda_: Tensor) -> Tensor:
+    """Return the mixture of all n-step returns, for one trajectory: value `[T+1]`, the rest `[T]`."""
+    steps, result = len(reward), []
+    for t in range(steps):
+        total, trace, discounted, discount = 0.0, 1.0, 0.0, 1.0
+        for k in range(t, steps):  # the return that bootstraps after step k
+            discounted += discount * float(reward[k])
+            discount *= float(gamma[k])
+            stop = 1.0 if k == steps - 1 else 1.0 - float(lambda_[k])
+            total += trace * stop * (discounted + discount * float(value[k + 1]))
+            trace *= float(lambda_[k])
+        result.append(total)
+    return tensor(result, dtype=torch.float64)
+
+
+def test_lambda_returns_are_a_mixture_of_all_n_step_returns() -> None:
+    gen = torch.Generator().manual_seed(0)
+    value_TB, reward_TB = (torch.randn(steps, 3, generator=gen, dtype=torch.float64) for steps in (8, 7))
+    gamma_TB, lambda_TB = torch.rand(2, 7, 3, generator=gen, dtype=torch.float64)
+    returns = multistep_forward_view(value_TB[1:], reward_TB, gamma_TB, lambda_TB)
+    for b in range(3):
+        parts = (part[:, b] for part in (value_TB, reward_TB, gamma_TB, lambda_TB))
+        torch.testing.assert_close(returns[:, b], naive_returns(*parts))
+
+
+def test_td_lambda_loss_by_hand() -> None:
+    # Returns 4, 4, 4 as above: errors -1, -4, 0. Half the mean of squares: (1 + 16) / 6.
+    value = VALUE.clone().requires_grad_()
+    loss = td_lambda_error(td_lambda_data(value, REWARD), 0.5, 0.5)
+    assert loss.item() == pytest.approx(17 / 6)
+    (gradient,) = torch.autograd.grad(loss, value)
+    torch.testing.assert_close(gradient, tensor([[1.0], [4.0], [0.0], [0.0]]) / 3)  # the returns are constants
+    weighed = td_lambda_error(td_lambda_data(VALUE, REWARD, tensor([3.0])), 0.5, 0.5)
+    assert weighed.item() == pytest.approx(17 / 2)
+
+
+def test_upgo_returns_by_hand() -> None:
+    # s_1: 2 + V(s_2) = 6 < 8, worse than expected: the first return stops, 1 + 8. s_2: 3 + 2 >= 4: 2 + (3 + 2).
+    assert upgo_returns(REWARD, VALUE).flatten().tolist() == [9.0, 7.0, 5.0]
+    assert upgo_returns(REWARD, torch.zeros(4, 1)).flatten().tolist() == [6.0, 5.0, 3.0]  # as good as expected
+
+
+def test_upgo_loss_by_hand() -> None:
+    # Advantages 9 - 5, 7 - 8, 5 - 4, weighed by rho 1, 2, 1/2. Policy 1/4, 3/4; actions 0, 1, 1.
+    logit = tensor([0.0, math.log(3)]).expand(3, 1, 2).clone().requires_grad_()
+    rho, action = tensor([[1.0], [2.0], [0.5]]), tensor([[0], [1], [1]])
+    loss = upgo_loss(logit, rho, action, REWARD, VALUE)
+    weights = [4.0, -2.0, 0.5]
+    logs = [math.log(p) for p in (0.25, 0.75, 0.75)]
+    assert loss.item() == pytest.approx(-sum(w * log for w, log in zip(weights, logs, strict=True)) / 3)
+    (gradient,) = torch.autograd.grad(loss, logit)
+    # of -w log pi(a) / 3 by the first logit: -w (1{a = 0} - 1/4) / 3
+    expected = [-w * (chosen - 0.25) / 3 for w, chosen in zip(weights, (1, 0, 0), strict=True)]
+    torch.testing.assert_close(gradient[:, 0, 0], tensor(expected))
+
+
+def test_upgo_sums_over_the_units_that_an_action_selects() -> None:
+    gen = torch.Generator().manual_seed(0)
+    logit, rho = torch.randn(3, 1, 4, 5, generator=gen), torch.rand(3, 1, generator=gen)
+    action = torch.randint(5, (3, 1, 4), generator=gen)
+    mask = tensor([1.0, 0.0, 1.0, 1.0]).expand(3, 1, 4)
+    parts = [upgo_loss(logit[..., unit, :], rho, action[..., unit], REWARD, VALUE) for unit in (0, 2, 3)]
+    torch.testing.assert_close(upgo_loss(logit, rho, action, REWARD, VALUE, mask), torch.stack(parts).sum())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: generalized_lambda_returns(VALUE[:-1], REWARD, 0.5, 0.5),
+        lambda: multistep_forward_view(VALUE, REWARD, 0.5, 0.5),
+        lambda: td_lambda_error(td_lambda_data(VALUE[1:], REWARD)),
+        lambda: upgo_returns(REWARD, VALUE[1:]),
+        lambda: upgo_loss(torch.zeros(3, 1, 2), torch.ones(3), torch.zeros(3, 1).long(), REWARD, VALUE),
+    ],
+)
+def test_shapes_are_checked(call: Any) -> None:
+    with pytest.raises(ValueError, match="same shape"):
+        call()
+
+
+def test_arguments_are_not_written_into() -> None:
+    before = [VALUE.clone(), REWARD.clone()]
+    lambda_TB = torch.ones(3, 1)
+    multistep_forward_view(VALUE[1:], REWARD, 0.5, lambda_TB, tensor([[True], [False], [True]]))
+    upgo_returns(REWARD, VALUE)
+    assert torch.equal(VALUE, before[0])
+    assert torch.equal(REWARD, before[1])
+    assert lambda_TB.tolist() == [[1.0], [1.0], [1.0]]

@@ -1,0 +1,164 @@
+"""Losses of one step and of state values, by hand and against loops over samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn, tensor
+from torch.nn import functional
+
+from ding_lite.rl_utils import (
+    q_1step_td_data,
+    q_1step_td_error,
+    q_nstep_td_data,
+    q_nstep_td_error_with_rescale,
+    q_v_1step_td_data,
+    q_v_1step_td_error,
+    v_1step_td_data,
+    v_1step_td_error,
+    v_nstep_td_data,
+    v_nstep_td_error,
+    value_inv_transform,
+    value_transform,
+)
+
+Q, NEXT_Q = tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[10.0, 20.0], [30.0, 40.0]])
+ACT, NEXT_ACT = tensor([0, 1]), tensor([1, 0])
+REWARD, DONE = tensor([0.5, -1.0]), tensor([False, True])
+WEIGHT = tensor([2.0, 0.5])
+CRITERIA = pytest.mark.parametrize("criterion", [functional.l1_loss, nn.L1Loss(reduction="none")])
+
+
+def test_one_step_q_loss_by_hand() -> None:
+    # 0.5 + 0.9 * 20 - 1 = 17.5; -1 - 4 = -5
+    data = q_1step_td_data(Q, NEXT_Q, ACT, NEXT_ACT, REWARD, DONE)
+    assert q_1step_td_error(data, 0.9).item() == pytest.approx((17.5**2 + 25) / 2)
+    weighed = q_1step_td_error(data._replace(weight=WEIGHT), 0.9, nn.L1Loss(reduction="none"))
+    assert weighed.item() == pytest.approx((2 * 17.5 + 0.5 * 5) / 2)
+
+
+@CRITERIA
+def test_q_against_the_next_state_value_by_hand(criterion: Any) -> None:
+    # 0.5 + 0.9 * 20 - 1 = 17.5; -1 - 4 = -5
+    data = q_v_1step_td_data(Q, tensor([20.0, 30.0]), ACT, REWARD, DONE)
+    loss, each = q_v_1step_td_error(data, 0.9, criterion)
+    torch.testing.assert_close(each, tensor([17.5, 5.0]))
+    assert loss.item() == pytest.approx(22.5 / 2)
+    assert q_v_1step_td_error(data._replace(weight=WEIGHT), 0.9, criterion)[0].item() == pytest.approx(37.5 / 2)
+
+
+def test_q_of_several_agents_shares_one_reward() -> None:
+    # One sample of two agents that take 0 and 1: Q is 1 and 4; 0.5 + 0.9 * 20 - 1 = 17.5, 0.5 + 0.9 * 30 - 4 = 23.5
+    data = q_v_1step_td_data(Q[None], tensor([[20.0, 30.0]]), ACT[None], REWARD[:1], DONE[:1])
+    loss, each = q_v_1step_td_error(data, 0.9)
+    torch.testing.assert_close(each, tensor([[17.5**2, 23.5**2]]))
+    assert loss.item() == pytest.approx((17.5**2 + 23.5**2) / 2)
+
+
+@CRITERIA
+@pytest.mark.parametrize(("done", "errors"), [(DONE, [17.5, 5.0]), (None, [17.5, 22.0])])
+def test_one_step_value_loss_by_hand(done: Any, errors: list[float], criterion: Any) -> None:
+    # 0.5 + 0.9 * 20 - 1; -1 - 4, or -1 + 0.9 * 30 - 4
+    data = v_1step_td_data(tensor([1.0, 4.0]), tensor([20.0, 30.0]), REWARD, done)
+    loss, each = v_1step_td_error(data, 0.9, criterion)
+    torch.testing.assert_close(each, tensor(errors))
+    assert loss.item() == pytest.approx(sum(errors) / 2)
+    weighed, _ = v_1step_td_error(data._replace(weight=WEIGHT), 0.9, criterion)
+    assert weighed.item() == pytest.approx((2 * errors[0] + 0.5 * errors[1]) / 2)
+
+
+@pytest.mark.parametrize("done", [tensor([True]), None])
+def test_values_of_several_agents_share_one_reward(done: Any) -> None:
+    data = v_1step_td_data(tensor([[1.0, 4.0]]), tensor([[20.0, 30.0]]), REWARD[:1], done)
+    _, each = v_1step_td_error(data, 0.9, functional.l1_loss)
+    # 0.5 - 1 and 0.5 - 4 at the end; else 18 and 27 more
+    torch.testing.assert_close(each, tensor([[17.5, 23.5]]) if done is None else tensor([[0.5, 3.5]]))
+
+
+@CRITERIA
+@pytest.mark.parametrize(("value_gamma", "first"), [(None, 6.0), (tensor([0.1, 0.1]), 3.0)])
+def test_n_step_value_loss_by_hand(value_gamma: Any, first: float, criterion: Any) -> None:
+    # gamma 1/2: 1 + 1/2 * 2 + 1/4 * 20 - 1 = 6, or with the discount 0.1: 3. Sample 1 ends: 0 + 1/2 * 4 - 4 = -2.
+    reward_TB = tensor([[1.0, 0.0], [2.0, 4.0]])
+    data = v_nstep_td_data(tensor([1.0, 4.0]), tensor([20.0, 30.0]), reward_TB, DONE, None, value_gamma)
+    loss, each = v_nstep_td_error(data, 0.5, 2, criterion)
+    torch.testing.assert_close(each, tensor([first, 2.0]))
+    assert loss.item() == pytest.approx((first + 2.0) / 2)
+    weighed, _ = v_nstep_td_error(data._replace(weight=WEIGHT), 0.5, 2, criterion)
+    assert weighed.item() == pytest.approx((2 * first + 1.0) / 2)
+    with pytest.raises(ValueError, match="nstep=3 steps, got 2"):
+        v_nstep_td_error(data, 0.5, 3)
+
+
+def test_rescaled_q_loss_by_hand() -> None:
+    # eps 0: h(x) = sqrt(x + 1) - 1, h^-1(x) = (x + 1)^2 - 1. Next 2 and 3: h^-1 is 8 and 15. Gamma 1/2:
+    # h(1 + 1/2 * 4 + 1/4 * 8 + 3) = h(8) = 2 less Q = 1; the end: h(3 + 1/2 * 0) = 1 less 4.
+    def compress(x: Any) -> Any:
+        return (x + 1.0).sqrt() - 1.0
+
+    def expand(x: Any) -> Any:
+        return (x + 1.0).square() - 1.0
+
+    data = q_nstep_td_data(Q, tensor([[9.0, 2.0], [3.0, 9.0]]), ACT, NEXT_ACT, tensor([[4.0, 3.0], [4.0, 0.0]]), DONE)
+    loss, error_B = q_nstep_td_error_with_rescale(data, 0.5, 2, None, functional.mse_loss, compress, expand)
+    torch.testing.assert_close(error_B, tensor([1.0, -3.0]))
+    assert loss.item() == pytest.approx(5.0)
+    # the discount 0 leaves h(4 + 1/2 * 4) = sqrt(7) - 1
+    _, error_B = q_nstep_td_error_with_rescale(
+        data, 0.5, 2, tensor([0.0, 0.0]), nn.MSELoss(reduction="none"), compress, expand
+    )
+    torch.testing.assert_close(error_B, tensor([7.0**0.5 - 2.0, -3.0]))
+
+
+def test_rescaled_q_loss_is_that_of_loops_over_samples() -> None:
+    gen = torch.Generator().manual_seed(0)
+    q, next_q = torch.randn(2, 32, 4, generator=gen, dtype=torch.float64)
+    act, next_act = torch.randint(4, (2, 32), generator=gen)
+    reward = torch.randn(3, 32, generator=gen, dtype=torch.float64) * 10
+    done, weight = torch.rand(32, generator=gen) < 0.3, torch.rand(32, generator=gen, dtype=torch.float64)
+    total = 0.0
+    for b in range(32):
+        target = sum(0.9**k * reward[k, b] for k in range(3))
+        if not done[b]:
+            target = target + 0.9**3 * value_inv_transform(next_q[b, next_act[b]])
+        total += float(weight[b] * (value_transform(torch.as_tensor(target)) - q[b, act[b]]) ** 2)
+    data = q_nstep_td_data(q, next_q, act, next_act, reward, done, weight)
+    assert q_nstep_td_error_with_rescale(data, 0.9, 3)[0].item() == pytest.approx(total / 32)
+
+
+def test_targets_are_constants_and_results_detached() -> None:
+    q, v, other = (x.clone().requires_grad_() for x in (Q, tensor([1.0, 4.0]), tensor([20.0, 30.0])))
+    next_q = NEXT_Q.clone().requires_grad_()
+    reward_TB = REWARD[None]
+    results: list[Any] = [
+        (q_1step_td_error(q_1step_td_data(q, next_q, ACT, NEXT_ACT, REWARD, DONE), 0.9), tensor(0.0)),
+        q_v_1step_td_error(q_v_1step_td_data(q, other, ACT, REWARD, DONE), 0.9),
+        v_1step_td_error(v_1step_td_data(v, other, REWARD, DONE), 0.9),
+        v_nstep_td_error(v_nstep_td_data(v, other, reward_TB, DONE), 0.9),
+        q_nstep_td_error_with_rescale(q_nstep_td_data(q, next_q, ACT, NEXT_ACT, reward_TB, DONE), 0.9),
+    ]
+    for loss, each in results:
+        gradients = torch.autograd.grad(loss, [q, v, other, next_q], allow_unused=True)
+        assert [gradient is not None for gradient in gradients].count(True) == 1
+        assert gradients[2] is None
+        assert gradients[3] is None
+        assert not each.requires_grad
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: q_1step_td_error(q_1step_td_data(Q, NEXT_Q[:1], ACT, NEXT_ACT, REWARD, DONE), 0.9),
+        lambda: q_1step_td_error(q_1step_td_data(Q, NEXT_Q, ACT, NEXT_ACT, REWARD[None], DONE), 0.9),
+        lambda: q_v_1step_td_error(q_v_1step_td_data(Q, NEXT_Q, ACT, REWARD, DONE), 0.9),
+        lambda: q_v_1step_td_error(q_v_1step_td_data(Q, REWARD, ACT, REWARD[:1], DONE), 0.9),
+        lambda: v_1step_td_error(v_1step_td_data(REWARD, REWARD, REWARD[:, None], None), 0.9),
+        lambda: v_nstep_td_error(v_nstep_td_data(REWARD, NEXT_Q, REWARD[None], DONE), 0.9),
+        lambda: q_nstep_td_error_with_rescale(q_nstep_td_data(Q, NEXT_Q[:1], ACT, NEXT_ACT, REWARD[None], DONE), 0.9),
+    ],
+)
+def test_shapes_are_checked(call: Any) -> None:
+    with pytest.raises(ValueError, match=r"same shape|must"):
+        call()
