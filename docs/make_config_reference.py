@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ding_lite.config import schema
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
-from ding_lite.envs.vector_env import ENV_KEYS
+from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.utils.key import SECTION, Key, declared_keys, describe

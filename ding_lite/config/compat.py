@@ -34,11 +34,6 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.manager.shared_memory": (Any, "subprocess environments always use shared memory"),
     "env.manager.step_wait_timeout": (Any, "env.manager.step_timeout limits every step"),
     "env.manager.wait_num": (Any, "all environments step together"),
-    "env.norm_obs": (
-        ({"use_norm": False}, {"use_norm": True, "offline_stats": {"use_offline_stats": True}}),
-        "observations are not normalised",
-    ),
-    "env.norm_reward": ({"use_norm": False}, "rewards are not normalised"),
     "env.replay_path": (Any, "no videos are recorded"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
     "policy.collect.collector_env_num": (Any, "env.collector_env_num says it"),
@@ -115,6 +110,8 @@ RENAMED_KEYS = {
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }
+# Sections of which `True` or `False` means their key `use_norm`.
+SWITCHES = ("env.norm_obs", "env.norm_reward")
 # Keys of `policy` that select the training loop in DI-engine; each is True for policies of this pipeline.
 LOOP_KEYS = {"on_policy": "serial_pipeline_onpolicy", "offline": "serial_pipeline_offline"}
 MUJOCO = (
@@ -196,6 +193,8 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
 def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -> None:
     """Replace old names of keys (`RENAMED_KEYS`), optimizers and retired environments by the current ones.
 
+    `True` and `False` for one of the `SWITCHES` become its key `use_norm`.
+
     Args:
         user: the nested keys that the user set; changed in place.
         known: the dotted keys that the config's classes declare.
@@ -215,6 +214,9 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
         set_key(user, new, value)
         notes.append(f"{old} is {new} here.")
     _rename_optimizer(user, notes)
+    for path in SWITCHES:
+        if isinstance(get_key(user, path), bool):
+            set_key(user, path, {"use_norm": get_key(user, path)})
     env_id = get_key(user, "env.env_id")
     if isinstance(env_id, str) and env_id in RENAMED_IDS:
         set_key(user, "env.env_id", RENAMED_IDS[env_id])

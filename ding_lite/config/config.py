@@ -29,6 +29,7 @@ from easydict import EasyDict
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, check_schedule_counts, check_values, round_counts
 from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, take_loop_keys, translate_create
+from ding_lite.config.normalization import check_observations
 from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, declared_keys, describe, matches, show
@@ -368,6 +369,8 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
                 )
             expected = describe(option.hint)
             raise ConfigError(f"{path} is not set and does not follow from the environment: expected {expected}.")
+    if cfg.env.norm_obs.use_norm:
+        check_observations(env_spec.observation_space)
     check_memory(cfg, env_spec.observation_space)
 
 

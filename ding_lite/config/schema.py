@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ding_lite.envs.vector_env import ENV_DEFAULTS, ENV_KEYS
+from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.utils.key import Key, declared_keys, matches, show
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,

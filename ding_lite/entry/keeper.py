@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ding_lite.config import save_config
+from ding_lite.entry.normalized import check_statistics, load_statistics
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
@@ -258,8 +259,11 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
         CheckpointError: the checkpoint is of another policy or model.
     """
     try:
+        check_statistics(policy, state["policy"], name)
         learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
         policy.learn_mode.load_state_dict(learned)
+    except CheckpointError:  # it already says what is wrong
+        raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise _misfit(name, error) from error
 
@@ -299,10 +303,11 @@ def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
     Raises:
         CheckpointError: the checkpoint is of another model.
     """
-    for part in ("policy", "model"):
-        state = state.get(part, state)
+    state = state.get("policy", state)
+    check_statistics(policy, state, name)
     try:
-        policy.model.load_state_dict(state)
+        policy.model.load_state_dict(state.get("model", state))
+        load_statistics(policy, state)
     except (TypeError, ValueError, RuntimeError) as error:
         raise _misfit(name, error) from error
 

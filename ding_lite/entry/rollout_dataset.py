@@ -23,6 +23,7 @@ from torch import nn
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ding_lite.config import check_shapes, compile_config
+from ding_lite.entry.normalized import refuse_normalization
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.modes import CollectMode
@@ -107,6 +108,7 @@ class RolloutDataset(IterableDataset[Any]):
         self.unit = unit
         if "reward_model" in cfg:
             raise ConfigError("RolloutDataset does not use a reward model: leave create_config.reward_model out.")
+        refuse_normalization(cfg, "RolloutDataset", "each loader worker sees only what it plays itself")
         _check(cfg.policy, unit)
         spec = check_env(cfg.env)
         check_shapes(cfg, spec, model is not None)

@@ -17,6 +17,7 @@ from torch import nn
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
+from ding_lite.entry.normalized import add_normalizer
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
@@ -65,7 +66,10 @@ class RunSetup:
         torch.set_num_threads(policy.num_threads or torch.get_num_threads())
         torch.set_flush_denormal(True)
         set_seed(derive_seeds(self.cfg.seed, *seed_path, n=1)[0])
-        return POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
+        built: Policy = POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
+        if self.cfg.env.norm_obs.use_norm or self.cfg.env.norm_reward.use_norm:
+            add_normalizer(built, self.cfg, self.spec.observation_space)
+        return built
 
     def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
         """Build the vector environment of a collector.

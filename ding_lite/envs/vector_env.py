@@ -43,40 +43,7 @@ from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import PolicyObservations, policy_side
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
-from ding_lite.utils.key import Key, default_values
 from ding_lite.utils.registry import ConfigError
-
-ENV_KEYS: dict[str, Any] = dict(
-    type=Key("gymnasium", "name of a registered environment; 'gymnasium' makes any gymnasium id"),
-    import_names=Key([], "modules to import first, which register `type` or `env_id`"),
-    env_id=Key(None, "gymnasium id, such as 'CartPole-v1', or the game of a registered environment", type=str),
-    collector_env_num=Key(8, "environments that collect, per process", low=1, high=4096),
-    evaluator_env_num=Key(8, "environments that evaluate, on rank 0 only", low=1, high=4096),
-    n_evaluator_episode=Key(8, "episodes of one evaluation, rounded up to a multiple of evaluator_env_num", low=1),
-    stop_value=Key(None, "mean evaluation return at which training ends; None: never", type=float),
-    frame_stack=Key(
-        0, "number of frames in one observation, zeros before an episode's first frame; 0: no stack", low=0, high=4096
-    ),
-    clip_rewards=Key(False, "train on the sign of the reward; recorded returns are not clipped"),
-    episodic_life=Key(False, "in training, a lost life is `done` for the learner, and the game continues"),
-    episodic_reward=Key(
-        False, "in training, a reward other than 0, such as a point, is `done` for the learner, and the game continues"
-    ),
-    act_scale=Key(True, "map actions -1..1 to the bounds of a Box; False: actions are in its units. Both are clipped"),
-    max_episode_steps=Key(
-        None, "env steps after which an episode is truncated; None: the environment's own limit", type=int, low=1
-    ),
-    kwargs=Key({}, "further arguments of gymnasium.make"),
-    manager=dict(
-        type=Key("base", "'base': in this process; 'subprocess': a process for each; 'native': the game's own engine"),
-        num_threads=Key(
-            0, "threads of a native engine; 0: the cores divided by the processes on this machine", low=0, high=4096
-        ),
-        step_timeout=Key(60.0, "seconds after which a silent subprocess is replaced", low=0.001, high=10**6),
-        max_retry=Key(3, "how many times in a row a subprocess environment may fail before the run ends", low=0),
-    ),
-)
-ENV_DEFAULTS: dict[str, Any] = default_values(ENV_KEYS)  # plain values
 
 
 @dataclass(frozen=True)

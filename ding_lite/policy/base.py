@@ -51,6 +51,7 @@ class Policy:
         enable_field: the modes to prepare, any of 'learn', 'collect' and 'eval'.
 
     Attributes:
+        normalizer: a `Normalizer` if observations or rewards are normalised, see `normalize_policy`.
         learn_mode: the functions that a learner calls.
         collect_mode: the functions that a collector calls.
         eval_mode: the functions that an evaluator calls.
@@ -64,6 +65,7 @@ class Policy:
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
     trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
+    normalizer: nn.Module | None = None
 
     @classmethod
     def default_config(cls) -> EasyDict:

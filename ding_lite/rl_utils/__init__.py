@@ -2,6 +2,7 @@
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
 from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
+from ding_lite.rl_utils.branching import bdq_nstep_td_error
 from ding_lite.rl_utils.categorical import (
     categorical_projection,
     dist_1step_td_data,
@@ -11,7 +12,6 @@ from ding_lite.rl_utils.categorical import (
     dist_nstep_td_error,
     project_distribution,
 )
-from ding_lite.rl_utils.branching import bdq_nstep_td_error
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -69,21 +69,15 @@ from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.rl_utils.td import (
     discounts,
     nstep_return,
-    nstep_sums,
-    q_nstep_td_data,
-    q_nstep_td_error,
-    q_nstep_td_error_with_rescale,
-)
-from ding_lite.rl_utils.value_rescale import value_inv_transform, value_transform
     nstep_return_data,
     nstep_sums,
     q_nstep_td_data,
     q_nstep_td_error,
+    q_nstep_td_error_with_rescale,
 )
 from ding_lite.rl_utils.td_value import (
     q_1step_td_data,
     q_1step_td_error,
-    q_nstep_td_error_with_rescale,
     q_v_1step_td_data,
     q_v_1step_td_error,
     v_1step_td_data,
@@ -109,8 +103,8 @@ __all__ = [
     "acer_trust_region_update",
     "acer_value_error",
     "advantage_weight",
-    "categorical_projection",
     "bdq_nstep_td_error",
+    "categorical_projection",
     "compute_importance_weights",
     "compute_q_retraces",
     "conservative_gap",

@@ -1,8 +1,7 @@
-"""Temporal-difference losses under DI-engine's names: of one step, of state values, and of rescaled values.
+"""Temporal-difference losses under DI-engine's names: of one step, and of state values.
 
 The loss of every function is mean(w criterion(estimate, target)), and the target is a constant. As in DI-engine, the
-second result of the losses of state values is the criterion of each sample; that of `q_nstep_td_error_with_rescale` is
-the TD error, as in `td.py`.
+second result of the losses of state values is the criterion of each sample.
 
 Shapes: T steps of an n-step return, B samples, A discrete actions, M agents.
 """
@@ -24,7 +23,6 @@ from ding_lite.rl_utils.td import (
     q_nstep_td_data,
     q_nstep_td_error,
 )
-from ding_lite.rl_utils.value_rescale import value_inv_transform, value_transform
 
 Criterion = Callable[..., Tensor]
 
@@ -207,43 +205,3 @@ def v_nstep_td_error(
     target_B = nstep_return(nstep_return_data(reward, next_n_v, done), gamma, nstep, value_gamma).detach()
     values_B = criterion_values(criterion, v, target_B)
     return weighted_mean(values_B, weight), values_B.detach()
-
-
-def q_nstep_td_error_with_rescale(
-    data: q_nstep_td_data,
-    gamma: float,
-    nstep: int = 1,
-    value_gamma: Tensor | None = None,
-    criterion: Criterion = functional.mse_loss,
-    trans_fn: Callable[[Tensor], Tensor] = value_transform,
-    inv_trans_fn: Callable[[Tensor], Tensor] = value_inv_transform,
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of rescaled n-step Q-learning (Pohlen et al. 2018, arXiv:1805.11593, section 3.2).
-
-    y = h(sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) h^-1(Q'(s_{t+n}, a_{t+n})))
-
-    The network learns h(Q) instead of Q, so that large and small rewards give errors of a similar size.
-
-    Args:
-        data: see `q_nstep_td_data`; the reward is `[T, B]`.
-        gamma: discount per env step.
-        nstep: n, the number of rewards.
-        value_gamma: `[B]`, see `q_nstep_td_error`.
-        criterion: a function or a module, see `criterion_values`.
-        trans_fn: h.
-        inv_trans_fn: the inverse of h.
-
-    Returns:
-        The scalar loss, and the TD errors y - Q(s_t, a_t) `[B]`, detached.
-
-    Raises:
-        ValueError: q and next_n_q are not both `[B, A]`, or there are not n rewards.
-    """
-    q, next_n_q, action, next_n_action, reward, done, weight = data
-    if q.ndim != 2 or q.shape != next_n_q.shape:
-        raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    q_B = q.gather(1, action.unsqueeze(1)).squeeze(1)
-    with torch.no_grad():
-        next_q_B = inv_trans_fn(next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1))
-        target_B = trans_fn(nstep_return(nstep_return_data(reward, next_q_B, done), gamma, nstep, value_gamma))
-    return weighted_mean(criterion_values(criterion, q_B, target_B), weight), target_B - q_B.detach()

@@ -125,19 +125,12 @@ def test_offline_configs_of_di_engine_compile_as_they_are(name: str) -> None:
     assert cfg.policy.learn.train_epoch == main["policy"]["learn"]["train_epoch"]
     if "discount_factor" in main["policy"]["learn"]:
         assert cfg.policy.discount_factor == 0.98
+    assert cfg.env.norm_obs.use_norm is statistics["use_norm"]
     ignored = {note.partition(" is ignored")[0] for note in cfg.notes if "is ignored" in note}
-    expected = {"env.norm_obs"}
-    expected |= {f"policy.{key}" for key in ("command", "priority", "random_collect_size") if key in main["policy"]}
+    expected = {f"policy.{key}" for key in ("command", "priority", "random_collect_size") if key in main["policy"]}
     inner = ("collect.collector_logit", "collect.unroll_len", "other.replay_buffer")
     expected |= {f"policy.{path}" for path in inner if get_key(main["policy"], path) is not None}
     assert ignored == expected
-
-
-@pytest.mark.parametrize("given", [dict(use_norm=True), dict(use_norm=True, only_norm_mean=True)])
-def test_running_statistics_of_observations_are_refused(given: dict[str, bool]) -> None:
-    main, create = OFFLINE["pendulum_cql"]
-    with pytest.raises(ConfigError, match=r"env\.norm_obs: expected {'use_norm': False} or {'use_norm': True, 'off"):
-        compile_config((dict(main, env=dict(norm_obs=given)), create))
 
 
 def test_modules_are_found_under_their_paths_in_di_engine() -> None:

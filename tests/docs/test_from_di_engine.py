@@ -260,13 +260,12 @@ def test_environments_of_mujoco_have_their_keys() -> None:
     cfg = compile_config((dict(env=env, policy=policy), created))
     assert sorted(cfg.notes) == [
         "env.env_id 'Hopper-v3' is 'Hopper-v5' here: gymnasium has retired the old version.",
-        "env.norm_obs is ignored: observations are not normalised.",
-        "env.norm_reward is ignored: rewards are not normalised.",
         "env.use_act_scale is env.act_scale here.",
         SPACE,
     ]
-    with pytest.raises(ValueError, match=r"env\.norm_obs: expected {'use_norm': False} or {.*}"):
-        compile_config((dict(env=dict(env, norm_obs=dict(use_norm=True)), policy=policy), created))
+    running = dict(norm_obs=dict(use_norm=True), norm_reward=dict(use_norm=True, reward_discount=0.99))
+    cfg = compile_config((dict(env=dict(env, **running), policy=policy), created))
+    assert (cfg.env.norm_obs.use_norm, cfg.env.norm_reward.reward_discount) == (True, 0.99)
 
 
 FILE = """from easydict import EasyDict

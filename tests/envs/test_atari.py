@@ -12,7 +12,8 @@ import pytest
 from easydict import EasyDict
 from gymnasium.vector import VectorEnv
 
-from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
+from ding_lite.envs.keys import ENV_DEFAULTS
+from ding_lite.envs.vector_env import check_env, create_vector_env
 from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ConfigError
 from dizoo.atari.envs.atari_env import AtariEnv, find_rom

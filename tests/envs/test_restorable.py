@@ -13,9 +13,10 @@ from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs import restorable
+from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.restorable import ActionJournal, RestorableVectorEnv
 from ding_lite.envs.seeded_env import SeededEnv, episode_seed
-from ding_lite.envs.vector_env import ENV_DEFAULTS, create_vector_env
+from ding_lite.envs.vector_env import create_vector_env
 from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map

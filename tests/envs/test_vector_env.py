@@ -15,8 +15,9 @@ from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.vector_env import ENV_DEFAULTS, check_env, create_vector_env
+from ding_lite.envs.vector_env import check_env, create_vector_env
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 from dizoo.classic_control.cartpole.envs.cartpole_env import CartPoleEnv

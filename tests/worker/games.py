@@ -14,7 +14,8 @@ from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
 
-from ding_lite.envs.vector_env import ENV_DEFAULTS, create_vector_env
+from ding_lite.envs.keys import ENV_DEFAULTS
+from ding_lite.envs.vector_env import create_vector_env
 from ding_lite.torch_utils.modes import Act, CollectMode
 
 REWARD = 3.0

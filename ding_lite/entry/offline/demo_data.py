@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.entry.keeper import load_model
+from ding_lite.entry.normalized import normalizes_obs
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.envs.spaces import policy_side
@@ -147,6 +148,11 @@ def _load(
     name = "state_dict"
     if state is None:
         if not path and model is not None:
+            if normalizes_obs(policy):
+                raise ConfigError(
+                    "env.norm_obs=True needs the statistics of a checkpoint, which a model does not have: give "
+                    "state_dict_path or state_dict instead."
+                )
             return "model", LONG_TRAINED
         name = path or os.path.join(exp_name, BEST)
         if not path and not os.path.exists(name):

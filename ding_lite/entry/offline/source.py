@@ -13,6 +13,7 @@ from ding_lite.entry.experiment import Source
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.dist.collectives import all_gather_object, allreduce_data
 from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import get_world_size
@@ -110,6 +111,8 @@ def create_feed(
     """Return a source that reads this rank's part of a data set, drawn anew in every epoch; `stack` closes it."""
     learn, world = setup.cfg.policy.learn, get_world_size()
     workers, share = learn.learner.dataloader.num_workers, len(dataset) // world
+    if isinstance(policy.normalizer, Normalizer):
+        policy.normalizer.fit(dataset.observations())
     loader = OfflineLoader(dataset, learn.batch_size, setup.cfg.seed, workers, policy.device)
     stack.callback(loader.close)
     feed = BatchFeed(loader, lambda: guard.requested)

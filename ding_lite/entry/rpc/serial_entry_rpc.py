@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.normalized import refuse_normalization
 from ding_lite.entry.rpc.agent import create_remote
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.rpc.observer import Observer
@@ -56,6 +57,7 @@ def serial_pipeline_rpc(
         trains="serial_pipeline_onpolicy",
         limits=limits,
     )
+    refuse_normalization(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
     with alone():
         if rank != AGENT:
             _observe(setup, rank)

@@ -54,11 +54,13 @@ class SQNPolicy(Policy):
         random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
         learn=dict(
             update_per_collect=Key(16, "learner iterations after each collect", low=1),
-            learning_rate_q=Key(0.001, "step size of the Q-networks' Adam", low=0, high=10**6),
+            learning_rate_q=Key(0.001, "step size of the Q-networks' optimizer", low=0, high=10**6),
             learning_rate_alpha=Key(0.001, "step size of alpha's optimizer", low=0, high=10**6),
-            alpha=Key(0.2, "initial temperature, in units of the reward", above=0),
+            alpha=Key(0.2, "initial temperature, in units of the reward", above=0, constant=True),
             target_entropy=Key(0.2, "entropy that alpha is adjusted to, in nats; below the logarithm of A", low=0),
-            target_theta=Key(0.005, "share of the networks mixed into the targets per iteration", above=0, high=1),
+            target_theta=Key(
+                0.005, "share of the networks mixed into the targets per iteration", above=0, high=1, constant=True
+            ),
         ),
         other=dict(
             eps=dict(

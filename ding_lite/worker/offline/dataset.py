@@ -5,7 +5,7 @@ Shapes: R rows of the file, M rows at which a transition can start, B transition
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -27,6 +27,7 @@ NAMES = {  # the names that files may use for a column; the first is ours and DI
     "done": ("done", "terminals", "terminations", "terminated", "dones"),
     "traj_flag": ("traj_flag", "timeouts", "truncations", "truncated"),
 }
+ROWS_AT_ONCE = 2**16  # in a pass over the whole data set
 FLAGS = ("done", "traj_flag", PADDING)
 
 
@@ -146,6 +147,13 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             row_B = row_B if self._next_row is None else self._next_row[row_B]
             batch["next_obs"] = _take(self._next, row_B, out and out["next_obs"])
         return batch
+
+    def observations(self) -> Iterator[Any]:
+        """Yield the observations of all rows except padding, in parts `[R, ...]`, as the policy sees them."""
+        for start in range(0, self._rows(), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            kept = ~self.columns[PADDING][part] if PADDING in self.columns else slice(None)
+            yield tree_map(lambda column: column[part][kept], self.columns["obs"])  # noqa: B023 (called at once)
 
     def check_spaces(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
         """Compare the columns with an environment's spaces.

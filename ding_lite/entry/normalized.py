@@ -1,0 +1,77 @@
+"""Adds the normalisation of observations and rewards to a policy, and reads its statistics from checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from easydict import EasyDict
+
+from ding_lite.policy import Policy
+from ding_lite.torch_utils.normalizer import Normalizer, normalize_policy
+from ding_lite.utils.checkpoint.file import CheckpointError
+from ding_lite.utils.registry import ConfigError
+
+
+def add_normalizer(policy: Policy, cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None:
+    """Make a policy normalise what `env.norm_obs` and `env.norm_reward` say.
+
+    Args:
+        policy: the policy.
+        cfg: the compiled config.
+        observation_space: the space of one observation, as the policy sees it.
+    """
+    norm_obs, norm_reward, discount = cfg.env.norm_obs, cfg.env.norm_reward, None
+    if norm_reward.use_norm:
+        discount = norm_reward.reward_discount
+        discount = cfg.policy.discount_factor if discount is None else discount
+    normalizer = Normalizer(observation_space if norm_obs.use_norm else None, discount)
+    normalize_policy(policy, normalizer.to(policy.device))
+
+
+def normalizes_obs(policy: Policy) -> bool:
+    """Return whether a policy normalises observations."""
+    return isinstance(policy.normalizer, Normalizer) and policy.normalizer.obs is not None
+
+
+def refuse_normalization(cfg: EasyDict, what: str, reason: str) -> None:
+    """Raise `ConfigError` if the config normalises observations or rewards.
+
+    Args:
+        cfg: the compiled config.
+        what: what cannot do this.
+        reason: why not.
+    """
+    for key in ("norm_obs", "norm_reward"):
+        if cfg.env[key].use_norm:
+            raise ConfigError(f"env.{key}=True does not go with {what}: {reason}. Set env.{key}=False.")
+
+
+def load_statistics(policy: Policy, state: dict[str, Any]) -> None:
+    """Load the statistics of a policy's saved state into a policy that only acts."""
+    if isinstance(policy.normalizer, Normalizer):
+        policy.normalizer.load(state.get("normalizer", {}))
+
+
+def check_statistics(policy: Policy, state: dict[str, Any], name: str) -> None:
+    """Check that a policy and a checkpoint both normalise observations, or neither does.
+
+    Args:
+        policy: the policy.
+        state: what the checkpoint holds of its policy.
+        name: the checkpoint's name in messages.
+
+    Raises:
+        CheckpointError: only one of the two does.
+    """
+    wanted = normalizes_obs(policy)
+    found = "obs.mean" in state.get("normalizer", {})
+    if wanted and not found:
+        raise CheckpointError(
+            f"Checkpoint '{name}' has no statistics of observations, which env.norm_obs=True needs: its policy learned "
+            "from unchanged observations. Set env.norm_obs=False."
+        )
+    if found and not wanted:
+        raise CheckpointError(
+            f"The policy of checkpoint '{name}' learned from normalised observations: set env.norm_obs=True."
+        )

@@ -1,0 +1,261 @@
+"""Normalises observations and rewards by running statistics that all ranks share.
+
+Environments, the collector's rollout blocks, replay and data sets hold unchanged observations and rewards. They are
+normalised where the policy receives them, see `NormalizedModes`. Shapes: T steps, N environments, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Dict
+from torch import Tensor, nn
+
+from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
+from ding_lite.torch_utils.running_stat import RunningMeanStd
+from ding_lite.utils.dist.ranks import alone
+
+CLIP = 10.0  # largest absolute value of a normalised observation
+OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # of blocks and batches
+MASK = "action_mask"  # part of an observation that is never normalised
+
+
+def normalized_features(
+    space: gymnasium.Space[Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the keys that lead to each part of an observation that can be normalised, and its number of features.
+
+    These are the arrays of floats. Images of bytes and an `action_mask` are left out.
+
+    Args:
+        space: the space of one observation, as the policy sees it.
+        path: the keys that lead to `space`.
+    """
+    if isinstance(space, Dict):
+        for key, part in space.items():
+            if key != MASK:
+                yield from normalized_features(part, (*path, key))
+    elif isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        yield path, int(np.prod(space.shape))
+
+
+class Normalizer(nn.Module):
+    """The running statistics of observations and of discounted returns, the same on all ranks.
+
+    * An observation becomes (x - mean) / sqrt(var + 1e-8), clipped to -10..10. Each of its F features has its own mean
+      and variance, over all env steps of all ranks so far.
+    * A reward becomes r / sqrt(var + 1e-8). var is the variance of the discounted return R_t = r_t + gamma R_{t-1} over
+      all env steps so far, with R = 0 before an episode. The mean is not subtracted, because this would change which
+      policy is best.
+
+    Before the first update the mean is 0 and the variance 1.
+
+    Args:
+        observation_space: the space of one observation, as the policy sees it; None: observations stay unchanged.
+        reward_discount: gamma; None: rewards stay unchanged.
+
+    Attributes:
+        obs: the statistics of the features; None if observations stay unchanged.
+        returns: the statistics of R; None if rewards stay unchanged.
+    """
+
+    def __init__(self, observation_space: gymnasium.Space[Any] | None, reward_discount: float | None) -> None:
+        super().__init__()
+        self._places: dict[tuple[str, ...], slice] = {}
+        size = 0
+        for path, number in normalized_features(observation_space) if observation_space is not None else ():
+            self._places[path] = slice(size, size + number)
+            size += number
+        self.obs = RunningMeanStd((size,)) if size else None
+        self._discount = reward_discount or 0.0
+        self.returns = RunningMeanStd() if reward_discount is not None else None
+        self._running_N: Tensor | None = None  # R of this rank's running episodes
+
+    # Normalising.
+
+    def normalize_obs(self, obs: Any) -> Any:
+        """Return observations `[..., *shape]` or nested dicts of these; the normalised parts are float32 tensors."""
+        return obs if self.obs is None else self._normalize_part(obs, ())
+
+    def _normalize_part(self, obs: Any, path: tuple[str, ...]) -> Any:
+        if isinstance(obs, Mapping):
+            return {key: self._normalize_part(part, (*path, key)) for key, part in obs.items()}
+        if path not in self._places:
+            return obs
+        assert self.obs is not None
+        place, x = self._places[path], torch.as_tensor(obs, device=self.obs.mean.device)
+        features = x.reshape(-1, place.stop - place.start)
+        normal = (features - self.obs.mean[place]) / self.obs.std[place]
+        return normal.clamp(-CLIP, CLIP).float().view(x.shape)
+
+    def normalize_reward(self, reward: Tensor) -> Tensor:
+        """Return rewards, or sums of rewards, of any shape."""
+        return reward if self.returns is None else (reward / self.returns.std.to(reward.device)).to(reward.dtype)
+
+    def normalize(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return a batch or a block with normalised observations and rewards; the given one is not changed."""
+        return self._with_rewards(self._with_obs(batch))
+
+    def _with_obs(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return batch | {key: self.normalize_obs(batch[key]) for key in OBS_KEYS if key in batch}
+
+    def _with_rewards(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return batch | {key: self.normalize_reward(batch[key]) for key in ("reward",) if key in batch}
+
+    def observe(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Update the statistics with a rollout block, and return it normalised; a collective call.
+
+        The observations are normalised by the statistics with which the policy acted. Rewards are normalised by the new
+        ones, so that those of the first block are normalised too.
+
+        Args:
+            block: `[T, N, ...]`, as a collector makes it.
+        """
+        acted = self._with_obs(block)
+        self.update(block)
+        return self._with_rewards(acted)
+
+    # Statistics.
+
+    def update(self, block: dict[str, Any]) -> None:
+        """Add the env steps of a rollout block of each rank; a collective call.
+
+        Args:
+            block: `obs` `[T, N, ...]`, `reward` and `episode_step` `[T, N]`. T may differ between ranks.
+        """
+        if self.obs is not None:
+            self.obs.update(self._features(block["obs"]))
+        if self.returns is not None:
+            self.returns.update(self._discounted_returns(block).to(self.returns.mean.device))
+
+    def fit(self, parts: Iterator[Any]) -> None:
+        """Use the statistics of a data set that every rank reads as a whole, if there are none yet.
+
+        Args:
+            parts: its observations, in parts `[R, ...]`.
+        """
+        if self.obs is not None and self.obs.count == 0:
+            with alone():
+                for part in parts:
+                    self.obs.update(self._features(part))
+
+    def _features(self, obs: Any) -> Tensor:
+        """Return the features `[..., F]` of observations, on the device of the statistics."""
+        assert self.obs is not None
+        columns = []
+        for path, place in self._places.items():
+            leaf = obs
+            for key in path:
+                leaf = leaf[key]
+            columns.append(leaf.to(self.obs.mean.device).reshape(-1, place.stop - place.start))
+        return torch.cat(columns, dim=1) if len(columns) > 1 else columns[0]
+
+    def _discounted_returns(self, block: dict[str, Any]) -> Tensor:
+        """Return R after each step, `[T, N]` float64, and remember the last row."""
+        reward_TN, continues_TN = block["reward"].cpu().double(), block["episode_step"].cpu() != 0
+        running_N = torch.zeros_like(reward_TN[0]) if self._running_N is None else self._running_N
+        return_TN = torch.empty_like(reward_TN)
+        for reward_N, continues_N, return_N in zip(reward_TN, continues_TN, return_TN, strict=True):
+            running_N = reward_N + self._discount * running_N * continues_N
+            return_N.copy_(running_N)
+        self._running_N = running_N
+        return return_TN
+
+    # Checkpoints. `state_dict` returns the statistics, which are the same on all ranks.
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Restore statistics that `state_dict` returned; those that this object does not use are ignored."""
+        own = self.state_dict()
+        self.load_state_dict({key: state.get(key, value) for key, value in own.items()})
+
+    def local_state_dict(self) -> dict[str, Any]:
+        """Return the discounted returns of this rank's running episodes."""
+        return {} if self._running_N is None else {"running_return": self._running_N}
+
+    def load_local_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a state that `local_state_dict` returned."""
+        self._running_N = state.get("running_return")
+
+
+def normalize_policy(policy: Any, normalizer: Normalizer) -> None:
+    """Make a policy normalise observations and rewards; its modes are replaced by those of `NormalizedModes`."""
+    policy.normalizer = normalizer  # where the checksum of all networks and buffers finds it
+    modes = NormalizedModes(policy, normalizer)
+    policy.learn_mode, policy.collect_mode, policy.eval_mode = modes.learn, modes.collect, modes.eval
+
+
+class NormalizedModes:
+    """The modes of a policy, with observations and rewards normalised on their way to it.
+
+    * Acting: observations are normalised by the present statistics. Only a collect that is learned from changes these.
+    * On-policy learning: a block is normalised once, when it is collected, see `Normalizer.observe`. Probabilities and
+      values that were stored while acting then belong to the observations that are learned from.
+    * Learning from replay or from a data set: each batch is normalised when it is learned from. Old samples then follow
+      the newest statistics, as the observations do on which the policy acts.
+    * Checkpoints contain the statistics, and each rank's discounted returns of its running episodes.
+
+    Args:
+        policy: the policy.
+        normalizer: holds the statistics.
+
+    Attributes:
+        learn: the functions that a learner calls.
+        collect: the functions that a collector calls.
+        eval: the functions that an evaluator calls.
+    """
+
+    def __init__(self, policy: Any, normalizer: Normalizer) -> None:
+        self._normalizer = normalizer
+        self._learn: LearnMode = policy.learn_mode
+        self._collect: CollectMode = policy.collect_mode
+        self._eval: EvalMode = policy.eval_mode
+        self._on_policy = policy.pipeline == "serial_pipeline_onpolicy"
+        self.learn = replace(
+            self._learn,
+            forward=lambda batch: self._learn.forward(self._normalized(batch)),
+            loss=lambda batch: self._learn.loss(self._normalized(batch)),
+            state_dict=self._state_dict,
+            load_state_dict=self._load_state_dict,
+        )
+        self.collect = replace(
+            self._collect,
+            forward=self._act,
+            get_train_sample=self._get_train_sample,
+            state_dict=self._local_state_dict,
+            load_state_dict=self._load_local_state_dict,
+        )
+        self.eval = replace(self._eval, forward=self._act_best)
+
+    def _normalized(self, batch: Batch) -> Batch:
+        return batch if self._on_policy else self._normalizer.normalize(batch)
+
+    def _act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        return self._collect.forward(self._normalizer.normalize_obs(obs), **kwargs)
+
+    def _act_best(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        return self._eval.forward(self._normalizer.normalize_obs(obs), **kwargs)
+
+    def _get_train_sample(self, block: Batch) -> Batch:
+        if self._on_policy:
+            return self._collect.get_train_sample(self._normalizer.observe(block))
+        self._normalizer.update(block)
+        return self._collect.get_train_sample(block)
+
+    def _state_dict(self) -> dict[str, Any]:
+        return self._learn.state_dict() | {"normalizer": self._normalizer.state_dict()}
+
+    def _load_state_dict(self, state: dict[str, Any]) -> None:
+        self._learn.load_state_dict(state)
+        self._normalizer.load(state.get("normalizer", {}))
+
+    def _local_state_dict(self) -> dict[str, Any]:
+        return self._collect.state_dict() | {"normalizer": self._normalizer.local_state_dict()}
+
+    def _load_local_state_dict(self, state: dict[str, Any]) -> None:
+        self._collect.load_state_dict(state)
+        self._normalizer.load_local_state_dict(state.get("normalizer", {}))

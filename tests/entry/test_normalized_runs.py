@@ -1,0 +1,189 @@
+"""Whole runs with `env.norm_obs` and `env.norm_reward`: what is stored, saved, resumed, evaluated and refused."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.config import compile_config
+from ding_lite.config.schema import merge
+from ding_lite.entry import RolloutDataset, collect_demo_data, evaluate_checkpoint, serial_pipeline_offline
+from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.setup import prepare_run
+from ding_lite.torch_utils.normalizer import Normalizer
+from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, save_checkpoint
+from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
+from dizoo.classic_control.pendulum.config import pendulum_td3_bc_config
+from tests.entry.test_resume import assert_same, last_state, train
+
+NORM = ("env.norm_obs=True", "env.norm_reward=True")
+LAST = "run/ckpt/ckpt_last.pth.tar"
+CONFIGS = {"dqn": cartpole_dqn_config, "ppo": cartpole_ppo_config}
+
+
+def pair(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    return CONFIGS[kind].main_config, CONFIGS[kind].create_config
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_a_resumed_run_equals_the_whole_run(kind: str) -> None:
+    train(kind, "whole", *NORM)
+    train(kind, "parts", *NORM, steps=256)
+    train(kind, "parts", *NORM, "policy.learn.resume_training=True")
+    whole = last_state("whole")
+    assert_same(whole, last_state("parts"))
+    assert whole["global"]["policy"]["normalizer"]["obs.count"] == 512
+    assert "running_return" in whole["local"]["collect_mode"]["normalizer"]
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_the_policy_in_training(kind: str) -> None:
+    train(kind, "run", *NORM)
+    setup = prepare_run("run/total_config.py", overrides=["exp_name=again"], limits={"max_env_step": 8})
+    train_state = load_checkpoint(LAST)
+    with Experiment(setup) as experiment:
+        policy = experiment.policy
+        policy.learn_mode.load_state_dict(train_state["policy"])
+        before = copy.deepcopy(policy.learn_mode.state_dict()["normalizer"])
+        _, info = experiment.evaluator.eval(0)
+        assert_same(dict(policy.learn_mode.state_dict()["normalizer"]), dict(before))
+        experiment.evaluator.last_iter = 0
+        experiment.stop_reason = "max_env_step"
+    assert evaluate_checkpoint("run/total_config.py", LAST)["returns"] == info["returns"]
+    changed = load_checkpoint(LAST)  # the statistics matter
+    changed["policy"]["normalizer"]["obs.mean"] += 1.0
+    save_checkpoint("changed.pth.tar", changed)
+    assert evaluate_checkpoint("run/total_config.py", "changed.pth.tar")["returns"] != info["returns"]
+
+
+def test_replay_stores_observations_and_rewards_as_the_environment_gave_them() -> None:
+    setup = prepare_run(pair("dqn"), 0, overrides=[*NORM, "exp_name=run"], limits={"max_env_step": 160})
+    seen: list[dict[str, Any]] = []
+    with Experiment(setup) as experiment:
+        replay = experiment.create_replay_buffer()
+        forward = experiment.policy._forward_learn
+        experiment.policy._forward_learn = lambda batch: [seen.append(batch), forward(batch)][1]  # type: ignore[func-returns-value]
+        while not experiment.finished():
+            replay.push(experiment.collect())
+            experiment.learn(experiment.sample(replay), replay.update)
+        normalizer = experiment.policy.normalizer
+        assert isinstance(normalizer, Normalizer)
+        obs = replay.ring.columns["obs"][: replay.ring.size * 8].double()
+        assert torch.equal(replay.ring.columns["reward"][: replay.ring.size * 8].unique(), torch.ones(1))
+        stats = normalizer.obs
+        assert stats is not None
+        torch.testing.assert_close(stats.mean, obs.mean(0), rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(stats.var, obs.var(0, correction=0), rtol=1e-5, atol=1e-7)
+        experiment.evaluator.last_iter = experiment.learner.train_iter
+    batch = seen[-1]
+    assert batch["obs"].double().std(0, correction=0).sub(1).abs().max() < 0.5  # CartPole's own are far from 1
+    assert obs.std(0).min() < 0.2
+    assert not torch.equal(batch["reward"], torch.ones(64))
+
+
+def test_recorded_returns_are_the_true_ones() -> None:
+    setup = prepare_run(pair("ppo"), 0, overrides=[*NORM, "exp_name=run"], limits={"max_env_step": 3200})
+    with Experiment(setup) as experiment:
+        samples, figures = experiment.collector.collect()
+        experiment.evaluator.last_iter = experiment.learner.train_iter
+        experiment.stop_reason = "max_env_step"
+    assert figures["return"] == figures["length"] > 0  # CartPole pays 1 a step
+    assert not torch.equal(samples["reward"], torch.ones_like(samples["reward"]))
+
+
+def test_a_model_without_statistics_is_refused_in_one_line_and_so_is_the_opposite() -> None:
+    train("dqn", "plain")
+    train("dqn", "run", *NORM)
+    plain = "plain/ckpt/ckpt_last.pth.tar"
+    with pytest.raises(CheckpointError, match=r"ckpt_last.*' has no statistics of observations, which env\.norm_obs="):
+        evaluate_checkpoint(pair("dqn"), plain, overrides=["env.norm_obs=True"])
+    with pytest.raises(CheckpointError, match=r"learned from normalised observations: set env\.norm_obs=True\.$"):
+        evaluate_checkpoint(pair("dqn"), LAST)
+    start = f"policy.learn.learner.hook.load_ckpt_before_run={plain}"
+    with pytest.raises(CheckpointError, match=r"has no statistics of observations"):
+        train("dqn", "next", *NORM, start)
+    evaluate_checkpoint(pair("dqn"), plain, overrides=["env.norm_reward=True"], n_episode=1)  # rewards do not matter
+
+
+def test_a_data_set_is_recorded_with_frozen_statistics_and_true_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    train("dqn", "run", *NORM)
+    monkeypatch.setattr(Normalizer, "update", lambda *_: pytest.fail("not frozen"))
+    collect_demo_data("run/total_config.py", 0, 64, "demo.npz", state_dict_path=LAST)
+    with np.load("demo.npz") as columns:
+        assert (columns["reward"] == 1).all()
+        assert np.abs(columns["obs"][:, 2]).max() < 0.3  # the pole's angle in radians
+    model = prepare_run(pair("dqn"), 0).create_policy("policy").model
+    with pytest.raises(ConfigError, match=r"env\.norm_obs=True needs the statistics of a checkpoint"):
+        collect_demo_data(pair("dqn"), 0, 8, "other.npz", model=model, overrides=["env.norm_obs=True"])
+
+
+def test_offline_learning_uses_the_statistics_of_the_data_set() -> None:
+    rng = np.random.default_rng(0)
+    obs = rng.normal([1, -2, 30], [1, 0.1, 5], (500, 3)).astype(np.float32)
+    action, reward = rng.uniform(-1, 1, (500, 1)).astype(np.float32), np.ones(500, np.float32)
+    np.savez("data.npz", obs=obs, next_obs=obs[::-1], action=action, reward=reward, done=np.zeros(500, bool))
+    config = pendulum_td3_bc_config
+    statistics = dict(use_norm=True, offline_stats=dict(use_offline_stats=True))
+    main = merge(config.main_config, dict(env=dict(norm_obs=statistics, evaluator_env_num=1, n_evaluator_episode=1)))
+    words = [
+        "policy.collect.data_path=data.npz",
+        "policy.collect.data_type=npz",
+        "policy.learn.batch_size=100",
+        "exp_name=run",
+    ]
+    policy = serial_pipeline_offline((main, config.create_config), seed=0, overrides=words, max_train_iter=3)
+    assert policy is not None
+    saved = load_checkpoint(LAST)["policy"]["normalizer"]
+    np.testing.assert_allclose(saved["obs.mean"], obs.astype(np.float64).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(saved["obs.var"], obs.astype(np.float64).var(0), rtol=1e-6)
+    assert saved["obs.count"] == 500
+
+
+def test_the_forms_of_a_config() -> None:
+    def norm(*overrides: str, **env: Any) -> tuple[bool, bool, float | None]:
+        cfg = compile_config(
+            (merge(cartpole_dqn_config.main_config, dict(env=env)), pair("dqn")[1]), 0, False, overrides
+        )
+        assert cfg.notes == []
+        return cfg.env.norm_obs.use_norm, cfg.env.norm_reward.use_norm, cfg.env.norm_reward.reward_discount
+
+    assert norm() == (False, False, None)
+    assert norm(norm_obs=True, norm_reward=True) == (True, True, None)
+    assert norm("env.norm_obs=True", "env.norm_reward.use_norm=True") == (True, True, None)
+    di_engine = dict(use_norm=True, reward_discount=0.99)
+    assert norm(norm_obs=dict(use_norm=True), norm_reward=di_engine) == (True, True, 0.99)
+    assert norm(norm_obs=dict(use_norm=False), norm_reward=dict(use_norm=False)) == (False, False, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "env", "message"),
+    [
+        ("dqn", dict(norm_obs=dict(use_norm=True, offline_stats=dict(use_offline_stats=True))), "without a data set"),
+        ("td3_bc", dict(norm_reward=True), "learns from a data set, whose rows need not be whole episodes"),
+        ("dqn", dict(norm_obs="yes"), r"env\.norm_obs: expected a dict of options, got str 'yes'"),
+        ("dqn", dict(norm_reward=dict(gamma=0.9)), r"Unknown key 'env\.norm_reward\.gamma'"),
+    ],
+)
+def test_what_would_be_wrong_is_refused_when_the_config_compiles(kind: str, env: dict[str, Any], message: str) -> None:
+    config = pendulum_td3_bc_config if kind == "td3_bc" else CONFIGS[kind]
+    with pytest.raises(ConfigError, match=message):
+        compile_config((merge(config.main_config, dict(env=env)), config.create_config))
+
+
+def test_images_of_bytes_and_loader_workers_are_refused() -> None:
+    config = compile_config(pair("dqn"))
+    assert config.env.norm_obs.use_norm is False
+    atari = dict(env=dict(type="atari", import_names=["dizoo.atari.envs.atari_env"]), policy=dict(type="dqn"))
+    with pytest.raises(
+        ConfigError, match=r"env\.norm_obs=True, but the observations are Box\(0, 255.*scaled to 0\.\.1"
+    ):
+        prepare_run((dict(env=dict(env_id="PongNoFrameskip-v4", norm_obs=True, frame_stack=4)), atari))
+    for key in ("norm_obs", "norm_reward"):
+        with pytest.raises(ConfigError, match=rf"env\.{key}=True does not go with RolloutDataset"):
+            RolloutDataset(pair("dqn"), overrides=[f"env.{key}=True"])
+    assert list(Path().iterdir()) == []
