@@ -332,16 +332,7 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
             exceed this machine's memory.
     """
     policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
-    kinds = getattr(policy_cls, "action_spaces", (gymnasium.Space,))
-    if not isinstance(space, kinds):
-        names = " or ".join(kind.__name__ for kind in kinds)
-        raise ConfigError(f"Policy '{cfg.policy.type}' expects {names} actions, got {space}: choose another policy.")
-    kind = _kind_of(space)
-    if kind is None:
-        raise ConfigError(
-            f"The environment's actions are {space}: expected Discrete, a Box of one dimension, or a Dict of both with "
-            "the keys 'action_type' and 'action_args'."
-        )
+    kind = _check_actions(cfg.policy.type, policy_cls, space)
     stack = cfg.env.frame_stack
     if stack > 1 and env_spec.frame_stack != stack:
         raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
@@ -372,6 +363,25 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     if cfg.env.norm_obs.use_norm:
         check_observations(env_spec.observation_space)
     check_memory(cfg, env_spec.observation_space)
+
+
+def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[Any]) -> str:
+    """Return the kind of a space of actions, see `_kind_of`.
+
+    Raises:
+        ConfigError: the policy does not support the space.
+    """
+    spaces = getattr(policy_cls, "action_spaces", (gymnasium.Space,))
+    if not isinstance(space, spaces):
+        names = " or ".join(each.__name__ for each in spaces)
+        raise ConfigError(f"Policy '{policy_type}' expects {names} actions, got {space}: choose another policy.")
+    kind = _kind_of(space)
+    if kind is None:
+        raise ConfigError(
+            f"The environment's actions are {space}: expected Discrete, a Box of one dimension, or a Dict of both with "
+            "the keys 'action_type' and 'action_args'."
+        )
+    return kind
 
 
 def _same_shape(given: Any, shape: Any) -> bool:
