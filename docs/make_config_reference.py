@@ -33,6 +33,9 @@ Written by `make docs` from the declarations in the classes: edit those, not thi
 A run is a pair of dicts, `main_config` and `create_config`. Low to high: the defaults below, `create_config`,
 `main_config`, `key=value` on the command line. A key that is not below is an error, and so is a value of another type
 or out of range. A table lists what its class declares or changes; a class has the keys of its bases too.
+
+A float of `policy.learn` or `policy.collect` may change during a run, see [schedules](schedules.md), unless its type is
+marked `constant`.
 """
 CREATE = """
 ## `create_config`
@@ -99,7 +102,7 @@ def _entry(owner: str, path: str, key: Key) -> Entry:
         raise ValueError(f"{owner}.config: '{path}' is None by default: give its Key a type, such as type=int.")
     limits = key.range_text()
     kind = " or ".join(map(repr, key.choices)) or describe(key.hint) + (f", {limits}" if limits else "")
-    return Entry(path, kind, repr(key.default), key.meaning)
+    return Entry(path, kind + (", constant" if key.constant else ""), repr(key.default), key.meaning)
 
 
 def model_entries(cls: type) -> list[Entry]:

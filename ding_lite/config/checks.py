@@ -15,7 +15,7 @@ from ding_lite.config import schema as sc
 from ding_lite.config.normalization import check_normalization
 from ding_lite.utils.key import declared_keys, matches, show
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.schedule import find_schedules
+from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
 COUNTS = (  # what a part plays at least, and the number of environments that play it together
@@ -79,21 +79,27 @@ def _check_pairs(cfg: EasyDict) -> None:
         )
 
 
-def check_schedule_counts(policy: EasyDict, policy_cls: Any) -> None:
-    """Check that the policy's pipeline counts what its schedules depend on.
+def check_schedules(policy: EasyDict, policy_cls: Any) -> None:
+    """Check schedules against the rest of the policy's config.
 
     Args:
         policy: the compiled `cfg.policy`.
         policy_cls: the class of the policy.
 
     Raises:
-        ConfigError: a schedule depends on env steps or collects, but the policy learns from a data set.
+        ConfigError: a schedule depends on a count that the policy's pipeline does not have, or is part of a compiled
+            loss.
     """
     for path, schedule in find_schedules(policy, declared_keys(policy_cls)).items():
         if policy_cls.pipeline == "serial_pipeline_offline" and schedule["by"] != "iteration":
             raise ConfigError(
                 f"policy.{path}.by: expected 'iteration', got '{schedule['by']}', because policy '{policy.type}' "
                 "learns from a data set and collects nothing."
+            )
+        if policy.compile and not path.startswith(OUTSIDE_LOSSES):
+            raise ConfigError(
+                f"policy.{path} is a schedule, but policy.compile=True treats the numbers in losses as constants: give "
+                "a number, or set policy.compile=False."
             )
 
 

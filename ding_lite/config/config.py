@@ -27,7 +27,7 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
-from ding_lite.config.checks import check_memory, check_schedule_counts, check_values, round_counts
+from ding_lite.config.checks import check_memory, check_schedules, check_values, round_counts
 from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, take_loop_keys, translate_create
 from ding_lite.config.normalization import check_observations
 from ding_lite.envs.vector_env import EnvSpec
@@ -205,7 +205,7 @@ def compile_config(
     round_counts(cfg, notes)
     check_values(cfg)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
-    check_schedule_counts(cfg.policy, policy_cls)
+    check_schedules(cfg.policy, policy_cls)
     for policy in extremes(cfg.policy, declared_keys(policy_cls)):
         policy_cls.check_config(EasyDict({**cfg, "policy": policy}) if policy is not cfg.policy else cfg)
     cfg.notes = notes

@@ -36,6 +36,8 @@ COUNTS = {"env_step": "env steps", "iteration": "learner iterations", "collect":
 SPAN = ("start", "end", "over", "by")
 FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "piecewise": ("points", "by")}
 SECTIONS = ("learn", "collect")  # the sections of `policy` whose numbers may be schedules
+# How the names of keys begin that losses do not read; only these may change if losses are compiled.
+OUTSIDE_LOSSES = ("collect.", "learn.learning_rate", "learn.weight_decay", "learn.adam_eps", "learn.grad_clip_value")
 
 
 class Scheduled(float):

@@ -259,6 +259,24 @@ def test_a_scheduler_and_a_schedule_of_one_key_contradict() -> None:
         make_cfg(scheduler, f"learn.learning_rate={SCHEDULE % 'collect'}", kind="ppo")
 
 
+@pytest.mark.parametrize("key", ["learning_rate", "weight_decay", "grad_clip_value"])
+def test_numbers_that_a_compiled_loss_does_not_read_may_change(key: str) -> None:
+    assert make_cfg("compile=True", f"learn.{key}={SCHEDULE % 'iteration'}").learn[key].start == 0.1
+
+
+def test_numbers_in_a_compiled_loss_cannot_change() -> None:
+    message = (
+        r"^policy.learn.clip_ratio is a schedule, but policy.compile=True treats the numbers in losses as constants"
+    )
+    with pytest.raises(ConfigError, match=message):
+        make_cfg("compile=True", f"learn.clip_ratio={SCHEDULE % 'iteration'}", kind="ppo")
+    scheduler = "learn.clip_scheduler={'epoch_num': 4, 'min_clip_lambda': 0.2}"
+    with pytest.raises(
+        ConfigError, match=r"^policy.learn.clip_scheduler changes a number in the loss, but policy.compile"
+    ):
+        make_cfg("compile=True", scheduler, kind="ppo")
+
+
 def test_a_check_of_values_sees_the_first_and_the_last_number() -> None:
     keys = dict(with_lagrange=True, lagrange_thresh=dict(linear(1.0, -1.0, 10, "iteration")))
     main = dict(env=dict(env_id="Pendulum-v1"), policy=dict(learn=keys))

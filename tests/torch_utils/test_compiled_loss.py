@@ -46,30 +46,23 @@ def test_every_policy_takes_the_same_steps(case: str, monkeypatch: pytest.Monkey
 
 @needs_compiler
 @pytest.mark.slow
-def test_scheduled_numbers_reach_a_compiled_loss_and_are_compiled_once_more_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A number is a constant until it first changes; from then on it is an input of the graph."""
-    monkeypatch.setattr(parity, "PartlyTouched", lambda model: model)
-    schedule = "{'type': 'linear', 'start': %s, 'end': %s, 'over': 8, 'by': 'iteration'}"
-    ranges = {"clip_ratio": (0.01, 0.0005), "entropy_weight": (0.5, 0.0), "value_weight": (1.0, 0.25)}
-    ranges |= {"learning_rate": (0.01, 0.001)}
-    overrides = [f"policy.learn.{key}={schedule % span}" for key, span in ranges.items()]
-    cfg = parity.compile_problem("ppo", "discrete", [*overrides, "policy.learn.batch_size=8"])
-    cfg.policy.multi_gpu, block = False, parity.collect_block(cfg)
-    states = []
-    for cfg.policy.compile in (False, True):
-        policy = parity.create_policy(cfg)
-        samples = policy.collect_mode.get_train_sample(parity.take_columns(block, range(parity.NUM_ENVS)))
-        torch._dynamo.utils.counters.clear()
+def test_a_schedule_of_the_learning_rate_neither_compiles_again_nor_is_lost() -> None:
+    schedule = "{'type': 'linear', 'start': 0.1, 'end': 0.001, 'over': 5, 'by': 'iteration'}"
+    policies = []
+    for compiled in (False, True):
         torch.manual_seed(0)
-        batches = [next(iter(policy.learn_mode.get_batches(samples))) for _ in range(12)]
-        for batch in batches:
-            policy.learn_mode.forward(batch)
-        states.append(policy.learn_mode.state_dict())
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
-    difference, where = largest_difference(*states)
-    assert difference < 1e-9, where
+        torch._dynamo.utils.counters.clear()
+        overrides = [
+            f"compile={compiled}",
+            *(f"learn.{key}={schedule}" for key in ("learning_rate", "grad_clip_value")),
+        ]
+        policy = make_policy(*overrides, "learn.grad_clip_type=clip_norm")
+        for seed in range(7):
+            policy.learn_mode.forward(make_batch(8, seed))
+        policies.append(policy)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    for eager, graph in zip(*(policy.model.parameters() for policy in policies), strict=True):
+        torch.testing.assert_close(eager, graph, rtol=1e-4, atol=1e-5)
 
 
 @needs_compiler

@@ -93,6 +93,11 @@ class PPOPolicy(ActorCriticPolicy):
                 raise ConfigError(
                     f"policy.learn.{key} must be dict(epoch_num=collects, {lowest}=final share), got {dict(schedule)}."
                 )
+        if cfg.policy.compile and learn.clip_scheduler is not None:
+            raise ConfigError(
+                "policy.learn.clip_scheduler changes a number in the loss, but policy.compile=True treats these as "
+                "constants: set one of them to None or False."
+            )
         uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
         if (learn.get("target_kl") is not None) != uses_target:
             raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
