@@ -44,14 +44,8 @@ from ding_lite.rl_utils.q_continuous import (
 )
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.rl_utils.td import (
-    discounts,
-    nstep_return,
-    nstep_sums,
-    q_nstep_td_data,
-    q_nstep_td_error,
-    q_nstep_td_error_with_rescale,
-)
+from ding_lite.rl_utils.td import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale
 from ding_lite.rl_utils.value_rescale import value_inv_transform, value_transform
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
 
