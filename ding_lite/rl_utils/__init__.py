@@ -73,8 +73,8 @@ from ding_lite.rl_utils.td import (
     nstep_sums,
     q_nstep_td_data,
     q_nstep_td_error,
-    q_nstep_td_error_with_rescale,
 )
+from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale
 from ding_lite.rl_utils.td_value import (
     q_1step_td_data,
     q_1step_td_error,

@@ -84,9 +84,8 @@ class DQNPolicy(Policy):
     def check_config(cls, cfg: EasyDict) -> None:
         """Check the policy's values against each other, see `Policy.check_config`."""
         super().check_config(cfg)
-        model = cfg.policy.model
+        model, noisy = cfg.policy.model, cfg.policy.get("noisy_net", False)  # a policy may go without the key
         check_target(cfg.policy.learn)
-        noisy = cfg.policy.get("noisy_net", False)  # a policy that extends this one may leave the key out
         if model.get("noise", noisy) != noisy:
             raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
 

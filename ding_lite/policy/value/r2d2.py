@@ -36,7 +36,8 @@ from ding_lite.model.recurrent import unroll
 from ding_lite.policy.episode_state import EpisodeState
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.exploration import epsilon_greedy
-from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error, q_nstep_td_error_with_rescale
+from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map

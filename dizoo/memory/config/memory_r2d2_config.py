@@ -6,7 +6,6 @@ memory_r2d2_config = EasyDict(
     exp_name="memory_r2d2_seed0",
     env=dict(
         env_id="Memory-v0",
-        evaluator_env_num=8,
         n_evaluator_episode=32,
         stop_value=0.99,
     ),
