@@ -1,6 +1,7 @@
 """Pure functions of tensors: losses, returns, distributions of actions, exploration."""
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
+from ding_lite.rl_utils.action_noise import ornstein_uhlenbeck
 from ding_lite.rl_utils.categorical import categorical_projection
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
@@ -21,7 +22,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn, ornstein_uhlenbeck
+from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
