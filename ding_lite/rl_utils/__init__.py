@@ -2,6 +2,7 @@
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
 from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
+from ding_lite.rl_utils.action_noise import ornstein_uhlenbeck
 from ding_lite.rl_utils.branching import bdq_nstep_td_error
 from ding_lite.rl_utils.categorical import (
     categorical_projection,
@@ -31,7 +32,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_softmax, get_epsilon_greedy_fn, ornstein_uhlenbeck
+from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_softmax, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.lambda_returns import (
     generalized_lambda_returns,

@@ -1,6 +1,6 @@
-"""Exploration: the schedule of epsilon, the choice of discrete actions, and noise that is correlated in time.
+"""Exploration with discrete actions: the schedule of epsilon, and the choice of actions.
 
-Shapes: N environments, M agents, A discrete actions, D dimensions of an action.
+Shapes: N environments, M agents, A discrete actions.
 """
 
 from __future__ import annotations
@@ -80,18 +80,3 @@ def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tenso
     probability_NA = torch.softmax(logit_NA / temperature, dim=-1)
     mixed_NA = (1.0 - epsilon) * probability_NA + epsilon / logit_NA.shape[-1]
     return torch.multinomial(mixed_NA, 1).squeeze(-1)
-
-
-def ornstein_uhlenbeck(noise_ND: Tensor, normal_ND: Tensor, sigma: float, theta: float = 0.15) -> Tensor:
-    """Return the next value of noise that is correlated in time, x' = x - theta x + sigma eps.
-
-    Started at 0, its standard deviation grows to sigma / sqrt(1 - (1 - theta)^2), which is 1.9 sigma by default, and it
-    forgets within about 1 / theta steps. Source: Lillicrap et al. 2015, arXiv:1509.02971, section 7.
-
-    Args:
-        noise_ND: x, the value before this step.
-        normal_ND: eps, standard normal numbers.
-        sigma: standard deviation of a step.
-        theta: the share of x that is lost in a step.
-    """
-    return noise_ND * (1.0 - theta) + sigma * normal_ND

@@ -12,7 +12,7 @@ weight of prioritised replay, or 1. The actor and both target networks are updat
 iterations.
 
 To explore, noise is added to the actor's action. It is Gaussian, or an Ornstein-Uhlenbeck process that starts at 0 in
-every episode, see `rl_utils/exploration.py`.
+every episode, see `rl_utils/action_noise.py`.
 
 Logged figures, in addition to those of `policy/continuous/qac.py`:
 
@@ -32,7 +32,7 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
-from ding_lite.rl_utils.exploration import ornstein_uhlenbeck
+from ding_lite.rl_utils.action_noise import ornstein_uhlenbeck
 from ding_lite.rl_utils.q_continuous import q_td_error
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError

@@ -145,7 +145,6 @@ def test_every_figure_that_is_watched_is_there(kind: str) -> None:
         ("iql", "model.action_space='regression'", "action_space must be 'reparameterization'"),
         ("td3", "model.action_space='reparameterization'", "action_space must be 'regression'"),
         ("sac", "learn.alpha=0", "alpha: expected a number above 0"),
-        ("sac", "collect.noise_sigma=0.1", "Unknown key 'policy.collect.noise_sigma'"),
         ("ddpg", "collect.noise_type=uniform", "noise_type must be 'gauss' or 'ou', got 'uniform'"),
         ("ddpg", "learn.noise_range.max=-1.0", "expected min <= max, got -0.5 and -1.0"),
         ("d4pg", "model.v_min=10.0", "expected v_min < v_max, got 10.0 and 10.0"),

@@ -1,0 +1,49 @@
+"""TD3 on LunarLanderContinuous-v3, solved at a mean return of 200.
+
+The values are those of DI-engine. The project has not trained this config to its end.
+"""
+
+from easydict import EasyDict
+
+lunarlander_cont_td3_config = EasyDict(
+    exp_name="lunarlander_cont_td3_seed0",
+    env=dict(
+        env_id="LunarLanderContinuous-v3",
+        collector_env_num=4,
+        stop_value=200,
+    ),
+    policy=dict(
+        num_threads=1,
+        random_collect_size=10000,
+        learn=dict(
+            update_per_collect=256,
+            batch_size=128,
+            learning_rate_actor=0.0003,
+            noise_sigma=0.1,
+        ),
+        collect=dict(
+            n_sample=256,
+        ),
+        eval=dict(
+            evaluator=dict(
+                eval_freq=1000,
+            ),
+        ),
+    ),
+)
+main_config = lunarlander_cont_td3_config
+
+lunarlander_cont_td3_create_config = EasyDict(
+    env=dict(
+        type="lunarlander",
+        import_names=["dizoo.box2d.lunarlander.envs.lunarlander_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="td3"),
+)
+create_config = lunarlander_cont_td3_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)
