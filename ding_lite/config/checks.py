@@ -13,6 +13,7 @@ from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.config import schema as sc
 from ding_lite.config.normalization import check_normalization
+from ding_lite.envs.wrappers import check_wrappers
 from ding_lite.utils.key import declared_keys, matches, show
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules
@@ -54,6 +55,8 @@ def check_values(cfg: EasyDict) -> None:
         if key.endswith("_size_list") and value == []:
             raise ConfigError(f"policy.model.{key}: expected at least one layer's size, got [].")
     _check_pairs(cfg)
+    if cfg.env.wrappers:
+        check_wrappers(cfg.env)
     if cfg.env.norm_obs.use_norm or cfg.env.norm_reward.use_norm:
         check_normalization(cfg)
 

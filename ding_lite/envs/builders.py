@@ -16,6 +16,7 @@ from easydict import EasyDict
 
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import PolicyObservations
+from ding_lite.envs.wrappers import apply_wrappers
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_of
 from ding_lite.utils.tree import tree_map
 
@@ -92,18 +93,24 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
 
 
 def build_single(builder: Any, cfg_env: EasyDict, index: int = 0) -> gymnasium.Env:
-    """Build an environment and wrap it: time limit, observations for a policy, frame stack, seeds of episodes.
+    """Build an environment and wrap it: `env.wrappers`, time limit, observations for a policy, frames, episode seeds.
 
     Args:
         builder: builds the environment from `cfg_env`.
         cfg_env: the compiled `cfg.env`.
         index: the environment's number in the vector environment.
     """
-    return wrap_single(builder(cfg_env), builder, cfg_env, index)
+    return wrap_single(build_plain(builder, cfg_env), builder, cfg_env, index)
+
+
+def build_plain(builder: Any, cfg_env: EasyDict) -> gymnasium.Env:
+    """Build an environment with the wrappers of `env.wrappers`, but without those of `wrap_single`."""
+    env = builder(cfg_env)
+    return apply_wrappers(env, cfg_env.wrappers) if cfg_env.wrappers else env
 
 
 def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int = 0) -> SeededEnv:
-    """Wrap an environment that `builder` has built, see `build_single`."""
+    """Wrap an environment that `build_plain` has built, see `build_single`."""
     if cfg_env.max_episode_steps:
         env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
     env = PolicyObservations.wrap(env)

@@ -45,7 +45,7 @@ def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnas
     try:
         obs, info = _check_reset(_attempt(lambda: env.reset(seed=0), name, "be reset"), env, name)
         env.action_space.seed(0)
-        _check_step(_attempt(lambda: env.step(_draw_action(env, obs)), name, "take a step"), env, name)
+        _check_step(_attempt(lambda: env.step(draw_action(env, obs)), name, "take a step"), env, name)
     except BaseException:
         env.close()
         raise
@@ -65,7 +65,7 @@ def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:
         ) from error
 
 
-def _draw_action(env: gymnasium.Env, obs: Any) -> Any:
+def draw_action(env: gymnasium.Env, obs: Any) -> Any:
     """Return a random action of the environment, one that the mask in its observation allows."""
     if isinstance(obs, dict) and "action_mask" in obs:
         (action,) = sample_masked(np.asarray(obs["action_mask"])[None], env.action_space.np_random)

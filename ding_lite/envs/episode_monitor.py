@@ -78,7 +78,7 @@ class EpisodeMonitor(VectorWrapper):
         """Take one step in every environment; see the contract in `vector_env`."""
         obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(self._to_env(actions))
         info = {key: value for key, value in raw_info.items() if key not in ("final_obs", "_final_obs")}
-        self._return_N += reward_N
+        self._return_N += raw_info.get("true_reward", reward_N)  # only `env.wrappers` make a difference
         self._length_N += 1
         info["episode_return"], info["episode_length"] = self._return_N.copy(), self._length_N.copy()
         ended_N = terminated_N | truncated_N

@@ -27,6 +27,12 @@ ENV_KEYS: dict[str, Any] = dict(
         None, "env steps after which an episode is truncated; None: the environment's own limit", type=int, low=1
     ),
     kwargs=Key({}, "further arguments of gymnasium.make"),
+    wrappers=Key(
+        [],
+        "wrappers of each environment, the first innermost: names in gymnasium.wrappers or 'module:Class' of your own, "
+        "or dict(name=..., argument=...)",
+        type=list,
+    ),
     norm_obs=dict(
         use_norm=Key(
             False, "normalise observations by their running mean and deviation; `norm_obs=True` says the same"

@@ -17,6 +17,7 @@ the number of those whose episode ended in a step:
   `act_scale` selects, see `spaces`.
 * Every episode has its own seed, see `seeded_env`. In training, `state_dict` and `load_state_dict` save and restore the
   running episodes, see `restorable`.
+* With `env.wrappers`, the sum of unclipped rewards is that of `info["true_reward"] [N]`, see `wrappers`.
 * If an environment fails and the engine survives, the episode is truncated with reward 0, and `final_obs` is its last
   observation.
 * Everything else that the environments put into `info` is passed on as gymnasium batches it.
@@ -36,13 +37,14 @@ import gymnasium
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ding_lite.envs.builders import Builder, build_single, find_builder, stack_depth, wrap_single
+from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, stack_depth, wrap_single
 from ding_lite.envs.checks import build_checked
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import PolicyObservations, policy_side
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
+from ding_lite.envs.wrappers import find_own_randomness
 from ding_lite.utils.registry import ConfigError
 
 
@@ -77,12 +79,12 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
             observations that are not supported, or reports no lives although `episodic_life` needs them.
     """
     builder = find_builder(cfg_env, builders)
-    if hasattr(builder, "check"):
+    if hasattr(builder, "check") and not cfg_env.wrappers:
         spec = builder.check(cfg_env)
         return replace(spec, action_space=policy_side(spec.action_space, cfg_env.act_scale)[0])
-    env, info = build_checked(lambda: builder(cfg_env), cfg_env.env_id or cfg_env.type)
+    env, info = build_checked(lambda: build_plain(builder, cfg_env), cfg_env.env_id or cfg_env.type)
     try:
-        note = PolicyObservations(env).note
+        notes = [PolicyObservations(env).note, find_own_randomness(env) if cfg_env.wrappers else ""]
         observation_space = wrap_single(env, builder, cfg_env).observation_space
     finally:
         env.close()
@@ -91,7 +93,7 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
             "env.episodic_life is True, but the environment has no info['lives']: set the key to False, or add them."
         )
     action_space = policy_side(env.action_space, cfg_env.act_scale)[0]
-    return EnvSpec(observation_space, action_space, stack_depth(cfg_env), (note,) if note else ())
+    return EnvSpec(observation_space, action_space, stack_depth(cfg_env), tuple(filter(None, notes)))
 
 
 def create_vector_env(
