@@ -147,3 +147,14 @@ def test_modules_are_found_under_their_paths_in_di_engine() -> None:
     create["policy"]["import_names"] = ["ding_lite.policy.cqll"]
     with pytest.raises(ConfigError, match=r"cannot import 'ding_lite\.policy\.cqll'"):
         compile_config((main, create))
+
+
+@pytest.mark.parametrize(("priority", "own"), [(False, "uniform"), (True, "prioritized")])
+def test_a_buffer_type_of_di_engine_is_the_policys_own(priority: bool, own: str) -> None:
+    buffer = dict(type="naive", replay_buffer_size=500)
+    main = dict(env=dict(env_id="CartPole-v0"), policy=dict(priority=priority, other=dict(replay_buffer=buffer)))
+    cfg = compile_config((main, CREATE))
+    assert cfg.policy.other.replay_buffer.type == own
+    assert cfg.policy.other.replay_buffer.replay_buffer_size == 500
+    assert cfg.notes == ["policy.other.replay_buffer.type 'naive' is the policy's own buffer here."]
+    assert buffer["type"] == "naive"
