@@ -198,6 +198,19 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
     return merge(cfg, {"env": parts["env"], "policy": parts["policy"]})
 
 
+def rename_buffer(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace a buffer type of DI-engine, set in `main_config`, by the one used here, see `TYPES`.
+
+    Args:
+        user: the nested keys that the user set; changed in place.
+        notes: a sentence is appended if the type is replaced.
+    """
+    name = get_key(user, f"{BUFFER}.type")
+    if isinstance(name, str) and name in TYPES["replay_buffer"]:
+        set_key(user, f"{BUFFER}.type", TYPES["replay_buffer"][name])
+        notes.append(f"{BUFFER}.type '{name}' is the policy's own buffer here.")
+
+
 def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -> None:
     """Replace old names of keys (`RENAMED_KEYS`), optimizers and retired environments by the current ones.
 

@@ -28,7 +28,14 @@ from easydict import EasyDict
 
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, check_schedules, check_values, round_counts
-from ding_lite.config.compat import IGNORED_KEYS, import_module, rename_keys, take_loop_keys, translate_create
+from ding_lite.config.compat import (
+    IGNORED_KEYS,
+    import_module,
+    rename_buffer,
+    rename_keys,
+    take_loop_keys,
+    translate_create,
+)
 from ding_lite.config.normalization import check_observations
 from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.dist.shares import SHARED_SIZES, divide
@@ -230,6 +237,7 @@ def _merge_user(
     notes: list[str] = []
     user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
     texts = _apply_overrides(user, overrides)
+    rename_buffer(user, notes)
     _import_modules(user)
     return user, texts, notes
 

@@ -174,3 +174,14 @@ def test_a_learning_rate_that_decays_as_in_di_engine_is_pointed_to_schedules() -
         (dict(env=dict(env_id="CartPole-v0"), policy=dict(learn={**learn, "lr_decay": False})), CREATE)
     )
     assert len(cfg.notes) == 5
+
+
+@pytest.mark.parametrize(("priority", "own"), [(False, "uniform"), (True, "prioritized")])
+def test_a_buffer_type_of_di_engine_is_the_policys_own(priority: bool, own: str) -> None:
+    buffer = dict(type="naive", replay_buffer_size=500)
+    main = dict(env=dict(env_id="CartPole-v0"), policy=dict(priority=priority, other=dict(replay_buffer=buffer)))
+    cfg = compile_config((main, CREATE))
+    assert cfg.policy.other.replay_buffer.type == own
+    assert cfg.policy.other.replay_buffer.replay_buffer_size == 500
+    assert cfg.notes == ["policy.other.replay_buffer.type 'naive' is the policy's own buffer here."]
+    assert buffer["type"] == "naive"
