@@ -21,6 +21,10 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "create_config.commander": (Any, "there is no commander"),
     "create_config.evaluator": (Any, "there is one evaluator"),
     "create_config.learner": (Any, "there is one learner"),
+    "env.collector_batch_size": (Any, "all environments step together"),
+    "env.env_wrapper": (("mujoco_default", "atari_default"), "the environment has its own wrappers"),
+    "env.evaluator_batch_size": (Any, "all environments step together"),
+    "env.exp_name": (Any, "exp_name says it"),
     "env.is_train": (Any, "environments know whether they collect or evaluate"),
     "env.manager.auto_reset": (True, "environments always reset themselves"),
     "env.manager.connect_timeout": (Any, "a worker has one minute to start"),
@@ -47,7 +51,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.command": (Any, "there is no commander"),
     "policy.eval.env_num": (Any, "env.evaluator_env_num says it"),
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
-    "policy.eval.evaluator.render": (False, "evaluation does not render"),
+    "policy.eval.evaluator.render": (Any, "evaluation does not render"),
     "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num says it"),
     "policy.learn.decay_epoch": (Any, "a schedule of policy.learn.learning_rate says it"),
     "policy.learn.decay_rate": (Any, "a schedule of policy.learn.learning_rate says it"),
@@ -67,10 +71,12 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.learn.learner.dataloader": (Any, "batches are drawn from arrays"),
     "policy.learn.learner.hook.log_reduce_after_iter": (Any, "figures are always averaged over all ranks"),
     "policy.learn.learner.hook.save_ckpt_after_run": (True, "the last checkpoint is always saved"),
+    "policy.learn.learner.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run says it"),
     "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
     "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
     "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run says it"),
     "policy.model.share_encoder": (False, "actor and critics have an encoder each"),
+    "policy.model.global_obs_shape": (Any, "this policy has a single agent, which sees obs_shape"),
     "policy.multi_agent": (False, "this policy has a single agent"),
     "policy.nstep": (Any, "this policy does not use n-step returns"),
     "policy.nstep_return": (False, "values learn from generalised advantage estimates"),
@@ -103,6 +109,7 @@ RENAMED_KEYS = {
     "policy.learn.priority_IS_weight": "policy.priority_IS_weight",
     "policy.action_space": "policy.model.action_space",
     "policy.model.actor_head_type": "policy.model.action_space",
+    "policy.model.agent_obs_shape": "policy.model.obs_shape",
     "policy.collect.discount_factor": "policy.discount_factor",
     "policy.kappa": "policy.learn.kappa",
     "policy.collect.each_iter_n_sample": "policy.collect.n_sample",
@@ -136,6 +143,8 @@ RENAMED_IDS = {
 }
 # Values of policy.learn.optimizer in DI-engine, and the names used here.
 OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"}
+# Older names of policies, and the names used here.
+POLICIES = {"cql_discrete": "discrete_cql"}
 # Types in create_config: every accepted name, and the name used here. With an empty buffer type, policy.priority
 # determines the buffer.
 TYPES: dict[str, dict[str, str]] = {
@@ -187,8 +196,9 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
     if name not in TYPES["env_manager"]:
         raise ConfigError(f"Unknown create_config.env_manager.type '{name}'.{closest(name, TYPES['env_manager'])}")
     name = parts["policy"].get("type")
-    if isinstance(name, str) and name.endswith("_command"):
-        parts["policy"]["type"] = name.removesuffix("_command")
+    own = POLICIES.get(name.removesuffix("_command"), name.removesuffix("_command")) if isinstance(name, str) else name
+    if own != name:
+        parts["policy"]["type"] = own
         notes.append(f"create_config.policy.type '{name}' is '{parts['policy']['type']}' here.")
     cfg: dict[str, Any] = {"env": {"manager": parts["env_manager"]}, "policy": {}}
     if "reward_model" in create:
