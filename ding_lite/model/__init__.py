@@ -1,8 +1,10 @@
 """Neural networks: encoders, heads, and the models that policies train."""
 
 from ding_lite.model.bc import BC
-from ding_lite.model.c51 import C51DQN, DistributionHead
+from ding_lite.model.c51 import C51DQN, DistributionHead, RainbowDQN
+from ding_lite.model.fqf import FQF, FractionHead
 from ding_lite.model.image import ConvEncoder
+from ding_lite.model.iqn import IQN, QuantileHead
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
 from ding_lite.model.pg import PG
@@ -15,6 +17,8 @@ __all__ = [
     "BC",
     "C51DQN",
     "DQN",
+    "FQF",
+    "IQN",
     "MLP",
     "PG",
     "QAC",
@@ -25,6 +29,9 @@ __all__ = [
     "DiscreteHead",
     "DistributionHead",
     "DuelingHead",
+    "FractionHead",
     "NoisyLinear",
+    "QuantileHead",
+    "RainbowDQN",
     "create_encoder",
 ]

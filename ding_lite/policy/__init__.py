@@ -15,7 +15,10 @@ from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
 from ding_lite.policy.value.c51 import C51Policy
 from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.policy.value.fqf import FQFPolicy
+from ding_lite.policy.value.iqn import IQNPolicy
 from ding_lite.policy.value.qrdqn import QRDQNPolicy
+from ding_lite.policy.value.rainbow import RainbowDQNPolicy
 
 __all__ = [
     "A2CPolicy",
@@ -24,8 +27,10 @@ __all__ = [
     "CQLPolicy",
     "DQNPolicy",
     "DiscreteCQLPolicy",
+    "FQFPolicy",
     "IMPALAPolicy",
     "IQLPolicy",
+    "IQNPolicy",
     "OfflinePolicy",
     "PGPolicy",
     "PPOOffPolicy",
@@ -33,5 +38,6 @@ __all__ = [
     "Policy",
     "QACPolicy",
     "QRDQNPolicy",
+    "RainbowDQNPolicy",
     "TD3BCPolicy",
 ]

@@ -50,7 +50,15 @@ from ding_lite.rl_utils.q_continuous import (
     td3_bc_actor_error,
     temperature_error,
 )
-from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.rl_utils.quantile import (
+    fqf_calculate_fraction_loss,
+    fqf_nstep_td_data,
+    fqf_nstep_td_error,
+    iqn_nstep_td_data,
+    iqn_nstep_td_error,
+    qrdqn_nstep_td_data,
+    qrdqn_nstep_td_error,
+)
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.rl_utils.td import discounts, nstep_return, nstep_sums, q_nstep_td_data, q_nstep_td_error
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
@@ -79,9 +87,14 @@ __all__ = [
     "epsilon_greedy",
     "expectile_error",
     "first_episodes",
+    "fqf_calculate_fraction_loss",
+    "fqf_nstep_td_data",
+    "fqf_nstep_td_error",
     "gae",
     "gae_data",
     "get_epsilon_greedy_fn",
+    "iqn_nstep_td_data",
+    "iqn_nstep_td_error",
     "kl_divergence",
     "log_prob",
     "log_prob_entropy",
