@@ -6,7 +6,10 @@ from ding_lite.model.bdq import BDQ
 from ding_lite.model.c51 import C51DQN, DistributionHead
 from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.drqn import DRQN
+from ding_lite.model.c51 import C51DQN, DistributionHead, RainbowDQN
+from ding_lite.model.fqf import FQF, FractionHead
 from ding_lite.model.image import ConvEncoder
+from ding_lite.model.iqn import IQN, QuantileHead
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
 from ding_lite.model.pg import PG
@@ -24,6 +27,8 @@ __all__ = [
     "C51DQN",
     "DQN",
     "DRQN",
+    "FQF",
+    "IQN",
     "MLP",
     "PG",
     "QAC",
@@ -38,7 +43,10 @@ __all__ = [
     "DiscreteQAC",
     "DistributionHead",
     "DuelingHead",
+    "FractionHead",
     "NoisyLinear",
     "RecurrentCore",
+    "QuantileHead",
+    "RainbowDQN",
     "create_encoder",
 ]

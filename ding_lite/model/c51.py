@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.mlp import create_encoder
-from ding_lite.model.q_learning import DiscreteHead
+from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 
@@ -126,3 +126,54 @@ class C51DQN(nn.Module):
         `[B, A]` the expected returns, the action values.
         """
         return self.head(self.encoder(obs))
+
+
+@MODEL_REGISTRY.register("rainbowdqn")
+class RainbowDQN(nn.Module):
+    """The network of Rainbow (Hessel et al. 2018, arXiv:1710.02298): that of C51 with a dueling head.
+
+    Args:
+        obs_shape: see `C51DQN` for this and the next seven.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers.
+        head_layer_num: hidden layers in the head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        v_min: the smallest return that the distribution can express.
+        v_max: the largest one.
+        n_atom: K.
+        noise: use noisy layers in the head, see `NoisyLinear`.
+        dueling: compute the head's output from a value and advantages.
+        distributional: estimate a distribution; False: only action values, as `DQN` does, without a support.
+
+    Raises:
+        ConfigError: there is no such support, see `check_support`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_layer_num: int = 1,
+        activation: str = "relu",
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        n_atom: int = 51,
+        noise: bool = False,
+        dueling: bool = True,
+        distributional: bool = True,
+    ) -> None:
+        super().__init__()
+        self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        sizes = (encoder_hidden_size_list[-1], action_shape, head_layer_num)
+        self.head: nn.Module
+        if distributional:
+            self.head = DistributionHead(*sizes, n_atom, v_min, v_max, activation, noise, dueling)
+        else:
+            self.head = (DuelingHead if dueling else DiscreteHead)(*sizes, activation, noise)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return what `C51DQN` returns; only `logit` if the model is not distributional."""
+        output = self.head(self.encoder(obs))
+        return output if isinstance(output, dict) else {"logit": output}

@@ -27,6 +27,10 @@ from ding_lite.policy.value.qrdqn import QRDQNPolicy
 from ding_lite.policy.value.r2d2 import R2D2Policy
 from ding_lite.policy.value.sql import SQLPolicy
 from ding_lite.policy.value.sqn import SQNPolicy
+from ding_lite.policy.value.fqf import FQFPolicy
+from ding_lite.policy.value.iqn import IQNPolicy
+from ding_lite.policy.value.qrdqn import QRDQNPolicy
+from ding_lite.policy.value.rainbow import RainbowDQNPolicy
 
 __all__ = [
     "A2CPolicy",
@@ -43,6 +47,10 @@ __all__ = [
     "IMPALAPolicy",
     "IQLPolicy",
     "MDQNPolicy",
+    "FQFPolicy",
+    "IMPALAPolicy",
+    "IQLPolicy",
+    "IQNPolicy",
     "OfflinePolicy",
     "PGPolicy",
     "PPOOffPolicy",
@@ -54,6 +62,7 @@ __all__ = [
     "SACPolicy",
     "SQLPolicy",
     "SQNPolicy",
+    "RainbowDQNPolicy",
     "TD3BCPolicy",
     "TD3Policy",
 ]

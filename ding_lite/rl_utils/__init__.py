@@ -66,6 +66,15 @@ from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_erro
 from ding_lite.rl_utils.retrace import compute_q_retraces
 from ding_lite.rl_utils.soft_policy import soft_policy_value
 from ding_lite.rl_utils.soft_q import m_q_1step_td_data, m_q_1step_td_error, q_nstep_sql_td_error, soft_value
+from ding_lite.rl_utils.quantile import (
+    fqf_calculate_fraction_loss,
+    fqf_nstep_td_data,
+    fqf_nstep_td_error,
+    iqn_nstep_td_data,
+    iqn_nstep_td_error,
+    qrdqn_nstep_td_data,
+    qrdqn_nstep_td_error,
+)
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.rl_utils.td import (
     discounts,
@@ -120,11 +129,16 @@ __all__ = [
     "epsilon_softmax",
     "expectile_error",
     "first_episodes",
+    "fqf_calculate_fraction_loss",
+    "fqf_nstep_td_data",
+    "fqf_nstep_td_error",
     "gae",
     "gae_data",
     "generalized_lambda_returns",
     "get_epsilon_greedy_fn",
     "inv_symlog",
+    "iqn_nstep_td_data",
+    "iqn_nstep_td_error",
     "kl_divergence",
     "log_prob",
     "log_prob_entropy",

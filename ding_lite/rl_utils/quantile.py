@@ -1,7 +1,7 @@
-"""Quantile regression losses of distributional values (Dabney et al. 2018, arXiv:1710.10044).
+"""Quantile regression losses of distributional values: QR-DQN, IQN and FQF.
 
-Shapes: T steps of an n-step return, B samples, A discrete actions, K quantiles. The suffix of a name gives its
-dimensions.
+Shapes: T steps of an n-step return, B samples, A discrete actions, K quantiles, J quantiles of the target. The suffix
+of a name gives its dimensions.
 """
 
 from __future__ import annotations
@@ -72,18 +72,189 @@ def qrdqn_nstep_td_error(
     q, next_n_q, action, next_n_action, reward, done, tau, weight = data
     if q.ndim != 3 or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [B, A, K], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
     sample_B = torch.arange(len(q), device=q.device)
-    theta_BK1 = q[sample_B, action, :, None]
     with torch.no_grad():
-        next_theta_KB = next_n_q[sample_B, next_n_action].masked_fill(done.bool()[:, None], 0.0).t()
-        target_B1K = (return_B + discount_B * next_theta_KB).t()[:, None]
-        weight_BKK = (tau - (target_B1K < theta_BK1).to(q.dtype)).abs()
-    theta_BKK, target_BKK = torch.broadcast_tensors(theta_BK1, target_B1K)
+        next_theta_BJ = next_n_q[sample_B, next_n_action]
+        target_BJ = _target(next_theta_BJ, reward, done, gamma, nstep, cum_reward, value_gamma)
+    loss_B = _quantile_loss(q[sample_B, action], target_BJ, tau[..., 0], kappa)
+    return _weighted_mean(loss_B, weight), loss_B.detach()
+
+
+class iqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
+    """Input of `iqn_nstep_td_error`; see `qrdqn_nstep_td_data` for what is not listed.
+
+    Attributes:
+        q: `[K, B, A]`, quantiles of the return at s_t, by the learning network; the gradient flows through it.
+        next_n_q: `[J, B, A]`, quantiles of the return at s_{t+n}, usually by the target network.
+        replay_quantiles: `[K, B, 1]` or `[K B, 1]`, the probabilities of the quantiles `q`, in [0, 1].
+    """
+
+    q: Tensor
+    next_n_q: Tensor
+    action: Tensor
+    next_n_action: Tensor
+    reward: Tensor
+    done: Tensor
+    replay_quantiles: Tensor
+    weight: Tensor | None = None
+
+
+def iqn_nstep_td_error(
+    data: iqn_nstep_td_data,
+    gamma: float,
+    nstep: int = 1,
+    kappa: float = 1.0,
+    value_gamma: Tensor | None = None,
+    cum_reward: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the n-step quantile loss of IQN (Dabney et al. 2018, arXiv:1806.06923, eq. 3).
+
+    target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i
+    loss = weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa
+
+    theta are the quantiles `q` of the probabilities tau, theta' the quantiles `next_n_q`, L is Huber's loss.
+
+    Args:
+        data: see `iqn_nstep_td_data`.
+        gamma: discount per env step.
+        nstep: n, used if `value_gamma` is None.
+        kappa: threshold of Huber's loss; with 0, L(u) / kappa is replaced by its limit |u|.
+        value_gamma: `[B]`, see `q_nstep_td_error`.
+        cum_reward: see `q_nstep_td_error`.
+
+    Returns:
+        The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
+
+    Raises:
+        ValueError: q and next_n_q are not `[K, B, A]` and `[J, B, A]`, or the shape of reward contradicts `cum_reward`.
+    """
+    q, next_n_q, action, next_n_action, reward, done, replay_quantiles, weight = data
+    if q.ndim != 3 or next_n_q.ndim != 3 or q.shape[1:] != next_n_q.shape[1:]:
+        shapes = f"{tuple(q.shape)} and {tuple(next_n_q.shape)}"
+        raise ValueError(f"q and next_n_q must be [K, B, A] and [J, B, A], got {shapes}")
+    sample_B = torch.arange(q.shape[1], device=q.device)
+    with torch.no_grad():
+        next_theta_BJ = next_n_q[:, sample_B, next_n_action].t()
+        target_BJ = _target(next_theta_BJ, reward, done, gamma, nstep, cum_reward, value_gamma)
+    tau_BK = replay_quantiles.reshape(q.shape[:2]).t()
+    loss_B = _quantile_loss(q[:, sample_B, action].t(), target_BJ, tau_BK, kappa) / (kappa or 1.0)
+    return _weighted_mean(loss_B, weight), loss_B.detach()
+
+
+class fqf_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
+    """Input of `fqf_nstep_td_error`; see `qrdqn_nstep_td_data` for what is not listed.
+
+    Attributes:
+        q: `[B, K, A]`, quantiles of the return at s_t, by the learning network; the gradient flows through it.
+        next_n_q: `[B, J, A]`, quantiles of the return at s_{t+n}, usually by the target network.
+        quantiles_hats: `[B, K]`, the probabilities of the quantiles `q`, the middles of intervals.
+    """
+
+    q: Tensor
+    next_n_q: Tensor
+    action: Tensor
+    next_n_action: Tensor
+    reward: Tensor
+    done: Tensor
+    quantiles_hats: Tensor
+    weight: Tensor | None = None
+
+
+def fqf_nstep_td_error(
+    data: fqf_nstep_td_data,
+    gamma: float,
+    nstep: int = 1,
+    kappa: float = 1.0,
+    value_gamma: Tensor | None = None,
+    cum_reward: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the n-step quantile loss of FQF (Yang et al. 2019, arXiv:1911.02140, eq. 10).
+
+    It is the loss of `iqn_nstep_td_error` for the probabilities `quantiles_hats`; arguments and results are the same.
+
+    Raises:
+        ValueError: q and next_n_q are not `[B, K, A]` and `[B, J, A]`, or the shape of reward contradicts `cum_reward`.
+    """
+    q, next_n_q, action, next_n_action, reward, done, quantiles_hats, weight = data
+    if q.ndim != 3 or next_n_q.ndim != 3 or q.shape[::2] != next_n_q.shape[::2]:
+        shapes = f"{tuple(q.shape)} and {tuple(next_n_q.shape)}"
+        raise ValueError(f"q and next_n_q must be [B, K, A] and [B, J, A], got {shapes}")
+    sequences = (q.transpose(0, 1), next_n_q.transpose(0, 1))
+    step = (action, next_n_action, reward, done, quantiles_hats.t())
+    return iqn_nstep_td_error(
+        iqn_nstep_td_data(*sequences, *step, weight), gamma, nstep, kappa, value_gamma, cum_reward
+    )
+
+
+def fqf_calculate_fraction_loss(
+    q_tau_i: Tensor, q_value: Tensor, quantiles: Tensor, actions: Tensor, weight: Tensor | None = None
+) -> Tensor:
+    """Return a loss whose gradient by the ends tau of FQF's intervals is that of a Wasserstein distance.
+
+    K steps at the intervals' middles h approximate the quantile function Z of the return. The 1-Wasserstein distance W
+    to them has the derivative (Yang et al. 2019, arXiv:1911.02140, eq. 7)
+
+    dW / d tau_i = (Z(tau_i) - Z(h_{i-1})) - (Z(h_i) - Z(tau_i)),   0 < i < K
+
+    if Z does not decrease. A network's quantiles may decrease. The first difference then changes its sign where Z
+    decreases from the previous inner end (from h_0 for i = 1) to tau_i, and the second one where Z decreases from tau_i
+    to the next inner end (to h_{K-1} for i = K - 1).
+
+    loss = weighted mean over samples of sum_i tau_i dW / d tau_i, with a constant second factor
+
+    Args:
+        q_tau_i: `[B, K - 1, A]`, the quantiles Z of the inner ends tau_1 to tau_{K-1}.
+        q_value: `[B, K, A]`, the quantiles Z of the middles h_0 to h_{K-1}.
+        quantiles: `[B, K + 1]`, the ends tau_0 to tau_K; the gradient flows through it only.
+        actions: `[B]`, integer actions.
+        weight: `[B]`, importance weights; None: all are 1.
+
+    Returns:
+        The scalar loss. Its value has no meaning, only its gradient.
+
+    Raises:
+        ValueError: the numbers of quantiles do not fit.
+    """
+    num_quantiles = q_value.shape[1]
+    if q_tau_i.shape[1] != num_quantiles - 1 or quantiles.shape[1] != num_quantiles + 1:
+        shapes = f"{tuple(q_tau_i.shape)}, {tuple(q_value.shape)} and {tuple(quantiles.shape)}"
+        raise ValueError(f"q_tau_i, q_value and quantiles must be [B, K-1, A], [B, K, A] and [B, K+1], got {shapes}")
+    sample_B = torch.arange(len(actions), device=actions.device)
+    with torch.no_grad():
+        end_BK, middle_BK = q_tau_i[sample_B, :, actions], q_value[sample_B, :, actions]
+        before_BK = torch.cat([middle_BK[:, :1], end_BK[:, :-1]], 1)
+        after_BK = torch.cat([end_BK[:, 1:], middle_BK[:, -1:]], 1)
+        left_BK, right_BK = end_BK - middle_BK[:, :-1], end_BK - middle_BK[:, 1:]
+        slope_BK = torch.where(end_BK > before_BK, left_BK, -left_BK)
+        slope_BK = slope_BK + torch.where(end_BK < after_BK, right_BK, -right_BK)
+    return _weighted_mean((slope_BK * quantiles[:, 1:-1]).sum(1), weight)
+
+
+def _target(
+    next_theta_BJ: Tensor,
+    reward: Tensor,
+    done: Tensor,
+    gamma: float,
+    nstep: int,
+    cum_reward: bool,
+    value_gamma: Tensor | None,
+) -> Tensor:
+    """Return the quantiles of the n-step return, `[B, J]`."""
+    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
+    next_theta_JB = next_theta_BJ.masked_fill(done.bool()[:, None], 0.0).t()
+    return (return_B + discount_B * next_theta_JB).t()
+
+
+def _quantile_loss(theta_BK: Tensor, target_BJ: Tensor, tau_BK: Tensor, kappa: float) -> Tensor:
+    """Return sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij), u_ij = target_j - theta_i, `[B]`; with kappa 0, L(u) = |u|."""
+    theta_BKJ, target_BKJ = torch.broadcast_tensors(theta_BK[..., None], target_BJ[:, None])
+    weight_BKJ = (tau_BK[..., None] - (target_BKJ < theta_BKJ).to(theta_BK.dtype)).abs().detach()
     if kappa > 0:
-        error_BKK = functional.huber_loss(theta_BKK, target_BKK, reduction="none", delta=kappa)
+        error_BKJ = functional.huber_loss(theta_BKJ, target_BKJ, reduction="none", delta=kappa)
     else:
-        error_BKK = (target_BKK - theta_BKK).abs()
-    loss_B = (weight_BKK * error_BKK).mean(2).sum(1)
-    loss = loss_B.mean() if weight is None else (loss_B * weight).mean()
-    return loss, loss_B.detach()
+        error_BKJ = (target_BKJ - theta_BKJ).abs()
+    return (weight_BKJ * error_BKJ).mean(2).sum(1)
+
+
+def _weighted_mean(loss_B: Tensor, weight_B: Tensor | None) -> Tensor:
+    return loss_B.mean() if weight_B is None else (loss_B * weight_B).mean()

@@ -32,6 +32,13 @@ OPTIONS = {
     ],
     "qrdqn": [["policy.noisy_net=True", "policy.nstep=3"]],
     "c51": [["policy.priority=True", "policy.priority_IS_weight=True", "policy.nstep=3"]],
+    "rainbow": [
+        [],
+        ["policy.model.distributional=False", "policy.model.dueling=False", "policy.noisy_net=False",
+         "policy.double=False", "policy.nstep=1", "policy.priority=False"],
+    ],
+    "iqn": [["policy.noisy_net=True", "policy.nstep=3"]],
+    "fqf": [["policy.noisy_net=True", "policy.nstep=3", "policy.learn.ent_coef=0.1"]],
     "ppo": [
         ["policy.learn.epoch_per_collect=3"],
         ["policy.learn.epoch_per_collect=3", "policy.learn.kl_beta=0.5", "policy.learn.kl_adaptive=True",

@@ -93,7 +93,7 @@ def test_targets_beyond_the_support_are_a_logged_figure() -> None:
     assert "clipped_share" in policy.learn_mode.monitor_vars()
 
 
-@pytest.mark.parametrize("kind", ["c51"])
+@pytest.mark.parametrize("kind", ["c51", "rainbow"])
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

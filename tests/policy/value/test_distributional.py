@@ -13,9 +13,9 @@ from ding_lite.config import compile_config
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.policy.helpers import ACTIONS, IMAGE, OBS, make_batch, make_cfg, make_policy, parameter_hash, same, target_of
 
-KINDS = ["qrdqn", "c51"]
+KINDS = ["qrdqn", "c51", "rainbow", "iqn", "fqf"]
 WEIGHED = ("priority=True", "priority_IS_weight=True")
-DEFAULTS = {"qrdqn": (0.97, 1), "c51": (0.97, 1)}
+DEFAULTS = {"qrdqn": (0.97, 1), "c51": (0.97, 1), "rainbow": (0.99, 3), "iqn": (0.97, 1), "fqf": (0.97, 1)}
 
 
 def make(kind: str, *overrides: str, image: bool = False) -> Any:
@@ -65,9 +65,14 @@ def test_the_loss_is_pure_and_leaves_the_batch_as_it_was(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_is_the_mean_of_its_samples_by_their_weights(kind: str) -> None:
     policy = make(kind, *WEIGHED, "double=False")
-    batch = batch_for(policy) | {"weight": torch.tensor([2.0, 0, 0, 0, 0, 0, 0, 0])}
-    loss, output = policy.learn_mode.loss(batch)
-    assert loss.item() == pytest.approx(output["priority"][0].item() * 2 / 8, rel=1e-5)
+    batch, weight = batch_for(policy), torch.arange(8.0)
+    whole, rest, first, ones = (
+        policy.learn_mode.loss(batch | {"weight": each})[0]
+        for each in (weight, torch.where(weight > 3, weight, 0.0), torch.where(weight > 3, 0.0, weight), torch.ones(8))
+    )
+    torch.testing.assert_close(whole, rest + first)
+    assert whole != rest
+    torch.testing.assert_close(make(kind, "priority=False", "double=False").learn_mode.loss(batch)[0], ones)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,6 +142,10 @@ def test_defaults_are_those_of_di_engine(kind: str) -> None:
     ("kind", "override", "message"),
     [
         ("qrdqn", "model.num_quantiles=0", r"policy\.model\.num_quantiles: expected at least 1, got 0"),
+        ("iqn", "model.num_quantiles=0", r"policy\.model\.num_quantiles: expected at least 1, got 0"),
+        ("fqf", "model.num_quantiles=0", r"policy\.model\.num_quantiles: expected at least 1, got 0"),
+        ("fqf", "learn.ent_coef=-1.0", r"policy\.learn\.ent_coef: expected at least 0"),
+        ("rainbow", "model.noise=False", r"policy\.model\.noise contradicts policy\.noisy_net"),
         ("qrdqn", "learn.kappa=-1.0", r"policy\.learn\.kappa: expected at least 0"),
     ],
 )

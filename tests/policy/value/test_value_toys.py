@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ding_lite.entry import serial_pipeline
-from ding_lite.utils.registry import ENV_REGISTRY
+from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY
 from tests.policy.actors import Corridor
 
 STOP = 0.59  # the best return is 0.6; random play is worth about -1.5
@@ -28,6 +28,12 @@ COMMON: dict[str, Any] = dict(
 SETTINGS: dict[str, tuple[str, ...]] = {
     "dqn": (),
     "qrdqn": ("policy.model.num_quantiles=8",),
+    "rainbow": (*("policy.model.v_min=-3.0", "policy.model.v_max=1.0", "policy.random_collect_size=100"),),
+    "iqn": ("policy.model.num_quantiles=8", "policy.model.quantile_embedding_size=16"),
+    "fqf": (
+        *("policy.model.num_quantiles=8", "policy.model.quantile_embedding_size=16"),
+        *("policy.learn.learning_rate_quantile=0.003", "policy.learn.learning_rate_fraction=0.0001"),
+    ),
     "c51": ("policy.model.v_min=-3.0", "policy.model.v_max=1.0"),
 }
 
@@ -36,7 +42,10 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 def test_the_way_through_the_corridor_is_learned(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(ENV_REGISTRY, "corridor", Corridor)
-    main = dict(exp_name="run", env=dict(env_id="corridor", stop_value=STOP), policy=copy.deepcopy(COMMON))
+    policy = copy.deepcopy(COMMON)
+    if "learning_rate" not in POLICY_REGISTRY.find(kind).default_config().learn:
+        del policy["learn"]["learning_rate"]
+    main = dict(exp_name="run", env=dict(env_id="corridor", stop_value=STOP), policy=policy)
     create = dict(env=dict(type="corridor"), policy=dict(type=kind))
     serial_pipeline((main, create), seed=0, max_env_step=6000, overrides=SETTINGS[kind])
     lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]

@@ -1,0 +1,102 @@
+"""The Q-network of IQN, whose quantiles are a function of their probabilities.
+
+Shapes: B samples, A discrete actions, K quantiles, H features, E numbers that represent a probability.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ding_lite.model.mlp import create_encoder
+from ding_lite.model.q_learning import DiscreteHead
+from ding_lite.model.qrdqn import midpoints
+from ding_lite.utils.registry import MODEL_REGISTRY
+
+
+class QuantileHead(nn.Module):
+    """Maps features, and probabilities tau, to the quantiles of the return of each action.
+
+    Z_tau(s, a) = f(psi(s) * phi(tau))_a,   phi_j(tau) = ReLU(sum_{e=1}^E cos(pi e tau) w_ej + b_j)
+
+    psi are the features and f is a fully connected network (Dabney et al. 2018, arXiv:1806.06923, eq. 4). The paper's
+    sum begins at e = 0, which adds a constant, as b_j does.
+
+    Args:
+        hidden_size: H, and size of the hidden layers.
+        output_size: A.
+        layer_num: hidden layers before the output.
+        quantile_embedding_size: E.
+        activation: a key of `ACTIVATIONS`.
+        noise: use noisy layers in f, see `NoisyLinear`.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        output_size: int,
+        layer_num: int = 1,
+        quantile_embedding_size: int = 128,
+        activation: str = "relu",
+        noise: bool = False,
+    ) -> None:
+        super().__init__()
+        self.Q = DiscreteHead(hidden_size, output_size, layer_num, activation, noise)
+        self.phi = nn.Linear(quantile_embedding_size, hidden_size)
+
+    def forward(self, x: Tensor, tau: Tensor) -> Tensor:
+        """Return quantiles `[B, K, A]` for features `[B, H]` and probabilities `[B, K]`."""
+        number_E = torch.arange(1, self.phi.in_features + 1, dtype=tau.dtype, device=tau.device)
+        phi_BKH = functional.relu(self.phi((math.pi * number_E * tau[..., None]).cos()))
+        return self.Q(x[:, None] * phi_BKH)
+
+
+@MODEL_REGISTRY.register("iqn")
+class IQN(nn.Module):
+    """Quantiles of the return of each discrete action for any probabilities (Dabney et al. 2018, arXiv:1806.06923).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        head_layer_num: hidden layers in the head before its output.
+        num_quantiles: K if no probabilities are given.
+        quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        noise: use noisy layers in the head, see `NoisyLinear`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_layer_num: int = 1,
+        num_quantiles: int = 32,
+        quantile_embedding_size: int = 128,
+        activation: str = "relu",
+        noise: bool = False,
+    ) -> None:
+        super().__init__()
+        self._num_quantiles = num_quantiles
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.head = QuantileHead(
+            encoder_hidden_size_list[-1], action_shape, head_layer_num, quantile_embedding_size, activation, noise
+        )
+
+    def forward(self, obs: Tensor, tau: Tensor | None = None) -> dict[str, Tensor]:
+        """Return a dict for observations `[B, ...]` and probabilities `[B, K]`.
+
+        `q` `[K, B, A]` are the quantiles, `quantiles` `[K, B, 1]` their probabilities, and `logit` `[B, A]` the means
+        of the quantiles, the action values. Without `tau` the probabilities are (i + 1/2) / K.
+        """
+        feature_BH = self.encoder(obs)
+        if tau is None:
+            tau = midpoints(self._num_quantiles, next(self.head.parameters())).expand(len(feature_BH), -1)
+        q_BKA = self.head(feature_BH, tau)
+        return {"logit": q_BKA.mean(1), "q": q_BKA.transpose(0, 1), "quantiles": tau.t()[..., None]}

@@ -1,0 +1,111 @@
+"""DQN with fully parameterised quantile functions, FQF (Yang et al. 2019, arXiv:1911.02140).
+
+For every state, the layer `fraction` of the network divides [0, 1] into K intervals with the ends tau_0 = 0 to
+tau_K = 1 and the middles h_i. The rest of the network is that of IQN, and predicts the quantile Z_tau(s, a) of the
+return. An action's value is sum_i (tau_{i+1} - tau_i) Z_{h_i}(s, a). Two losses are minimised by an optimizer each:
+
+* all of the network except `fraction`, by Adam: the quantile loss of `iqn.py` with the probabilities h_i(s_t) and
+  h_j(s_{t+n}) instead of random ones;
+* `fraction`, by RMSProp: the Wasserstein distance between the quantile function and the K steps that approximate it.
+  Its derivative by tau_i is 2 Z_{tau_i} - Z_{h_i} - Z_{h_{i-1}} for the action a_t. The entropy of the intervals'
+  lengths, times `learn.ent_coef`, is subtracted.
+
+Exploration, replay, target network and options are those of DQN. The priority of a sample is its quantile loss.
+
+Logged figures: those of DQN, where `total_loss` is the sum of both losses; `quantile_loss` and `fraction_loss`, the
+second without the entropy; `entropy` of the intervals' lengths, at most log K; `quantile_learning_rate` and
+`fraction_learning_rate`. `grad_norm` is that of both gradients together, but each is clipped by itself.
+
+Shapes: B samples in a batch, A actions, K quantiles.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.fqf import FractionHead
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, fqf_nstep_td_data, fqf_nstep_td_error
+from ding_lite.torch_utils.optimizer import Trained
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+
+@POLICY_REGISTRY.register("fqf")
+class FQFPolicy(DQNPolicy):
+    """FQF. Its model takes and returns what `FQF` does, and has one `FractionHead`."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="fqf",
+        discount_factor=0.97,
+        nstep=1,
+        learn=dict(
+            learning_rate_fraction=Key(2.5e-9, "step size of the RMSProp of the intervals", low=0, high=10**6),
+            learning_rate_quantile=Key(5e-5, "step size of the Adam of all else", low=0, high=10**6),
+            adam_eps=0.01 / 32,
+            kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
+            ent_coef=Key(
+                0.0, "weight of the entropy of the intervals' lengths, which keeps them from vanishing", low=0
+            ),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "fqf", ["ding_lite.model"]
+
+    def _init_optimizer(self) -> None:
+        fraction = nn.ModuleList(module for module in self._model.modules() if isinstance(module, FractionHead))
+        if len(fraction) != 1:
+            raise ConfigError(
+                f"Policy 'fqf' trains a layer of the class ding_lite.model.FractionHead by an optimizer of its own: "
+                f"expected a model with one, but {type(self._model).__name__} has {len(fraction)}."
+            )
+        own = {id(parameter) for parameter in fraction.parameters()}
+        quantile = nn.ParameterList(each for each in self._model.parameters() if id(each) not in own)
+        learn = self._cfg.learn
+        parts = {
+            "fraction": Trained(fraction, learn.learning_rate_fraction, "rmsprop", {"alpha": 0.95, "eps": 1e-5}),
+            "quantile": Trained(quantile, learn.learning_rate_quantile),
+        }
+        self._optimizer = self._add_optimizer("model", parts, self._loss)
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "quantile_loss", "fraction_loss", "entropy"]
+
+    def _outputs(self, batch: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
+        online = self._output(self._model, batch, "obs", "online", boundaries=True)
+        with torch.no_grad():
+            target = self._output(self._target_model, batch, "next_obs", "target")
+            chooser = self._output(self._model, batch, "next_obs", "chooser") if self._cfg.double else target
+        return online, target, chooser["logit"].argmax(-1)
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the sum of both losses, and detached figures; see `DQNPolicy._loss` for the batch.
+
+        The gradient of each loss flows only to the parameters that it trains.
+        """
+        cfg, action_B = self._cfg, batch["action"]
+        online, target, next_action_B = self._outputs(batch)
+        step = (action_B, next_action_B, batch["reward"], batch["done"])
+        weight_B = batch["weight"] if cfg.priority_IS_weight else None
+        data = fqf_nstep_td_data(online["q"], target["q"], *step, online["quantiles_hats"], weight_B)
+        quantile_loss, loss_B = fqf_nstep_td_error(
+            data, cfg.discount_factor, cfg.nstep, cfg.learn.kappa, batch["value_gamma"], True
+        )
+        fraction_loss = fqf_calculate_fraction_loss(
+            online["q_tau_i"], online["q"], online["quantiles"], action_B, weight_B
+        )
+        entropy_B = online["entropies"][:, 0]
+        bonus = (entropy_B if weight_B is None else entropy_B * weight_B).mean()
+        return quantile_loss + fraction_loss - cfg.learn.ent_coef * bonus, {
+            "priority": loss_B,
+            "q_value": online["logit"].detach(),
+            "quantile_loss": quantile_loss.detach(),
+            "fraction_loss": fraction_loss.detach(),
+            "entropy": entropy_B.detach(),
+        }

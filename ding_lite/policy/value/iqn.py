@@ -1,0 +1,79 @@
+"""DQN with implicit quantile networks, IQN (Dabney et al. 2018, arXiv:1806.06923).
+
+The network predicts the quantile Z_tau(s, a) of the return for any probability tau. Each loss draws K probabilities
+tau_i for s_t, and K other ones tau'_j for s_{t+n}, evenly from [0, 1]. It is the mean over the batch of
+
+    sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa,   u_ij = R + g^n Z'_{tau'_j}(s_{t+n}, a*) - Z_{tau_i}(s_t, a_t),
+
+with the sum R of n rewards, the target network Z' and Huber's loss L, quadratic up to `learn.kappa`. An action's value
+is the mean of its quantiles. a* is chosen as in `dqn.py`.
+
+Acting, and the choice of a*, use the fixed probabilities (i + 1/2) / K, so they draw no random numbers.
+
+Exploration, replay, target network and options are those of DQN. The priority of a sample is its loss.
+
+Logged figures: those of DQN. `q_value` is the mean of all quantiles.
+
+Shapes: B samples in a batch, A actions, K quantiles.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.quantile import iqn_nstep_td_data, iqn_nstep_td_error
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+NUM_QUANTILES = Key(32, "K: quantiles in a loss, for each of both states, and while acting", low=1)
+
+
+@POLICY_REGISTRY.register("iqn")
+class IQNPolicy(DQNPolicy):
+    """IQN. Its model takes and returns what `IQN` does."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="iqn",
+        discount_factor=0.97,
+        nstep=1,
+        model=dict(
+            num_quantiles=NUM_QUANTILES,
+        ),
+        learn=dict(
+            kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
+        ),
+    )
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "iqn", ["ding_lite.model"]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
+        size = (len(batch["action"]), self._cfg.model.get("num_quantiles", NUM_QUANTILES.default))
+        tau = {name: torch.rand(size, device=self._device, dtype=self._dtype) for name in ("online", "target")}
+        return super()._draw_noise(batch) | {"tau": tau}
+
+    def _outputs(self, batch: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
+        tau = batch["noise"]["tau"]
+        online = self._output(self._model, batch, "obs", "online", tau=tau["online"])
+        with torch.no_grad():
+            target = self._output(self._target_model, batch, "next_obs", "target", tau=tau["target"])
+            network = self._model if self._cfg.double else self._target_model
+            chooser = self._output(network, batch, "next_obs", "chooser")
+        return online, target, chooser["logit"].argmax(-1)
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
+        cfg = self._cfg
+        online, target, next_action_B = self._outputs(batch)
+        step = (batch["action"], next_action_B, batch["reward"], batch["done"])
+        weight_B = batch["weight"] if cfg.priority_IS_weight else None
+        data = iqn_nstep_td_data(online["q"], target["q"], *step, online["quantiles"], weight_B)
+        loss, loss_B = iqn_nstep_td_error(
+            data, cfg.discount_factor, cfg.nstep, cfg.learn.kappa, batch["value_gamma"], True
+        )
+        return loss, {"priority": loss_B, "q_value": online["logit"].detach()}

@@ -1,0 +1,64 @@
+"""Rainbow: its keys switch its parts off, down to C51 and to DQN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from ding_lite.utils.registry import ConfigError
+from tests.policy.helpers import make_batch, make_cfg, make_policy
+
+NO_PRIORITY = ("priority=False",)
+PLAIN = ("noisy_net=False", "model.dueling=False", "nstep=1", *NO_PRIORITY)
+
+
+def loss_of(kind: str, *overrides: str, state: Any = None) -> tuple[torch.Tensor, dict[str, torch.Tensor], Any]:
+    torch.manual_seed(0)
+    policy = make_policy(*overrides, kind=kind)
+    if state is not None:
+        policy.learn_mode.load_state_dict({"model": state})
+    torch.manual_seed(1)
+    return *policy.learn_mode.loss(make_batch(8, weighed=True)), policy.model.state_dict()
+
+
+def test_without_its_other_parts_it_is_c51() -> None:
+    loss, output, state = loss_of("rainbow", *PLAIN)
+    expected, of_c51, _ = loss_of("c51", "nstep=1", "discount_factor=0.99", state=state)
+    assert torch.equal(loss, expected)
+    assert torch.equal(output["clipped_share"], of_c51["clipped_share"])
+
+
+def test_without_distributions_too_it_is_dqn() -> None:
+    policy_loss, output, state = loss_of("rainbow", *PLAIN, "model.distributional=False")
+    expected, of_dqn, _ = loss_of("dqn", "nstep=1", "model.dueling=False", state=state)
+    assert torch.equal(policy_loss, expected)
+    assert output.keys() == of_dqn.keys()
+    policy = make_policy(*PLAIN, "model.distributional=False", kind="rainbow")
+    assert "clipped_share" not in policy.learn_mode.monitor_vars()
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["noisy_net=False", "model.dueling=False", "double=False", "model.distributional=False", "priority=False"],
+)
+def test_each_key_has_an_effect(override: str) -> None:
+    assert loss_of("rainbow")[0] != loss_of("rainbow", override)[0]
+
+
+def test_importance_weights_follow_the_priorities_unless_said() -> None:
+    assert make_cfg(kind="rainbow").priority_IS_weight is True
+    assert make_cfg("priority=False", kind="rainbow").priority_IS_weight is False  # as DI-engine's Pong file says
+    assert make_cfg("priority_IS_weight=False", kind="rainbow").priority_IS_weight is False
+    with pytest.raises(ConfigError, match=r"set policy\.priority=True too"):
+        make_cfg("priority=False", "priority_IS_weight=True", kind="rainbow")
+
+
+def test_a_support_is_needed_only_for_distributions() -> None:
+    make_policy("model.distributional=False", "model.v_min=5.0", "model.v_max=5.0", kind="rainbow")
+
+
+def test_it_explores_by_noise_or_by_epsilon() -> None:
+    assert make_policy(kind="rainbow").collect_mode.get_collect_kwargs(0) == {"eps": 0.0}
+    assert make_policy("noisy_net=False", kind="rainbow").collect_mode.get_collect_kwargs(0) == {"eps": 0.95}
