@@ -23,7 +23,7 @@ class Echo(gymnasium.Env):
 
 
 def test_choices_are_evenly_spaced_between_the_bounds_of_each_dimension() -> None:
-    env = DiscreteActions(Echo(Box(np.float32([-1, 0]), np.float32([1, 8]))), 5)
+    env = DiscreteActions(Echo(Box(np.array([-1, 0], np.float32), np.array([1, 8], np.float32))), 5)
     assert env.action_space == MultiDiscrete([5, 5])
     for action, expected in (([0, 0], [-1.0, 0.0]), ([4, 4], [1.0, 8.0]), ([1, 2], [-0.5, 4.0])):
         echoed = env.step(np.array(action))[0]

@@ -26,6 +26,8 @@ TARGET = [[[0.0, 0.0, LACKS], [0.0, 0.0, 0.0]], [[2.0, 3.0, LACKS], [5.0, 4.0, 8
 class BranchTable(nn.Module):
     """Values written down, `[S, D, A]`, for one-hot observations."""
 
+    lacks: Tensor
+
     def __init__(self, values: list[list[list[float]]]) -> None:
         super().__init__()
         known = torch.tensor(values)
