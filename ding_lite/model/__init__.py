@@ -3,10 +3,9 @@
 from ding_lite.model.acer import ACER
 from ding_lite.model.bc import BC
 from ding_lite.model.bdq import BDQ
-from ding_lite.model.c51 import C51DQN, DistributionHead
+from ding_lite.model.c51 import C51DQN, DistributionHead, RainbowDQN
 from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.drqn import DRQN
-from ding_lite.model.c51 import C51DQN, DistributionHead, RainbowDQN
 from ding_lite.model.fqf import FQF, FractionHead
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.iqn import IQN, QuantileHead
@@ -45,8 +44,8 @@ __all__ = [
     "DuelingHead",
     "FractionHead",
     "NoisyLinear",
-    "RecurrentCore",
     "QuantileHead",
     "RainbowDQN",
+    "RecurrentCore",
     "create_encoder",
 ]

@@ -22,15 +22,14 @@ from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
 from ding_lite.policy.value.bdq import BDQPolicy
 from ding_lite.policy.value.c51 import C51Policy
 from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.policy.value.fqf import FQFPolicy
+from ding_lite.policy.value.iqn import IQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
 from ding_lite.policy.value.qrdqn import QRDQNPolicy
 from ding_lite.policy.value.r2d2 import R2D2Policy
+from ding_lite.policy.value.rainbow import RainbowDQNPolicy
 from ding_lite.policy.value.sql import SQLPolicy
 from ding_lite.policy.value.sqn import SQNPolicy
-from ding_lite.policy.value.fqf import FQFPolicy
-from ding_lite.policy.value.iqn import IQNPolicy
-from ding_lite.policy.value.qrdqn import QRDQNPolicy
-from ding_lite.policy.value.rainbow import RainbowDQNPolicy
 
 __all__ = [
     "A2CPolicy",
@@ -44,13 +43,11 @@ __all__ = [
     "DQNPolicy",
     "DiscreteCQLPolicy",
     "DiscreteSACPolicy",
-    "IMPALAPolicy",
-    "IQLPolicy",
-    "MDQNPolicy",
     "FQFPolicy",
     "IMPALAPolicy",
     "IQLPolicy",
     "IQNPolicy",
+    "MDQNPolicy",
     "OfflinePolicy",
     "PGPolicy",
     "PPOOffPolicy",
@@ -59,10 +56,10 @@ __all__ = [
     "QACPolicy",
     "QRDQNPolicy",
     "R2D2Policy",
+    "RainbowDQNPolicy",
     "SACPolicy",
     "SQLPolicy",
     "SQNPolicy",
-    "RainbowDQNPolicy",
     "TD3BCPolicy",
     "TD3Policy",
 ]

@@ -62,10 +62,6 @@ from ding_lite.rl_utils.q_continuous import (
     td3_bc_actor_error,
     temperature_error,
 )
-from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
-from ding_lite.rl_utils.retrace import compute_q_retraces
-from ding_lite.rl_utils.soft_policy import soft_policy_value
-from ding_lite.rl_utils.soft_q import m_q_1step_td_data, m_q_1step_td_error, q_nstep_sql_td_error, soft_value
 from ding_lite.rl_utils.quantile import (
     fqf_calculate_fraction_loss,
     fqf_nstep_td_data,
@@ -75,6 +71,9 @@ from ding_lite.rl_utils.quantile import (
     qrdqn_nstep_td_data,
     qrdqn_nstep_td_error,
 )
+from ding_lite.rl_utils.retrace import compute_q_retraces
+from ding_lite.rl_utils.soft_policy import soft_policy_value
+from ding_lite.rl_utils.soft_q import m_q_1step_td_data, m_q_1step_td_error, q_nstep_sql_td_error, soft_value
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.rl_utils.td import (
     discounts,
