@@ -32,7 +32,7 @@ def test_a_page_explains_every_logged_figure(name: str) -> None:
     kind = next(kind for kind, space in SPACES.items() if isinstance(space, OWN[name].action_spaces))
     policy = create_policy(compile_problem(name, kind, []))
     networks = "|".join(getattr(OWN[name], "networks", ("model",)))
-    of_networks = re.compile(rf"({networks})_(loss|grad_norm|learning_rate)")  # the index explains them
+    of_networks = re.compile(rf"({networks})_loss|\w+_(grad_norm|learning_rate)")  # the index explains them
     own = figures_section(FOLDER / f"{name}.md")
     told = own + (FOLDER / "README.md").read_text().partition("## Figures")[2]
     told += "".join(figures_section(FOLDER / page) for page in re.findall(r"\]\((\w+\.md)\)", own))
