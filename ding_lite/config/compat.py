@@ -47,6 +47,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.collect.noise_sigma": (Any, "this policy adds no noise to its actions"),
     "policy.collect.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
     "policy.collect.nstep_return": (False, "values learn from generalised advantage estimates"),
+    "policy.collect.traj_len_inf": (Any, "sequences are cut when they are sampled"),
     "policy.collect.unroll_len": (1, "one step is one sample"),
     "policy.command": (Any, "there is no commander"),
     "policy.eval.env_num": (Any, "env.evaluator_env_num says it"),
@@ -57,6 +58,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.learn.decay_rate": (Any, "a schedule of policy.learn.learning_rate says it"),
     "policy.learn.epoch_per_collect": (Any, "this policy has no epochs"),
     "policy.learn.lr_decay": (False, "a schedule of policy.learn.learning_rate says it"),
+    "policy.learn.iqn": (False, "this policy learns the probabilities of fixed returns, not quantiles"),
     "policy.learn.init_w": (Any, "the model initialises its own layers"),
     "policy.learn.log_space": (True, "alpha is learned as its logarithm"),
     "policy.learn.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
@@ -118,6 +120,7 @@ RENAMED_KEYS = {
     "policy.learn.eps": "policy.learn.adam_eps",
     "policy.collect.unroll_len": "policy.unroll_len",
     "policy.learn.unroll_len": "policy.unroll_len",
+    "policy.learn_unroll_len": "policy.unroll_len",
     "policy.learn.grad_norm": "policy.learn.grad_clip_value",
     "policy.learn.optim": "policy.learn.optimizer",
     "policy.learn.normalize_advantage": "policy.learn.adv_norm",
@@ -234,6 +237,9 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
     Raises:
         ConfigError: the old and the new name are set to different values.
     """
+    if "policy.burnin_step" in known and get_key(user, "policy.collect.unroll_len") is not None:
+        user["policy"]["collect"].pop("unroll_len")  # DI-engine's R2D2 also wants their sum
+        notes.append("policy.collect.unroll_len is ignored: policy.burnin_step and policy.unroll_len say it.")
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
         if value is UNSET or old in known or new not in known:
