@@ -126,7 +126,7 @@ class QAC(nn.Module):
             return RegressionHead(sizes, activation, output=True)
         return GaussianHead(sizes, activation, sigma_type="conditioned")
 
-    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> nn.Module:
+    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> CriticNetwork:
         return CriticNetwork(encoder, sizes, activation, num)
 
     def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class QACDIST(QAC):
             encoder_hidden_size_list=encoder_hidden_size_list,
         )
 
-    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> nn.Module:
+    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> Any:
         return DistributionalCritic(encoder, sizes, activation, *self._atoms)
 
     def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

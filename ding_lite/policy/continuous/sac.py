@@ -63,8 +63,8 @@ class SACPolicy(QACPolicy):
 
     def _create_model(self) -> nn.Module:
         model: Any = super()._create_model()
-        *_, last = (module for module in model.actor.modules() if isinstance(module, nn.Linear))
-        for parameter in last.parameters():
+        layers = [module for module in model.actor.modules() if isinstance(module, nn.Linear)]
+        for parameter in layers[-1].parameters():
             nn.init.uniform_(parameter, -self._cfg.learn.init_w, self._cfg.learn.init_w)
         return model
 
