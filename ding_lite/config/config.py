@@ -335,22 +335,21 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
             f"The environment's actions are {space}: expected Discrete, a Box of one dimension, or a Dict of both with "
             "the keys 'action_type' and 'action_args'."
         )
-    stack = cfg.env.frame_stack
-    if stack > 1 and env_spec.frame_stack != stack:
-        raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
+    _check_stack(cfg, env_spec)
     options = {} if model_given else sc.model_options(policy_cls, model.get("type"), {})
-    shapes = {"obs_shape": _shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
+    shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
     if model.get("action_space") in (None, "discrete", "continuous", "hybrid"):  # others are the model's own options
         shapes["action_space"] = kind
     for key, shape in shapes.items():
         given = model.get(key)
         given = given[0] if isinstance(given, list) and len(given) == 1 else given
-        if given is None and shape and f"policy.model.{key}" in options:
+        accepted = options.get(f"policy.model.{key}")
+        if given is None and shape and accepted is not None and matches(shape, accepted.hint):
             model[key] = shape
         elif given is not None and shape and given != shape:
             raise ConfigError(
-                f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={stack}), got {given}. Leave "
-                "it out: it is then set from the environment."
+                f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={cfg.env.frame_stack}), got "
+                f"{given}. Leave it out: it is then set from the environment."
             )
     for path, option in options.items():
         if option.default is sc.REQUIRED and sc.get_key(cfg, path) is None:
@@ -365,6 +364,18 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     if cfg.env.norm_obs.use_norm:
         check_observations(env_spec.observation_space)
     check_memory(cfg, env_spec.observation_space)
+
+
+def _check_stack(cfg: EasyDict, env_spec: EnvSpec) -> None:
+    """Raise `ConfigError` if `env.frame_stack` does not go with the environment or with replay."""
+    stack = cfg.env.frame_stack
+    if stack > 1 and env_spec.frame_stack != stack:
+        raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
+    if stack > 1 and isinstance(env_spec.observation_space, gymnasium.spaces.Dict) and sc.get_key(cfg, sc.BUFFER):
+        raise ConfigError(
+            f"env.frame_stack={stack}, but the observations are a Dict, whose parts replay cannot stack: set "
+            "env.frame_stack=0, or stack what needs it with a wrapper of your own."
+        )
 
 
 def _kind_of(space: gymnasium.Space[Any]) -> str | None:
@@ -391,6 +402,17 @@ def _shape_of(space: gymnasium.Space[Any]) -> Any:
         return {f"{key}_shape": _shape_of(part) for key, part in space.items()}
     shape = space.nvec.tolist() if isinstance(space, gymnasium.spaces.MultiDiscrete) else [*(space.shape or ())]
     return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
+
+
+def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
+    """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part has none.
+
+    It is None for a Dict with an `action_mask` too, because the built-in models do not obey a mask.
+    """
+    if not isinstance(space, gymnasium.spaces.Dict):
+        return _shape_of(space)
+    shapes = {key: _obs_shape_of(part) for key, part in space.items()}
+    return None if "action_mask" in shapes or None in shapes.values() else shapes
 
 
 def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: int) -> None:
