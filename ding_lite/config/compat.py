@@ -39,6 +39,8 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.manager.step_wait_timeout": (Any, "env.manager.step_timeout limits every step"),
     "env.manager.wait_num": (Any, "all environments step together"),
     "env.replay_path": (Any, "no videos are recorded"),
+    "env.save_replay_gif": (Any, "no videos are recorded"),
+    "env.save_replay_path": (Any, "no videos are recorded"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
     "policy.collect.collector_env_num": (Any, "env.collector_env_num says it"),
     "policy.collect.collector_logit": (False, "a data set contains what its policy needs"),
@@ -139,6 +141,9 @@ MUJOCO = (
 # Values of env.env_id: versions that gymnasium has retired, and their successors.
 RENAMED_IDS = {
     "Pendulum-v0": "Pendulum-v1",
+    "CliffWalking": "CliffWalking-v1",
+    "CliffWalking-v0": "CliffWalking-v1",
+    "Taxi-v3": "Taxi-v4",
     "LunarLander-v2": "LunarLander-v3",
     "LunarLanderContinuous-v2": "LunarLanderContinuous-v3",
     "CarRacing-v2": "CarRacing-v3",

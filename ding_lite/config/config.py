@@ -341,22 +341,21 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     """
     policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
     kind = _check_actions(cfg.policy.type, policy_cls, space)
-    stack = cfg.env.frame_stack
-    if stack > 1 and env_spec.frame_stack != stack:
-        raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
+    _check_stack(cfg, env_spec)
     options = {} if model_given else sc.model_options(policy_cls, model.get("type"), {})
-    shapes = {"obs_shape": _shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
+    shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
     if model.get("action_space") in (None, "discrete", "continuous", "hybrid"):  # others are the model's own options
         shapes["action_space"] = kind
     for key, shape in shapes.items():
         given = model.get(key)
+        accepted = options.get(f"policy.model.{key}")
         if given is None or _same_shape(given, shape):
-            if shape and f"policy.model.{key}" in options:
+            if shape and accepted is not None and matches(shape, accepted.hint):
                 model[key] = shape
         elif shape:
             raise ConfigError(
-                f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={stack}), got {given}. Leave "
-                "it out: it is then set from the environment."
+                f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={cfg.env.frame_stack}), got "
+                f"{given}. Leave it out: it is then set from the environment."
             )
     for path, option in options.items():
         if option.default is sc.REQUIRED and sc.get_key(cfg, path) is None:
@@ -398,6 +397,18 @@ def _same_shape(given: Any, shape: Any) -> bool:
     return bool(left == right)
 
 
+def _check_stack(cfg: EasyDict, env_spec: EnvSpec) -> None:
+    """Raise `ConfigError` if `env.frame_stack` does not go with the environment or with replay."""
+    stack = cfg.env.frame_stack
+    if stack > 1 and env_spec.frame_stack != stack:
+        raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
+    if stack > 1 and isinstance(env_spec.observation_space, gymnasium.spaces.Dict) and sc.get_key(cfg, sc.BUFFER):
+        raise ConfigError(
+            f"env.frame_stack={stack}, but the observations are a Dict, whose parts replay cannot stack: set "
+            "env.frame_stack=0, or stack what needs it with a wrapper of your own."
+        )
+
+
 def _kind_of(space: gymnasium.Space[Any]) -> str | None:
     """Return the value of `policy.model.action_space` for a space.
 
@@ -424,6 +435,17 @@ def _shape_of(space: gymnasium.Space[Any]) -> Any:
         return space.nvec.tolist()  # a list with one choice too: its actions are arrays, unlike those of Discrete
     shape = [*(space.shape or ())]
     return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
+
+
+def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
+    """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part has none.
+
+    It is None for a Dict with an `action_mask` too, because the built-in models do not obey a mask.
+    """
+    if not isinstance(space, gymnasium.spaces.Dict):
+        return _shape_of(space)
+    shapes = {key: _obs_shape_of(part) for key, part in space.items()}
+    return None if "action_mask" in shapes or None in shapes.values() else shapes
 
 
 def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: int) -> None:

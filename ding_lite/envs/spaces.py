@@ -1,7 +1,7 @@
 """Converts observations and actions between environments and policies.
 
 A policy chooses integers from 0, or vectors of floats. It sees vectors of floats, images of bytes with the channels
-first, or a dict of arrays. All other spaces of environments are converted here. This module never imports torch,
+first, or a dict of these. All other spaces of environments are converted here. This module never imports torch,
 because worker processes import it. Shapes: N environments, A choices.
 """
 
@@ -81,7 +81,9 @@ class PolicyObservations(gymnasium.ObservationWrapper):
     * `Discrete` and `MultiDiscrete` become one-hot vectors of float32, `MultiBinary` a vector of float32.
     * A Box of integers becomes float32, except images (uint8 with two or more dimensions), which stay bytes.
     * An image `[H, W, C]` becomes `[C, H, W]`.
-    * A Box of floats is unchanged. So is a Dict, which only a model of the user's own accepts.
+    * A number, a Box of shape (), becomes a vector of length 1. Other Boxes of floats are unchanged.
+    * Each part of a Dict is converted in this way. A Dict with the key `action_mask` is unchanged: it is made for a
+      model of the user's own, which obeys the mask.
 
     Args:
         env: the environment.
@@ -114,9 +116,19 @@ def _observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any]
     if isinstance(space, Box):
         return _box_side(space)
     if isinstance(space, Dict):
-        return space, lambda obs: obs, ""
+        return _dict_side(space)
     vector = Box(0, 1, (flatdim(space),), np.float32)
     return vector, lambda obs: np.asarray(flatten(space, obs), np.float32), ""
+
+
+def _dict_side(space: Dict) -> tuple[Dict, Callable[[Any], Any], str]:
+    sides = {key: _observation_side(part) for key, part in space.items()}
+    changed = {key: convert for key, (part, convert, _) in sides.items() if part is not space[key]}
+    if "action_mask" in space.spaces or not changed:
+        return space, lambda obs: obs, ""
+    notes = [f"'{key}': {note}" for key, (_, _, note) in sides.items() if note]
+    parts = Dict({key: part for key, (part, _, _) in sides.items()})
+    return parts, lambda obs: {**obs, **{key: fn(obs[key]) for key, fn in changed.items()}}, " ".join(notes)
 
 
 def _check_supported(space: gymnasium.Space[Any]) -> None:
@@ -132,6 +144,10 @@ def _check_supported(space: gymnasium.Space[Any]) -> None:
 
 def _box_side(space: Box) -> tuple[Box, Callable[[Any], Any], str]:
     shape = space.shape
+    if not shape:
+        number = Box(space.low.reshape(1), space.high.reshape(1), dtype=space.dtype.type)
+        vector, convert, note = _box_side(number)
+        return vector, lambda obs: convert(np.reshape(obs, 1)), note
     if len(shape) == 3 and shape[2] in CHANNELS and min(shape[:2]) > max(CHANNELS):
         image = Box(np.moveaxis(space.low, 2, 0), np.moveaxis(space.high, 2, 0), dtype=space.dtype.type)
         note = f"observations {list(shape)} are images in the order height, width, channels: the policy sees them as "

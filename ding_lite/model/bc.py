@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import BOUND_TYPES, check_choice
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, ObsShape, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 ACTION_SPACES = ("discrete", "continuous", "regression")
@@ -21,7 +21,7 @@ class BC(nn.Module):
     """Predicts an expert's action: a logit for each discrete action, or the continuous action.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions if 'discrete', else number of dimensions.
         action_space: 'discrete' or 'continuous'; 'regression' is DI-engine's name for 'continuous'.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
@@ -37,7 +37,7 @@ class BC(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: int,
         action_space: str = "discrete",
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),

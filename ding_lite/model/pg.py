@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
-from ding_lite.model.mlp import create_encoder
+from ding_lite.model.mlp import ObsShape, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 
@@ -17,7 +17,7 @@ class PG(nn.Module):
     """A policy for discrete, continuous or hybrid actions.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions if 'discrete', of dimensions if 'continuous'; for 'hybrid' a dict of both, under
             `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'continuous' or 'hybrid'.
@@ -30,7 +30,7 @@ class PG(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: int | dict[str, int],
         action_space: str = "discrete",
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, ObsShape, create_encoder
 from ding_lite.model.noisy import NoisyLinear
 from ding_lite.utils.registry import MODEL_REGISTRY
 
@@ -56,7 +56,7 @@ class DQN(nn.Module):
     """Q(s, .) for discrete actions (Mnih et al. 2015, doi:10.1038/nature14236).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
@@ -68,7 +68,7 @@ class DQN(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: int,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.gaussian import GaussianHead
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, ObsShape, create_encoder, feature_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 
@@ -72,7 +72,7 @@ class QAC(nn.Module):
     """An actor and critics Q(s, a) for continuous actions between -1 and 1.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: D.
         action_space: 'regression': the actor returns an action; 'reparameterization': it returns mu and sigma of a
             normal variable whose tanh is the action, see `rl_utils/squashed.py`.
@@ -93,7 +93,7 @@ class QAC(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: int,
         action_space: Literal["regression", "reparameterization"],
         twin_critic: bool = False,
@@ -108,7 +108,7 @@ class QAC(nn.Module):
         if not isinstance(action_shape, int):
             raise ConfigError(f"policy.model.action_shape must be a whole number, got {action_shape}.")
         layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
-        size = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *layers][-1]
+        size = feature_size(obs_shape, layers)
 
         def encoder() -> nn.Module:
             return create_encoder(obs_shape, layers, activation)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.mlp import create_encoder
+from ding_lite.model.mlp import ObsShape, create_encoder
 from ding_lite.model.q_learning import DiscreteHead
 from ding_lite.utils.registry import MODEL_REGISTRY
 
@@ -17,7 +17,7 @@ class QRDQN(nn.Module):
     """Quantiles of the return of each discrete action (Dabney et al. 2018, arXiv:1710.10044).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
@@ -29,7 +29,7 @@ class QRDQN(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: int,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_layer_num: int = 1,

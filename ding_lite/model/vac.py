@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, ObsShape, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 MODES = ("compute_actor", "compute_critic", "compute_actor_critic")
@@ -25,7 +25,7 @@ class VAC(nn.Module):
     `action_args`, a continuous one, if 'hybrid'.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions if 'discrete', of dimensions if 'continuous'; for 'hybrid' a dict of both, under
             `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'continuous' or 'hybrid'.
@@ -44,7 +44,7 @@ class VAC(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: int | dict[str, int],
         action_space: str = "discrete",
         share_encoder: bool = True,

@@ -29,6 +29,33 @@ def test_unset_shapes_are_the_environments() -> None:
     assert cfg.policy.model == dict(obs_shape=[4, 84, 84], action_shape=6)
 
 
+NESTED = Dict(camera=Box(0, 255, (3, 40, 40), np.uint8), body=Dict(joints=Box(-1, 1, (5,)), goal=Box(0, 1, (2,))))
+
+
+def test_a_dict_of_observations_has_a_dict_of_shapes() -> None:
+    shapes = dict(camera=[3, 40, 40], body=dict(joints=5, goal=2))
+    for main in (nested("policy.type", "dqn"), nested("policy", dict(type="dqn", model=dict(obs_shape=shapes)))):
+        cfg = compile_config((main, dict(policy=dict(type="dqn"))))
+        check_shapes(cfg, spec(NESTED))
+        assert cfg.policy.model.obs_shape == shapes
+    with pytest.raises(ConfigError, match=r"obs_shape: expected the environment's {'camera'.*got 7"):
+        check_shapes(compile_config((nested("policy.model.obs_shape", 7), dict(policy=dict(type="dqn")))), spec(NESTED))
+
+
+def test_a_dict_with_a_mask_is_for_a_model_that_obeys_it() -> None:
+    cfg = compile_config((nested("policy.type", "dqn"), dict(policy=dict(type="dqn"))))
+    with pytest.raises(
+        ConfigError, match=r"observations are a Dict of seen, action_mask, but the model of policy 'dqn'"
+    ):
+        check_shapes(cfg, spec(Dict(seen=Box(-1, 1, (3,)), action_mask=Box(0, 1, (2,), np.int8))))
+
+
+def test_stacks_of_a_dict_are_refused_where_replay_would_have_to_store_them() -> None:
+    cfg = compile_config((dict(env=dict(frame_stack=4)), dict(policy=dict(type="dqn"))))
+    with pytest.raises(ConfigError, match=r"env\.frame_stack=4, but the observations are a Dict, whose parts replay"):
+        check_shapes(cfg, spec(NESTED, frame_stack=4))
+
+
 @pytest.mark.parametrize("given", [4, [4], (4,)])
 def test_one_length_may_be_written_as_number_or_list(given: Any) -> None:
     cfg = compile_config(pair(nested("policy.model.obs_shape", given)))

@@ -26,6 +26,9 @@ ENVS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "acrobot": (f"{CLASSIC}.acrobot.envs.acrobot_env", 6, 3, {}),
     "mountain_car": (f"{CLASSIC}.mountain_car.envs.mtcar_env", 2, 3, {"scale_obs": True}),
     "bipedalwalker": ("dizoo.box2d.bipedalwalker.envs.bipedalwalker_env", 24, (4,), {}),
+    "frozen_lake": ("dizoo.frozen_lake.envs.frozen_lake_env", 16, 4, {}),
+    "cliffwalking": ("dizoo.cliffwalking.envs.cliffwalking_env", 48, 4, {}),
+    "taxi": ("dizoo.taxi.envs.taxi_env", 34, 6, {}),
     "lunarlander": ("dizoo.box2d.lunarlander.envs.lunarlander_env", 8, 4, {}),
     "mujoco": ("dizoo.mujoco.envs.mujoco_env", 11, (3,), {}),
     # 7 x 7 cells of 3 numbers, 96 letters of 28 kinds

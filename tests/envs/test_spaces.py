@@ -153,6 +153,27 @@ def test_floats_images_and_dicts_with_a_mask_pass_unchanged(space: gymnasium.Spa
     assert (spec.observation_space, spec.notes) == (space, ())
 
 
+def test_each_part_of_a_dict_is_converted() -> None:
+    space = Dict(
+        room=Discrete(3),
+        body=Dict(speed=Box(-1, 1, (), np.float64), flags=MultiBinary(2)),
+        camera=Box(0, 255, (40, 50, 3), np.uint8),
+        joints=Box(-1, 1, (4,), np.float32),
+    )
+    obs = space.sample() | {"room": 1, "body": {"speed": np.array(0.5), "flags": np.array([0, 1], np.int8)}}
+    build = lambda _: Shows(space, obs)  # noqa: E731
+    env = create_vector_env(env_config(), 2, 0, True, builders=[build, build])
+    shown, _ = env.reset()
+    assert shown["room"].tolist() == [[0, 1, 0]] * 2
+    assert shown["body"]["speed"].tolist() == [[0.5]] * 2
+    assert (shown["body"]["flags"].dtype, shown["body"]["flags"].tolist()) == (np.float32, [[0, 1]] * 2)
+    np.testing.assert_array_equal(shown["camera"][1], obs["camera"].transpose(2, 0, 1))
+    np.testing.assert_array_equal(shown["joints"][0], obs["joints"])
+    spec = check_env(env_config(), [build])
+    assert spec.observation_space == env.single_observation_space
+    assert spec.notes[0].startswith("'camera': observations [40, 50, 3] are images")
+
+
 def test_channels_of_an_image_come_first_and_the_user_is_told() -> None:
     space = Box(0, 255, (40, 50, 3), np.uint8)
     image = space.sample()

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 
@@ -16,6 +19,47 @@ ENVS: dict[str, dict[str, Any]] = {
     "taxi": dict(env_id="Taxi-v4"),
     "ram": dict(env_id="ALE/Pong-v5", import_names=["ale_py"], kwargs=dict(obs_type="ram")),
 }
+
+
+class Camera(gymnasium.Wrapper):
+    """CartPole that shows a dict of an image, of its state, and of the parity of the step."""
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        camera, state = Box(0, 255, (36, 36, 1), np.uint8), Box(-np.inf, np.inf, (4,), np.float32)
+        self.observation_space = Dict(camera=camera, state=state, parity=Discrete(2))
+        self.count = 0
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(**options)
+        self.count = 0
+        return self.show(obs), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, *others = self.env.step(action)
+        self.count += 1
+        return self.show(obs), *others  # type: ignore[return-value]
+
+    def show(self, state: np.ndarray) -> dict[str, Any]:
+        camera = np.full((36, 36, 1), self.count % 256, np.uint8)
+        return {"camera": camera, "state": state, "parity": self.count % 2}
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_a_dict_of_an_image_a_vector_and_a_number_trains(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    learn = dict(batch_size=16) | ({"epoch_per_collect": 1} if kind == "ppo" else {"update_per_collect": 1})
+    model = dict(encoder_hidden_size_list=[4, 4, 4, 16])
+    env = dict(n_evaluator_episode=1, max_episode_steps=20, norm_obs=True)
+    main = dict(exp_name="run", env=env, policy=dict(collect=dict(n_sample=32), learn=learn, model=model))
+    setting: Any = (Camera, [{}] * 2, [{}])
+    pipeline = serial_pipeline if kind == "dqn" else serial_pipeline_onpolicy
+    create = dict(env=dict(type="gymnasium"), policy=dict(type=kind))
+    policy = pipeline((main, create), seed=0, env_setting=setting, max_env_step=96)
+    assert json.loads(Path("run/result.json").read_text())["train_iter"] >= 3
+    assert policy.learn_mode.state_dict()["normalizer"]["obs.mean"].shape == (6,)  # the state and the parity
 
 
 @pytest.mark.parametrize("kind", ["dqn", "ppo"])

@@ -128,7 +128,7 @@ def test_record_episode_statistics_sees_what_it_wraps() -> None:
     assert [row[4] for row in rows] == [6, 12, 18, 38]
 
 
-def restored(wrappers: list[Any]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+def restored(wrappers: list[Any]) -> tuple[Any, ...]:
     """Stop after 2 of 7 steps; return which environments came back, and what was seen with and without stopping."""
     config = env_config("grid", wrappers=wrappers)
     whole, again = (create_vector_env(config, 2, 7, True) for _ in range(2))

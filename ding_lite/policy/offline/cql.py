@@ -42,6 +42,7 @@ from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_map
 
 LARGEST_LAGRANGE = 1e6
 
@@ -103,8 +104,9 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         learn, noise = self._cfg.learn, batch["noise"]
+        obs = tree_map(lambda *leaves: torch.cat(leaves), batch["obs"], batch["next_obs"])
         with torch.no_grad():
-            logit = self._run(self._model.actor, torch.cat([batch["obs"], batch["next_obs"]]))
+            logit = self._run(self._model.actor, obs)
             noise_KXD = torch.cat([noise["now"], noise["next"]], dim=1)  # X = 2 B: states, then next states
             action_KXD, logp_KX = squashed_sample(logit, noise_KXD)
             now_KBD, next_KBD = action_KXD.chunk(2, dim=1)
