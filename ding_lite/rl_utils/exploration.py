@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 
-def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "exp") -> Callable[[int], float]:
+def get_epsilon_greedy_fn(start: float, end: float, decay: float, type_: str = "exp") -> Callable[[int], float]:
     """Return epsilon as a function of the global env step t.
 
     'linear': start + (end - start) min(t / decay, 1); 'exp': end + (start - end) exp(-t / decay).

@@ -60,7 +60,9 @@ class DiscreteSACPolicy(QACPolicy):
                 type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
                 start=Key(0.0, "share of random actions among the sampled ones at global env step 0", low=0, high=1),
                 end=Key(0.0, "final share of random actions", low=0, high=1),
-                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", low=1),
+                decay=Key(
+                    10000, "global env steps: time constant, or length of the linear decrease", type=float, low=1
+                ),
             ),
         ),
     )

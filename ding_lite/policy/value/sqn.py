@@ -67,7 +67,7 @@ class SQNPolicy(Policy):
                 type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
                 start=Key(1.0, "share of random actions at global env step 0", low=0, high=1),
                 end=Key(0.05, "final share of random actions; the others are drawn from the policy", low=0, high=1),
-                decay=Key(2000, "global env steps: time constant, or length of the linear decrease", low=1),
+                decay=Key(2000, "global env steps: time constant, or length of the linear decrease", type=float, low=1),
             ),
             replay_buffer=dict(
                 type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
