@@ -6,6 +6,7 @@ from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
+from ding_lite.model.pdqn import PDQN
 from ding_lite.model.pg import PG
 from ding_lite.model.q_learning import DQN, DiscreteHead, DuelingHead
 from ding_lite.model.qac import QAC, QVAC
@@ -17,6 +18,7 @@ __all__ = [
     "BC",
     "DQN",
     "MLP",
+    "PDQN",
     "PG",
     "QAC",
     "QRDQN",

@@ -16,6 +16,7 @@ from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.policy.value.pdqn import PDQNPolicy
 
 __all__ = [
     "A2CPolicy",
@@ -28,6 +29,7 @@ __all__ = [
     "IMPALAPolicy",
     "IQLPolicy",
     "OfflinePolicy",
+    "PDQNPolicy",
     "PGPolicy",
     "PPOOffPolicy",
     "PPOPolicy",

@@ -40,6 +40,11 @@ OPTIONS = {
         ["policy.unroll_len=4", "policy.learn.c_clip_ratio=0.9", "policy.learn.trust_region_value=0.1"],
         ["policy.unroll_len=4", "policy.learn.trust_region=False"],
     ],
+    "pdqn": [
+        ["policy.learn.update_circle=2", "policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"],
+        ["policy.learn.update_circle=3", "policy.model.multi_pass=True",
+         "policy.model.action_mask=[[1,0],[0,1],[0,0]]"],
+    ],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "cql": [
         [],

@@ -42,7 +42,7 @@ def test_a_truncated_step_bootstraps_from_its_true_next_state() -> None:
         retrace(traj_flag=tensor([[True], [False]]))
 
 
-def random_arguments() -> dict[str, Tensor]:
+def random_arguments() -> dict[str, Any]:
     gen = torch.Generator().manual_seed(0)
 
     def draw(*shape: int) -> Tensor:

@@ -131,7 +131,12 @@ class ACERPolicy(Policy):
         return policy_loss + critic_loss, figures | {"critic_loss": critic_loss.detach()}
 
     def _policy_loss(
-        self, logp_UBA: Tensor, values: tuple[Tensor, ...], action_UB: Tensor, ratio_UBA: Tensor, average_UBA: Tensor
+        self,
+        logp_UBA: Tensor,
+        values: tuple[Tensor, Tensor, Tensor],
+        action_UB: Tensor,
+        ratio_UBA: Tensor,
+        average_UBA: Tensor,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return -mean J, whose gradient obeys the trust region, and detached figures.
 
