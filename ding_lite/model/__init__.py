@@ -11,6 +11,7 @@ from ding_lite.model.image import ConvEncoder
 from ding_lite.model.iqn import IQN, QuantileHead
 from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
+from ding_lite.model.pdqn import PDQN
 from ding_lite.model.pg import PG
 from ding_lite.model.q_learning import DQN, DiscreteHead, DuelingHead
 from ding_lite.model.qac import QAC, QACDIST, QVAC, ContinuousQAC
@@ -29,6 +30,7 @@ __all__ = [
     "FQF",
     "IQN",
     "MLP",
+    "PDQN",
     "PG",
     "QAC",
     "QACDIST",

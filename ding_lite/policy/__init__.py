@@ -25,6 +25,7 @@ from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.fqf import FQFPolicy
 from ding_lite.policy.value.iqn import IQNPolicy
 from ding_lite.policy.value.mdqn import MDQNPolicy
+from ding_lite.policy.value.pdqn import PDQNPolicy
 from ding_lite.policy.value.qrdqn import QRDQNPolicy
 from ding_lite.policy.value.r2d2 import R2D2Policy
 from ding_lite.policy.value.rainbow import RainbowDQNPolicy
@@ -49,6 +50,7 @@ __all__ = [
     "IQNPolicy",
     "MDQNPolicy",
     "OfflinePolicy",
+    "PDQNPolicy",
     "PGPolicy",
     "PPOOffPolicy",
     "PPOPolicy",

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.envs import check_env, create_vector_env
-from ding_lite.policy import Policy, QACPolicy
+from ding_lite.policy import Policy
 from ding_lite.utils import DDPContext, get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -89,11 +89,12 @@ class PartlyTouched(nn.Module):
 def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
     """Compile the config of a policy with its default model, for this kind of action."""
     env = dict(type="parity", import_names=["tests.distributed.parity"], kind=kind, collector_env_num=NUM_ENVS)
-    known = POLICY_REGISTRY.find(name).default_config().collect
+    default = POLICY_REGISTRY.find(name).default_config()
+    known = default.collect
     sizes = dict(n_episode=2 * NUM_ENVS, n_sample=NUM_ENVS * NUM_STEPS)  # an offline policy has neither
     # small networks: every final state of every rank is compared
     model: dict[str, Any] = dict(encoder_hidden_size_list=[16, 8])
-    if issubclass(POLICY_REGISTRY.find(name), QACPolicy):
+    if "actor_head_hidden_size" in default.model:
         model = dict(actor_head_hidden_size=16, critic_head_hidden_size=16)
     collect = {key: value for key, value in sizes.items() if key in known}
     main = dict(env=env, policy=dict(collect=collect, model=model))

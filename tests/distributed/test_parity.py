@@ -64,6 +64,11 @@ OPTIONS = {
         [*parity.SEQUENCES["r2d2"], "policy.model.lstm_type=gru", "policy.model.res_link=True"],
     ],
     "sqn": [[], ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
+    "pdqn": [
+        ["policy.learn.update_circle=2", "policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"],
+        ["policy.learn.update_circle=3", "policy.model.multi_pass=True",
+         "policy.model.action_mask=[[1,0],[0,1],[0,0]]"],
+    ],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
     "sac": [
         [],

@@ -1,4 +1,4 @@
-"""Actor-critics with critics Q(s, .), which learn from replay, learn toy tasks within seconds."""
+"""Policies that learn values of actions from replay, and an actor or arguments besides, learn toy tasks in seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ding_lite.entry import serial_pipeline
 from ding_lite.utils.registry import ENV_REGISTRY
 from tests.policy.actors import Corridor, Match
 
-# What differs from the defaults. Random play is worth 1/3 in 'discrete', and less than -1 in the corridor.
+# What differs from the defaults. Random play is worth 1/3 in 'discrete', about 0.15 in 'hybrid', and below -1 in the
+# corridor.
 SETTINGS: dict[str, dict[str, Any]] = {
     "discrete_sac": dict(
         random_collect_size=0,
@@ -32,9 +33,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
         learn=dict(learning_rate_actor=0.003, learning_rate_critic=0.003),
         model=dict(encoder_hidden_size_list=[32, 32]),
     ),
+    "pdqn": dict(
+        learn=dict(update_per_collect=10, learning_rate_dis=0.003, learning_rate_cont=0.003, target_theta=0.05),
+        model=dict(encoder_hidden_size_list=[32, 32]),
+        collect=dict(n_sample=16),
+        other=dict(eps=dict(decay=2000)),
+    ),
 }
-STOP = {"discrete": 0.95, "corridor": 0.59}
-TASKS = {"discrete_sac": ("discrete", "corridor"), "acer": ("discrete", "corridor")}
+STOP = {"discrete": 0.95, "hybrid": 0.8, "corridor": 0.59}
+TASKS = {"discrete_sac": ("discrete", "corridor"), "acer": ("discrete", "corridor"), "pdqn": ("hybrid",)}
 CASES = [(kind, task) for kind, tasks in TASKS.items() for task in tasks]
 
 

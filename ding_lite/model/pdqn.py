@@ -1,0 +1,118 @@
+"""The networks of P-DQN, for hybrid actions: a type, and continuous arguments.
+
+Shapes: B samples, K action types, D arguments of all types together. `dis` and `cont` share no parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.actor_heads import HYBRID_SHAPES
+from ding_lite.model.mlp import create_encoder
+from ding_lite.model.q_learning import DiscreteHead, DuelingHead
+from ding_lite.model.qac import ActorNetwork, RegressionHead
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+
+
+class ArgumentQNetwork(nn.Module):
+    """Q(s, k, x) of all action types k, given the arguments x of all types.
+
+    Args:
+        encoder: maps observations to features.
+        head: maps features and arguments, concatenated, to K values.
+        mask: `[K, D]`, 1 where an argument belongs to a type. With it, the network is applied once for each type, and
+            the arguments of other types are 0 (multi-pass, Bester et al. 2019, arXiv:1905.04388). None: the value of a
+            type may depend on all arguments.
+    """
+
+    mask: Tensor | None
+
+    def __init__(self, encoder: nn.Module, head: nn.Module, mask: Sequence[Sequence[int]] | None = None) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        mask_KD = None if mask is None else torch.tensor(mask, dtype=torch.float32)
+        self.register_buffer("mask", mask_KD, persistent=False)  # a constant: the config has it
+
+    def forward(self, obs: Tensor, action_args: Tensor) -> Tensor:
+        """Return values `[B, K]` for observations `[B, ...]` and arguments `[B, D]`."""
+        x = self.encoder(obs)
+        if self.mask is None:
+            return self.head(torch.cat([x, action_args], dim=-1))
+        args_BKD = action_args.unsqueeze(1) * self.mask
+        x_BK = x.unsqueeze(1).expand(-1, len(self.mask), -1)
+        return self.head(torch.cat([x_BK, args_BKD], dim=-1)).diagonal(dim1=-2, dim2=-1)
+
+
+@MODEL_REGISTRY.register("pdqn")
+class PDQN(nn.Module):
+    """Values of action types, and the arguments of the types between -1 and 1 (Xiong et al. 2018, arXiv:1810.06394).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image.
+        action_shape: a dict of K and D, under `action_type_shape` and `action_args_shape`.
+        encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the values and one for the
+            arguments; for images three convolutions' channels, then the dense layer's size.
+        dueling: compute the values from a state value and advantages, see `DuelingHead`.
+        head_layer_num: hidden layers in each head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        multi_pass: the value of a type depends on its own arguments only, see `ArgumentQNetwork`.
+        action_mask: K lists of D numbers, 1 where an argument belongs to a type, else 0; required by `multi_pass`.
+
+    Raises:
+        ConfigError: `action_shape` is not that of a hybrid action, or `action_mask` does not fit it.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("compute_discrete", "compute_continuous")
+
+    def __init__(
+        self,
+        obs_shape: int | Sequence[int],
+        action_shape: dict[str, int],
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        head_layer_num: int = 1,
+        activation: str = "relu",
+        multi_pass: bool = False,
+        action_mask: list[list[int]] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
+            raise ConfigError(
+                f"policy.model.action_shape must be a dict of {' and '.join(HYBRID_SHAPES)}, got {action_shape}."
+            )
+        num_types, num_args = (action_shape[key] for key in HYBRID_SHAPES)
+        if multi_pass and (action_mask is None or [len(row) for row in action_mask] != [num_args] * num_types):
+            raise ConfigError(
+                f"policy.model.multi_pass=True needs an action_mask of {num_types} lists, one for each type, of "
+                f"{num_args} numbers 0 or 1, one for each argument, got {action_mask}."
+            )
+        size = encoder_hidden_size_list[-1]
+        encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation) for _ in range(2)]
+        head = (DuelingHead if dueling else DiscreteHead)(size + num_args, num_types, head_layer_num, activation)
+        self.dis = ArgumentQNetwork(encoders[0], head, action_mask if multi_pass else None)
+        self.cont = ActorNetwork(
+            encoders[1], RegressionHead([size] * (1 + head_layer_num) + [num_args], activation, output=True)
+        )
+
+    def forward(self, inputs: Any, mode: str) -> dict[str, Tensor]:
+        """Return the result of the method named `mode` for `inputs`.
+
+        Raises:
+            ValueError: there is no such method in `modes`.
+        """
+        if mode not in self.modes:
+            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
+        return getattr(self, mode)(inputs)
+
+    def compute_continuous(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `action_args` `[B, D]` for observations `[B, ...]`."""
+        return {"action_args": self.cont(obs)}
+
+    def compute_discrete(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return a dict with `logit`, the values `[B, K]`, and `action_args`, for a dict of `state`, `action_args`."""
+        logit = self.dis(inputs["state"], action_args=inputs["action_args"])
+        return {"logit": logit, "action_args": inputs["action_args"]}

@@ -1,0 +1,147 @@
+"""P-DQN, deep Q-learning for hybrid actions (Xiong et al. 2018, arXiv:1810.06394).
+
+An action is a type k and continuous arguments x. One network returns the arguments x(s) of all types, another the
+values Q(s, k, x):
+
+    y = r + gamma (1 - done) Q'(s', k*, x(s')),  k* = argmax_k Q(s', k, x(s'))
+    L_dis = mean w (y - Q(s, k, x))^2
+    L_cont = -mean sum_k Q(s, k, x(s)),  whose gradient flows through x(s) only
+
+Iterations alternate in cycles of `update_circle`: the first half of a cycle minimises L_dis and moves the target Q',
+the second half minimises L_cont.
+
+Logged figures, in addition to those of `policy/continuous/qac.py` under the names `dis` and `cont`:
+
+* `q_value`: the mean of Q over the batch and the types. `td_error`: the mean of |y - Q(s, k, x)|.
+* `epsilon`: the share of random actions in the last collect.
+
+Deviations from the paper: two networks that learn in turn instead of at once; a target network; double Q-learning (van
+Hasselt et al. 2016, arXiv:1509.06461).
+
+Shapes: B samples, N environments, K action types, D arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.rl_utils.exploration import get_epsilon_greedy_fn
+from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("pdqn")
+class PDQNPolicy(QACPolicy):
+    """P-DQN. Override `_dis_loss` or `_cont_loss` to change what is minimised."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="pdqn",
+        discount_factor=0.97,
+        learn=dict(
+            update_per_collect=3,
+            batch_size=64,
+            learning_rate_dis=Key(0.001, "step size of the Adam of the types' values", low=0, high=10**6),
+            learning_rate_cont=Key(0.001, "step size of the Adam of the arguments", low=0, high=10**6),
+            update_circle=Key(10, "iterations of a cycle; its first half trains the values, the second x(s)", low=2),
+        ),
+        other=dict(
+            eps=dict(
+                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
+                start=Key(0.95, "epsilon at global env step 0", low=0, high=1),
+                end=Key(0.1, "final epsilon", low=0, high=1),
+                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", low=1),
+            ),
+            replay_buffer=dict(
+                replay_buffer_size=10000,
+            ),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = tuple(
+        f"model.{key}" for key in ("twin_critic", "action_space", "actor_head_hidden_size", "critic_head_hidden_size")
+    )
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Dict,)
+    networks: ClassVar[tuple[str, ...]] = ("dis", "cont")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "pdqn", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        learn = self._cfg.learn
+        self._add_optimizer("dis", self._model.dis, self._dis_loss, learn.learning_rate_dis)
+        self._add_optimizer("cont", self._model.cont, self._cont_loss, learn.learning_rate_cont)
+        self._target_dis = self._add_target("dis")
+        self._iterations, self._epsilon = 0, torch.zeros(())
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "q_value", "td_error", "epsilon"]
+
+    def _dis_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_dis and detached figures, for a batch as `_prepare` returns it."""
+        with torch.no_grad():
+            args_BD = self._run(self._model.cont, batch["next_obs"])
+            target_q_BK = self._run(self._target_dis, batch["next_obs"], action_args=args_BD)
+            next_type_B = self._run(self._model.dis, batch["next_obs"], action_args=args_BD).argmax(-1)
+        q_BK = self._run(self._model.dis, batch["obs"], action_args=batch["action"]["action_args"])
+        step = (batch["action"]["action_type"], next_type_B, batch["reward"], batch["done"], batch.get("weight"))
+        data = q_nstep_td_data(q_BK, target_q_BK, *step)
+        loss, error_B = q_nstep_td_error(data, self._cfg.discount_factor, self._cfg.nstep, True, batch["value_gamma"])
+        error_B = error_B.abs()
+        return loss, {"priority": error_B, "td_error": error_B, "q_value": q_BK.detach()}
+
+    def _cont_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_cont and detached figures."""
+        args_BD = self._run(self._model.cont, batch["obs"])
+        q_BK = self._run_frozen(self._model.dis, batch["obs"], action_args=args_BD)
+        return -q_BK.sum(-1).mean(), {"q_value": q_BK.detach()}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        batch, circle = self._prepare(batch), self._cfg.learn.update_circle
+        trains_values = 2 * (self._iterations % circle) < circle
+        self._iterations += 1
+        output = self._step("dis" if trains_values else "cont", batch)
+        if trains_values:
+            self._update_targets()
+        return output | {"epsilon": self._epsilon}
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | {"iterations": self._iterations}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._iterations = state["iterations"] if "optimizer" in state else 0
+
+    def _init_collect(self) -> None:
+        eps = self._cfg.other.eps
+        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        epsilon = self._epsilon_at(envstep)
+        self._epsilon = torch.tensor(epsilon)
+        return {"eps": epsilon}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
+        """Choose the best action with noise on its arguments, or with probability `eps` a uniformly random one."""
+        output = self._forward_eval(obs)
+        type_N, args_ND = output["action"]["action_type"], output["action"]["action_args"]
+        noisy_ND = (args_ND + self._cfg.collect.noise_sigma * torch.randn_like(args_ND)).clamp(-1.0, 1.0)
+        random_N1 = torch.rand(len(type_N), 1, device=type_N.device) < eps
+        random_type_N = torch.randint(output["logit"].shape[-1], type_N.shape, device=type_N.device)
+        action_type = torch.where(random_N1.squeeze(1), random_type_N, type_N)
+        action_args = torch.where(random_N1, torch.rand_like(args_ND) * 2.0 - 1.0, noisy_ND)
+        return output | {"action": {"action_type": action_type, "action_args": action_args}}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        obs = self._to_device(obs)
+        args_ND = self._run(self._model, obs, mode="compute_continuous")["action_args"]
+        logit_NK = self._run(self._model, {"state": obs, "action_args": args_ND}, mode="compute_discrete")["logit"]
+        return {"logit": logit_NK, "action": {"action_type": logit_NK.argmax(-1), "action_args": args_ND}}

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from ding_lite.model import PDQN, DuelingHead
+from ding_lite.utils import MODEL_REGISTRY, ConfigError
+
+SHAPE = {"action_type_shape": 3, "action_args_shape": 2}
+MASK = [[1, 0], [0, 1], [0, 0]]
+
+
+def test_both_modes_return_the_documented_shapes() -> None:
+    assert MODEL_REGISTRY.find("pdqn") is PDQN
+    model, obs = PDQN(4, SHAPE, [16, 8]), torch.randn(5, 4) * 100
+    args = model(obs, mode="compute_continuous")["action_args"]
+    assert args.shape == (5, 2)
+    assert 0.5 < args.abs().max() <= 1
+    output = model({"state": obs, "action_args": args}, mode="compute_discrete")
+    assert output["logit"].shape == (5, 3)
+    assert torch.equal(output["action_args"], args)
+    with pytest.raises(ValueError, match="compute_discrete, compute_continuous, got 'compute_actor'"):
+        model(obs, mode="compute_actor")
+
+
+def test_the_networks_share_nothing_and_the_head_may_be_plain() -> None:
+    model: Any = PDQN(4, SHAPE, [16, 8], dueling=False, head_layer_num=2)
+    names = {id(parameter) for parameter in model.dis.parameters()}
+    assert not names & {id(parameter) for parameter in model.cont.parameters()}
+    assert not any(isinstance(module, DuelingHead) for module in model.modules())
+    assert any(isinstance(module, DuelingHead) for module in PDQN(4, SHAPE, [8]).modules())
+    assert [layer.in_features for layer in model.dis.head] == [10, 10, 10]  # 8 features and 2 arguments
+    images = PDQN((4, 36, 36), SHAPE, [8, 8, 8, 16])
+    image = torch.randint(256, (5, 4, 36, 36), dtype=torch.uint8)
+    assert images(image, mode="compute_continuous")["action_args"].shape == (5, 2)
+
+
+def dependence(**options: Any) -> list[list[bool]]:
+    """Return for each type whether its value depends on each argument."""
+    torch.manual_seed(0)
+    model = PDQN(4, SHAPE, [16, 8], dueling=False, **options)
+    args = torch.zeros(3, 2, requires_grad=True)
+    model({"state": torch.randn(3, 4), "action_args": args}, mode="compute_discrete")[
+        "logit"
+    ].diagonal().sum().backward()
+    assert args.grad is not None
+    return (args.grad != 0).tolist()  # of type k in row k
+
+
+def test_with_multi_pass_a_value_depends_on_the_types_own_arguments_alone() -> None:
+    assert dependence() == [[True, True]] * 3
+    assert dependence(multi_pass=True, action_mask=MASK) == [[True, False], [False, True], [False, False]]
+    assert dependence(action_mask=MASK) == [[True, True]] * 3  # without multi_pass it is not used
+
+
+def test_multi_pass_is_the_plain_network_with_the_other_arguments_at_zero() -> None:
+    plain, multi = PDQN(4, SHAPE, [16, 8]), PDQN(4, SHAPE, [16, 8], multi_pass=True, action_mask=MASK)
+    multi.load_state_dict(plain.state_dict())
+    obs, args = torch.randn(5, 4), torch.rand(5, 2)
+    got = multi.dis(obs, action_args=args)
+    for kind, row in enumerate(MASK):
+        expected = plain.dis(obs, action_args=args * torch.tensor(row))[:, kind]
+        torch.testing.assert_close(got[:, kind], expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(action_shape=3), "must be a dict of action_type_shape and action_args_shape, got 3"),
+        (dict(multi_pass=True), "needs an action_mask of 3 lists, one for each type, of 2 numbers"),
+        (dict(multi_pass=True, action_mask=[[1, 0], [0, 1]]), "needs an action_mask of 3 lists"),
+    ],
+)
+def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = dict(obs_shape=4, action_shape=SHAPE)
+    with pytest.raises(ConfigError, match=message):
+        PDQN(**arguments | change)
