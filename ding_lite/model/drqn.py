@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.mlp import create_encoder
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
-from ding_lite.model.recurrent import RecurrentCore, State
+from ding_lite.model.recurrent import RecurrentCore, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 
@@ -48,27 +48,13 @@ class DRQN(nn.Module):
         head = DuelingHead if dueling else DiscreteHead
         self.head = head(size, action_shape, head_layer_num, activation)
 
-    def forward(
-        self,
-        obs: Tensor,
-        prev_state: State | None = None,
-        episode_start: Tensor | None = None,
-        final_index: Tensor | None = None,
-    ) -> dict[str, Any]:
-        """Run over sequences of observations.
+    def forward(self, obs: Tensor, **sequence: Any) -> dict[str, Any]:
+        """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`.
 
         Args:
-            obs: `[T, B, ...]`.
-            prev_state: the state `[B, ...]` before the first row; None: zeros.
-            episode_start: `[T, B]`, true where an episode starts; None: nowhere.
-            final_index: `[K]`, places `t * B + b` after which the state is needed; None: none.
-
-        Returns:
-            `logit` `[T, B, A]`, the action values; `next_state` `[B, ...]`, the state after the last row; with
-            `final_index` also `final_state` `[K, ...]`, the states after these rows.
+            obs: sequences of observations.
+            **sequence: the state before them, and where episodes start, see `run_core`, which also describes the
+                states in the result.
         """
-        x_TBF = self.encoder(obs.flatten(0, 1)).unflatten(0, obs.shape[:2])
-        y_TBH, next_state, final_state = self.core(x_TBF, prev_state, episode_start, final_index)
-        logit_TBA = self.head(y_TBH + x_TBF if self._res_link else y_TBH)
-        output = {"logit": logit_TBA, "next_state": next_state}
-        return output if final_state is None else output | {"final_state": final_state}
+        y_TBH, x_TBF, states = run_core(self.encoder, self.core, obs, **sequence)
+        return {"logit": self.head(y_TBH + x_TBF if self._res_link else y_TBH), **states}

@@ -181,13 +181,36 @@ class RecurrentCore(nn.Module):
         return y_TBH, state, state_K
 
 
+def run_core(
+    encoder: nn.Module,
+    core: RecurrentCore,
+    obs: Tensor,
+    prev_state: State | None = None,
+    episode_start: Tensor | None = None,
+    final_index: Tensor | None = None,
+) -> tuple[Tensor, Tensor, dict[str, State]]:
+    """Run the encoder and the core of a network over sequences of observations.
+
+    Args:
+        encoder: maps observations `[M, ...]` to features.
+        core: the recurrent core.
+        obs: `[T, B, ...]`.
+        prev_state: the state `[B, ...]` before the first row; None: zeros.
+        episode_start: `[T, B]`, true where an episode starts; None: nowhere.
+        final_index: `[K]`, places `t * B + b` after which the state is needed; None: none.
+
+    Returns:
+        The outputs of the core and the features of the encoder, both `[T, B, ...]`, and the states by name:
+        `next_state` `[B, ...]` after the last row and, with `final_index`, `final_state` `[K, ...]` after these rows.
+    """
+    x_TBF = encoder(obs.flatten(0, 1)).unflatten(0, obs.shape[:2])
+    y_TBH, next_state, final_state = core(x_TBF, prev_state, episode_start, final_index)
+    states = {"next_state": next_state}
+    return y_TBH, x_TBF, states if final_state is None else states | {"final_state": final_state}
+
+
 def _reset(parts: tuple[Tensor, ...], start_B: Tensor) -> tuple[Tensor, ...]:
     return tuple(part.masked_fill(start_B[:, None], 0.0) for part in parts)
-
-
-def is_recurrent(module: nn.Module) -> bool:
-    """Return whether a network contains a `RecurrentCore`."""
-    return any(isinstance(part, RecurrentCore) for part in module.modules())
 
 
 def unroll(run: Callable[..., dict[str, Any]], key: str, batch: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
@@ -197,7 +220,7 @@ def unroll(run: Callable[..., dict[str, Any]], key: str, batch: dict[str, Any]) 
     final observation. It belongs to the episode of the row, so its state is the one after the row.
 
     Args:
-        run: runs the network, with the arguments of `DRQN.forward`.
+        run: runs the network, with the arguments of `run_core` from `obs` on.
         key: the output to return for the successors.
         batch: `obs` `[T, B, ...]`, `last_obs` `[B, ...]`, `prev_state` `[B, ...]`, `episode_start` `[T, B]`, and
             `final_obs` `[K, ...]`, `final_index` `[K]` if trajectories were truncated, see

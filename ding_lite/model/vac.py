@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
 from ding_lite.model.mlp import MLP, ObsShape, create_encoder
+from ding_lite.model.recurrent import RecurrentCore, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 MODES = ("compute_actor", "compute_critic", "compute_actor_critic")
@@ -40,6 +41,8 @@ class VAC(nn.Module):
         sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
         fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
+        lstm_type: put a recurrent core behind the shared encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
+            observations are then sequences. None: none.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class VAC(nn.Module):
         sigma_type: str = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,
+        lstm_type: str | None = None,
     ) -> None:
         super().__init__()
         self._share_encoder = share_encoder
@@ -66,21 +70,31 @@ class VAC(nn.Module):
             self.actor_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
             self.critic_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
         size = encoder_hidden_size_list[-1]
+        self.core = RecurrentCore(size, size, lstm_type) if lstm_type else None
         inner = [size, *[actor_head_hidden_size] * actor_head_layer_num]
         self.actor_head = create_actor_head(
             inner, action_shape, action_space, activation, sigma_type, fixed_sigma_value, bound_type
         )
         self.critic_head = MLP([size, *[critic_head_hidden_size] * critic_head_layer_num, 1], activation, output=True)
 
-    def forward(self, obs: Tensor, mode: str = "compute_actor_critic") -> dict[str, Any]:
+    def forward(self, obs: Tensor, mode: str = "compute_actor_critic", **sequence: Any) -> dict[str, Any]:
         """Return the result of the method named `mode` for observations `[B, ...]`.
+
+        With a recurrent core, observations and outputs are sequences `[T, B, ...]`; `run_core` describes the arguments
+        `sequence` and the states in the result.
 
         Raises:
             ValueError: there is no such mode.
         """
         if mode not in MODES:
             raise ValueError(f"VAC: expected a mode of {', '.join(MODES)}, got '{mode}'.")
-        return getattr(self, mode)(obs)
+        return getattr(self, mode)(obs) if self.core is None else self._run_sequences(obs, mode, sequence)
+
+    def _run_sequences(self, obs: Tensor, mode: str, sequence: dict[str, Any]) -> dict[str, Any]:
+        assert self.core is not None
+        features, _, states = run_core(self.encoder, self.core, obs, **sequence)
+        actor = {"logit": self.actor_head(features)} if "actor" in mode else {}
+        return actor | ({"value": self.critic_head(features).squeeze(-1)} if "critic" in mode else {}) | states
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit`."""

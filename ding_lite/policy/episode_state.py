@@ -27,7 +27,7 @@ class EpisodeState:
         """Run a network for one step of every environment, and keep its state.
 
         Args:
-            run: runs the network, with the arguments of `DRQN.forward`.
+            run: runs the network, which returns `next_state`, see `run_core`.
             obs: observations `[N, ...]`.
 
         Returns:

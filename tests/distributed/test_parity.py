@@ -43,6 +43,7 @@ OPTIONS = {
         ["policy.learn.epoch_per_collect=3"],
         ["policy.learn.epoch_per_collect=3", "policy.learn.kl_beta=0.5", "policy.learn.kl_adaptive=True",
          "policy.learn.target_kl=1e-6", "policy.learn.value_clip=False", "policy.recompute_adv=False"],
+        ["policy.learn.epoch_per_collect=3", "policy.model.lstm_type=lstm"],
     ],
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
     "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from ding_lite.model.drqn import DRQN
-from ding_lite.model.recurrent import RecurrentCore, is_recurrent, unroll
+from ding_lite.model.recurrent import RecurrentCore, unroll
 from ding_lite.utils.registry import ConfigError
 
 T, B, F, H = 7, 3, 4, 5
@@ -138,11 +138,6 @@ def test_an_unknown_type_is_refused() -> None:
         RecurrentCore(F, H, "rnn")
 
 
-def test_a_network_is_recurrent_if_it_has_a_core() -> None:
-    assert is_recurrent(nn.Sequential(DRQN(4, 2)))
-    assert not is_recurrent(nn.Linear(4, 2))
-
-
 def q_model(kind: str = "pytorch", **options: Any) -> DRQN:
     torch.manual_seed(1)
     return DRQN(F, 2, [8, H], lstm_type=kind, **options).double()
@@ -162,7 +157,7 @@ def test_successors_of_truncated_rows_are_run_in_the_episode_of_the_row(kind: st
         for t in range(T):
             if START[t, b]:
                 now = None
-            step = model(x[t, b][None, None], now)
+            step = model(x[t, b][None, None], prev_state=now)
             torch.testing.assert_close(output["logit"][t, b], step["logit"][0, 0])
             now = step["next_state"]
             places = (final_index == t * B + b).nonzero().flatten().tolist()
@@ -173,7 +168,7 @@ def test_successors_of_truncated_rows_are_run_in_the_episode_of_the_row(kind: st
             else:
                 follower = x[t + 1, b]
                 now = None if START[t + 1, b] else now
-            expected = model(follower[None, None], now)["logit"][0, 0]
+            expected = model(follower[None, None], prev_state=now)["logit"][0, 0]
             torch.testing.assert_close(next_q[t, b], expected.detach())
     assert output["logit"].requires_grad
     assert not next_q.requires_grad
@@ -183,7 +178,7 @@ def test_without_truncations_nothing_is_replaced() -> None:
     model, (_, x, state) = q_model(), make("pytorch")
     batch = {"obs": x[:-1], "last_obs": x[-1], "prev_state": state, "episode_start": START[:-1] & False}
     output, next_q = unroll(model, "logit", batch)
-    logit = model(x, state)["logit"]
+    logit = model(x, prev_state=state)["logit"]
     torch.testing.assert_close(output["logit"], logit[:-1])
     torch.testing.assert_close(next_q, logit[1:])
 
@@ -193,7 +188,7 @@ def test_the_q_network_is_encoder_core_and_head(res_link: bool) -> None:
     model, (_, x, state) = q_model(res_link=res_link, dueling=False, head_layer_num=0), make("pytorch")
     features = functional.relu(model.encoder[1](functional.relu(model.encoder[0](x))))  # type: ignore[index]
     y, next_state, _ = model.core(features, state, START)
-    output = model(x, state, START)
+    output = model(x, prev_state=state, episode_start=START)
     (layer,) = model.head  # type: ignore[misc]
     torch.testing.assert_close(output["logit"], layer(y + features if res_link else y))
     assert set(output) == {"logit", "next_state"}
@@ -205,7 +200,7 @@ def test_sequences_of_images() -> None:
     obs = torch.randint(256, (2, 3, 4, 36, 36), dtype=torch.uint8)
     whole = model(obs)["logit"]
     first = model(obs[:1])
-    torch.testing.assert_close(whole[1:], model(obs[1:], first["next_state"])["logit"])
+    torch.testing.assert_close(whole[1:], model(obs[1:], prev_state=first["next_state"])["logit"])
     assert whole.shape == (2, 3, 3)
 
 

@@ -7,15 +7,18 @@ Shapes: T steps, N environments, M = T N samples, B samples of a minibatch, K en
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import gymnasium
+import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.policy_gradient.sequences import Sequences
 from ding_lite.rl_utils.distribution import mode, sample
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.torch_utils.minibatch import minibatches, normalize_parts
@@ -38,6 +41,7 @@ class ActorCriticPolicy(Policy):
     )
     pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
+    recurrent: ClassVar[bool] = False  # whether its model may have `lstm_type`
     _explained: Tensor | None = None  # `explained_variance` of the last collect
 
     @classmethod
@@ -49,6 +53,15 @@ class ActorCriticPolicy(Policy):
                 f"policy.learn.batch_size={batch_size} is more than policy.collect.n_sample={n_sample}, the number of "
                 "samples of a collect: lower batch_size or raise n_sample."
             )
+        model = cfg.policy.model
+        if model.get("lstm_type") and not (cls.recurrent and model.get("share_encoder", True)):
+            what = "share_encoder=False" if cls.recurrent else f"policy '{cfg.policy.type}', only with 'ppo'"
+            raise ConfigError(f"policy.model.lstm_type={model.lstm_type} is not possible with {what}: leave one out.")
+
+    def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
+        """Build the policy as `Policy` does."""
+        self._sequences = Sequences(self) if cfg.model.get("lstm_type") else None
+        super().__init__(cfg, *args, **kwargs)
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -70,7 +83,8 @@ class ActorCriticPolicy(Policy):
             samples_M: dict of `[M, ...]` tensors.
             sizes: M of each rank.
         """
-        batches = minibatches(samples_M, self._cfg.learn.batch_size, sizes)
+        cut = self._sequences.minibatches if self._sequences else minibatches
+        batches = cut(samples_M, self._cfg.learn.batch_size, sizes)
         if self._cfg.learn.adv_norm:
             for batch, adv_B in zip(batches, normalize_parts([batch["adv"] for batch in batches]), strict=True):
                 batch["adv"] = adv_B
@@ -99,6 +113,8 @@ class ActorCriticPolicy(Policy):
                 episode ended.
             recompute: compute V(s_t) with the present model instead of using `value`.
         """
+        if self._sequences:
+            return self._sequences.values(block, recompute)
         value_TN = block["value"]
         if recompute:
             value_M = self._run(self._model, flatten_rows(block["obs"]), mode="compute_critic")["value"]
@@ -117,17 +133,34 @@ class ActorCriticPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._run(self._model, obs, mode="compute_actor_critic")
+        run = partial(self._run, self._model, mode="compute_actor_critic")
+        output = self._sequences.collecting.act(run, obs) if self._sequences else run(obs)
         return output | {"action": sample(output["logit"])}
 
     def _process_transition(self, obs: Any, policy_output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
-        own = {"logit": policy_output["logit"], "value": policy_output["value"]}
+        own = {key: policy_output[key] for key in ("logit", "value", "prev_state") if key in policy_output}
         return super()._process_transition(obs, policy_output, timestep) | own
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._run(self._model, obs, mode="compute_actor")
+        run = partial(self._run, self._model, mode="compute_actor")
+        output = self._sequences.evaluating.act(run, obs) if self._sequences else run(obs)
         return output | {"action": mode(output["logit"])}
+
+    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+        if self._sequences:
+            self._sequences.collecting.reset(env_id)
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        if self._sequences:
+            self._sequences.evaluating.reset(env_id)
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        return self._sequences.collecting.state_dict() if self._sequences else {}
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        if self._sequences:
+            self._sequences.collecting.load_state_dict(state)
 
 
 def flatten_rows(data: Any) -> Any:

@@ -72,6 +72,7 @@ class PPOPolicy(ActorCriticPolicy):
             gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
         ),
     )
+    recurrent: ClassVar[bool] = True
     trainer_keys: ClassVar[tuple[str, ...]] = (
         *("learn.lr_scheduler", "learn.clip_scheduler", "learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl"),
     )
@@ -126,7 +127,8 @@ class PPOPolicy(ActorCriticPolicy):
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._set_schedules()
         block = self._to_device(samples)
-        samples_M = flatten_rows({key: block[key] for key in ("obs", "action", "logit")})
+        keys = ("obs", "action", "logit", *(self._sequences.keys if self._sequences else ()))
+        samples_M = self._arrange({key: block[key] for key in keys})
         sizes = rank_sizes(len(next(tree_leaves(samples_M))))
         for epoch in range(self._cfg.learn.epoch_per_collect):
             if epoch == 0 or self._cfg.recompute_adv:
@@ -137,8 +139,12 @@ class PPOPolicy(ActorCriticPolicy):
                     return self._end_collect()
         return self._end_collect()
 
+    def _arrange(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """Return tensors `[T, N, ...]` with what is shuffled first: samples `[M, ...]`, or sequences `[N, T, ...]`."""
+        return self._sequences.arrange(rows) if self._sequences else flatten_rows(rows)
+
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
-        """Return the targets of one epoch, all `[M]`.
+        """Return the targets of one epoch, all `[M]`, or `[N, T]` for a recurrent model.
 
         Args:
             block: the rollout block, on the policy's device.
@@ -152,7 +158,7 @@ class PPOPolicy(ActorCriticPolicy):
         stats, norm = self._value_stats, self._cfg.learn.value_norm
         plain_TN, next_TN = (stats.denormalize(x) if norm else x for x in (value_TN, next_value_TN))
         adv_TN, return_TN = self._advantages(block, plain_TN, next_TN)
-        targets_M = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN})
+        targets_M = self._arrange({"value": value_TN, "adv": adv_TN, "return_": return_TN})
         if epoch == 0:
             self._explained = explained_variance(plain_TN, return_TN)
         if norm and epoch == 0:
@@ -164,10 +170,13 @@ class PPOPolicy(ActorCriticPolicy):
 
         Args:
             batch: `obs`, `action`, `logit` as collected; `value`, `adv` and `return_` `[B]` as `_targets` returns them;
-                `weight` `[B]` if B differs between ranks.
+                `weight` `[B]` if B differs between ranks. A recurrent model's are described in `Sequences.minibatches`.
         """
         learn, weight = self._cfg.learn, batch.get("weight")
-        output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
+        if self._sequences:
+            output = self._sequences.evaluate(batch)
+        else:
+            output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
         new = (output["logit"], batch["logit"], batch["action"], output["value"])
         data = ppo_data(*new, batch["value"], batch["adv"], batch["return_"], weight)
         errors, info = ppo_error(data, self._clip_ratio, learn.value_clip, learn.dual_clip)

@@ -43,6 +43,7 @@ class PPOOffPolicy(PPOPolicy):
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline"
+    recurrent: ClassVar[bool] = False
 
     config_without: ClassVar[tuple[str, ...]] = (
         *("recompute_adv", "learn.epoch_per_collect", "learn.target_kl", "learn.kl_early_stop", "learn.kl_adaptive"),

@@ -60,7 +60,7 @@ def to_double(leaf: Tensor) -> Tensor:
 def value(network: Any, obs: Tensor, state: Any) -> tuple[Tensor, Any]:
     """Return Q `[A]` and the new state of one observation after a state, None at the start of an episode."""
     with torch.no_grad():
-        output = network(obs.double()[None, None], state)
+        output = network(obs.double()[None, None], prev_state=state)
     return output["logit"][0, 0], output["next_state"]
 
 

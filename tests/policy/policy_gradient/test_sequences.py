@@ -1,0 +1,203 @@
+"""PPO with a recurrent model: values, minibatches of sequences, acting, states in checkpoints, a task with a memory."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ding_lite.entry import serial_pipeline_onpolicy
+from ding_lite.envs import create_vector_env
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_leaves
+from ding_lite.worker import SampleCollector
+from dizoo.memory.config import memory_ppo_config
+from tests.distributed import parity
+from tests.policy.actors import make_actor
+
+N, T = 6, 20
+
+
+def build(*overrides: str, kind: str = "discrete") -> tuple[Any, Any]:
+    """Return config and policy, in float64."""
+    words = ["policy.multi_gpu=False", "policy.learn.value_norm=False", "policy.model.lstm_type=lstm", *overrides]
+    cfg = parity.compile_problem("ppo", kind, words)
+    torch.manual_seed(0)
+    policy_cls: Any = POLICY_REGISTRY.find("ppo")
+    return cfg, policy_cls(cfg.policy, policy_cls(cfg.policy, enable_field=()).model.double())
+
+
+def play(*overrides: str, kind: str = "discrete", blocks: int = 1) -> tuple[Any, Any, dict[str, Any]]:
+    """Return config and policy, untrained, and the last of some blocks, with episodes of 2 to 8 steps."""
+    cfg, policy = build(*overrides, kind=kind)
+    env = create_vector_env(cfg.env, N, 0, True)
+    collector = SampleCollector(env, policy.collect_mode, T * N, list(range(N)))
+    for _ in range(blocks):
+        block, _ = collector.collect()
+    env.close()
+    return cfg, policy, copy.deepcopy(block)
+
+
+def naive_values(policy: Any, block: dict[str, Any], n: int) -> tuple[list[float], list[float]]:
+    """Return V of each row of an environment, and of the observation that followed it, one step at a time."""
+    finals = dict(zip(block["final_index"].tolist(), block["final_obs"], strict=True))
+    state: Any = {name: column[0, n][None] for name, column in block["prev_state"].items()}
+    obs_T, own, following = [*block["obs"][:, n], block["last_obs"][n]], [], []
+    for t in range(T):
+        state = None if block["episode_step"][t, n] == 0 else state
+        with torch.no_grad():
+            output = policy.model(obs_T[t].double()[None, None], prev_state=state)
+            state = output["next_state"]
+            next_obs = finals.get(t * N + n, obs_T[t + 1]).double()[None, None]
+            following.append(float(policy.model(next_obs, prev_state=state)["value"]))
+        own.append(float(output["value"]))
+    return own, following
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_values_are_those_of_one_step_after_the_other(recompute: bool) -> None:
+    _, policy, block = play(blocks=2)  # the second block starts inside episodes
+    assert (block["episode_step"][0] > 0).any()
+    if recompute:
+        with torch.no_grad():
+            for parameter in policy.model.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    value_TN, next_value_TN = policy._values(policy._to_device(block), recompute=recompute)
+    for n in range(N):
+        own, following = naive_values(policy, block, n)
+        assert value_TN[:, n].tolist() == pytest.approx(own, abs=1e-6)  # observations are float32
+        assert next_value_TN[:, n].tolist() == pytest.approx(following, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["discrete", "hybrid"])
+def test_an_unchanged_model_gives_the_logits_and_values_of_the_collect_again(kind: str) -> None:
+    _, policy, block = play("policy.learn.batch_size=40", kind=kind, blocks=2)
+    batches = list(policy.learn_mode.get_batches(block))
+    assert len(batches) == 10 * N // 2  # 40 steps are two sequences of 20
+    for batch in batches:
+        output = policy._sequences.evaluate(batch)
+        for key in ("logit", "value"):
+            for one, other in zip(tree_leaves({"": output[key]}), tree_leaves({"": batch[key]}), strict=True):
+                torch.testing.assert_close(one.detach(), other, atol=1e-6, rtol=1e-6)
+    _, info = policy.learn_mode.loss(batches[0])
+    assert info["approx_kl"].item() == pytest.approx(0.0, abs=1e-6)
+    assert info["clipfrac"].item() == 0.0
+
+
+def test_minibatches_hold_whole_sequences_and_every_sample_once() -> None:
+    _, policy, block = play(
+        "policy.learn.batch_size=60", "policy.learn.epoch_per_collect=1", "policy.learn.adv_norm=False"
+    )
+    adv_TN, return_TN = policy._advantages(block, *policy._values(policy._to_device(block)))
+    seen: list[int] = []
+    for batch in policy.learn_mode.get_batches(block):
+        size = batch["obs"].shape[1]
+        assert batch["obs"].shape == (T, size, 4)
+        assert {key: len(batch[key]) for key in ("action", "logit", "value", "adv", "return_")} == dict.fromkeys(
+            ("action", "logit", "value", "adv", "return_"), T * size
+        )
+        for b in range(size):
+            (n,) = (n for n in range(N) if torch.equal(batch["obs"][:, b], block["obs"][:, n].double()))
+            seen.append(n)
+            mine = slice(b, None, size)
+            assert torch.equal(batch["action"][mine], block["action"][:, n])
+            torch.testing.assert_close(batch["adv"][mine], adv_TN[:, n])
+            torch.testing.assert_close(batch["return_"][mine], return_TN[:, n])
+            assert torch.equal(batch["episode_start"][:, b], block["episode_step"][:, n] == 0)
+            for name, part in batch["prev_state"].items():
+                assert torch.equal(part[b], block["prev_state"][name][0, n])
+    assert sorted(seen) == list(range(N))
+
+
+def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_episode() -> None:
+    _, policy, block = play(
+        "policy.collect.n_sample=120", "policy.learn.batch_size=120", "policy.learn.epoch_per_collect=1"
+    )
+    (batch,) = policy.learn_mode.get_batches(block)
+    batch["obs"] = batch["obs"].clone().requires_grad_(True)
+    value_TN = policy._sequences.evaluate(batch)["value"].view(T, N)
+    value_TN[10, 0].backward()
+    start = max(t for t in range(11) if batch["episode_start"][t, 0])
+    reached = (batch["obs"].grad[:, 0] != 0).any(-1).tolist()
+    assert reached == [start <= t <= 10 for t in range(T)]
+    assert not batch["obs"].grad[:, 1:].any()
+
+
+def test_collecting_and_evaluating_keep_states_apart_and_start_anew_with_an_episode() -> None:
+    _, policy, block = play()
+    obs = block["last_obs"].numpy()
+    before = copy.deepcopy(policy.collect_mode.state_dict()["state"])
+    first, second = (policy.eval_mode.forward(obs)["logit"] for _ in range(2))
+    policy.eval_mode.reset(np.array([0, 2]))
+    third = policy.eval_mode.forward(obs)["logit"]
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(third[[0, 2]], first[[0, 2]])
+    assert not torch.equal(third[1], first[1])
+    after = policy.collect_mode.state_dict()["state"]
+    assert all(torch.equal(part, before[name]) for name, part in after.items())
+    policy.collect_mode.reset(np.array([1]))
+    state = policy.collect_mode.forward(obs)["prev_state"]
+    assert not state["h"][1].any()
+    assert torch.equal(state["c"][0], before["c"][0])
+    policy.collect_mode.reset()
+    assert not any(part.any() for part in policy.collect_mode.forward(obs)["prev_state"].values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "overrides", "message"),
+    [
+        ("a2c", [], r"lstm_type=lstm is not possible with policy 'a2c', only with 'ppo'"),
+        ("impala", [], r"lstm_type=lstm is not possible with policy 'impala'"),
+        ("ppo_offpolicy", [], r"lstm_type=lstm is not possible with policy 'ppo_offpolicy'"),
+        ("ppo", ["model.share_encoder=False"], r"lstm_type=lstm is not possible with share_encoder=False"),
+        ("ppo", ["model.lstm_type=rnn"], r"lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'"),
+    ],
+)
+def test_what_is_not_possible_is_a_config_error(kind: str, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_actor(kind, "model.lstm_type=lstm", *overrides)
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def train(exp_name: str, *words: str, **options: Any) -> Any:
+    pair = (memory_ppo_config.main_config, memory_ppo_config.create_config)
+    return serial_pipeline_onpolicy(pair, seed=0, overrides=[f"exp_name={exp_name}", *words], **options)
+
+
+@pytest.mark.parametrize("lstm_type", ["lstm", "gru"])
+def test_it_learns_what_needs_a_memory(lstm_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["env.length=4", f"policy.model.lstm_type={lstm_type}", "policy.eval.evaluator.eval_freq=40"]
+    train("run", *words, max_env_step=8000)
+    assert json.loads(Path("run/result.json").read_text())["stop_reason"] == "stop_value"
+
+
+def test_without_a_memory_it_stays_at_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["env.length=4", "policy.model.lstm_type=None", "env.n_evaluator_episode=256"]
+    train("run", *words, max_env_step=4096)
+    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    returns = [line["eval/return_mean"] for line in lines if "eval/return_mean" in line]
+    assert len(returns) > 2
+    assert max(returns) < 0.35  # 0 in the mean of 256 episodes, with a standard deviation of 1/16
+
+
+def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = ["env.length=7", "policy.eval.evaluator.eval_freq=1000", "env.n_evaluator_episode=8"]  # 64 rows a collect
+    whole = train("whole", *quick, max_env_step=1024)
+    train("part", *quick, max_env_step=512)
+    hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
+    resumed = train("rest", "policy.learn.resume_training=True", hook, *quick, max_env_step=1024)
+    assert resumed.learn_mode.checksum() == whole.learn_mode.checksum()
+    states = [each.collect_mode.state_dict()["state"] for each in (resumed, whole)]
+    for name, part in states[0].items():
+        assert torch.equal(part, states[1][name])
+        assert part.any()
