@@ -15,7 +15,7 @@ from ding_lite.config import schema as sc
 from ding_lite.config.normalization import check_normalization
 from ding_lite.envs.wrappers import check_wrappers
 from ding_lite.utils.key import declared_keys, matches, show
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
@@ -29,6 +29,8 @@ COUNTS = (  # what a part plays at least, and the number of environments that pl
 def round_counts(cfg: EasyDict, notes: list[str]) -> None:
     """Round counts of samples and episodes up to multiples of the environments that play them together.
 
+    A batch that is larger than an on-policy collect is reduced to the collect.
+
     Args:
         cfg: a compiled config; changed in place.
         notes: a sentence is appended for every count that is rounded.
@@ -41,6 +43,11 @@ def round_counts(cfg: EasyDict, notes: list[str]) -> None:
             near = -(-value // number) * number
             sc.set_key(cfg, path, near)
             notes.append(f"{path}={value} is {near} here: {sc.get_key(cfg, divisor)} environments step together.")
+    n_sample, batch_size = sc.get_key(cfg, "policy.collect.n_sample"), cfg.policy.learn.batch_size
+    on_policy = POLICY_REGISTRY.find(cfg.policy.type).pipeline == "serial_pipeline_onpolicy"
+    if on_policy and n_sample is not None and batch_size > n_sample:
+        cfg.policy.learn.batch_size = n_sample
+        notes.append(f"policy.learn.batch_size={batch_size} is {n_sample} here: a collect has no more samples.")
 
 
 def check_values(cfg: EasyDict) -> None:

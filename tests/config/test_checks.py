@@ -137,3 +137,10 @@ def test_counts_are_rounded_up_to_what_the_environments_play_together(
     given = int(overrides[-1].partition("=")[2])
     assert get_key(cfg, path) == rounded
     assert cfg.notes == [f"{path}={given} is {rounded} here: 8 environments step together."] * (given != rounded)
+
+
+def test_a_batch_larger_than_an_on_policy_collect_is_the_collect() -> None:
+    main: dict[str, Any] = dict(policy=dict(collect=dict(n_sample=64), learn=dict(batch_size=65)))
+    cfg = compile_config((main, dict(env=dict(env_id="CartPole-v1"), policy=dict(type="a2c"))))
+    assert cfg.policy.learn.batch_size == 64
+    assert cfg.notes == ["policy.learn.batch_size=65 is 64 here: a collect has no more samples."]

@@ -329,10 +329,6 @@ def test_an_action_space_that_the_policy_cannot_act_in(
         (["policy.model.obs_shape=5"], "policy.model.obs_shape: expected the environment's 4"),
         (["policy.model.action_shape=3"], "policy.model.action_shape: expected the environment's 2"),
         (["policy.model.action_space=continuous"], "policy.model.action_space: expected the environment's"),
-        (
-            ["policy.learn.batch_size=256"],
-            "policy.learn.batch_size=256 is more than policy.collect.n_sample=128",
-        ),
         (["policy.on_policy=False"], "policy.on_policy: expected True for policy 'ppo'"),
         (
             ["policy.learn.lr_scheduler={'epoch': 400, 'min_lr_lambda': 0.1}"],

@@ -47,12 +47,6 @@ class ActorCriticPolicy(Policy):
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        n_sample, batch_size = cfg.policy.collect.n_sample, cfg.policy.learn.batch_size
-        if cls.pipeline == "serial_pipeline_onpolicy" and batch_size > n_sample:
-            raise ConfigError(
-                f"policy.learn.batch_size={batch_size} is more than policy.collect.n_sample={n_sample}, the number of "
-                "samples of a collect: lower batch_size or raise n_sample."
-            )
         model = cfg.policy.model
         if model.get("lstm_type") and not (cls.recurrent and model.get("share_encoder", True)):
             what = "share_encoder=False" if cls.recurrent else f"policy '{cfg.policy.type}', only with 'ppo'"

@@ -120,7 +120,6 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     ("override", "message"),
     [
         ("collect.n_sample=None", "policy.collect.n_sample"),
-        ("learn.batch_size=65", "policy.learn.batch_size=65 is more than policy.collect.n_sample=64"),
         ("learn.value_norm=True", "Unknown key 'policy.learn.value_norm'"),
         ("on_policy=False", "policy.on_policy: expected True for policy 'a2c'"),
     ],

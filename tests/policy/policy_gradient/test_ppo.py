@@ -382,7 +382,6 @@ def test_without_the_optimizer_the_model_comes_with_its_units_and_no_counters() 
         (["learn.lr_scheduler={'epoch_num': 'three', 'min_lr_lambda': 0.1}"], "policy.learn.lr_scheduler must be dict"),
         (["learn.clip_scheduler={'epoch_num': 3}"], "policy.learn.clip_scheduler must be dict(epoch_num=collects, min"),
         (["learn.clip_scheduler={'epoch_num': 0, 'min_clip_lambda': 0.1}"], "policy.learn.clip_scheduler must be dict"),
-        (["learn.batch_size=65"], "policy.learn.batch_size=65 is more than policy.collect.n_sample=64"),
         (["learn.epoch_per_collect=0"], "policy.learn.epoch_per_collect: expected at least 1, got 0"),
         (["learn.clip_ratio=-0.2"], "policy.learn.clip_ratio: expected at least 0"),
         (["collect.gae_lambda=1.5"], "policy.collect.gae_lambda: expected a number from 0 to 1"),
