@@ -32,7 +32,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_softmax, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.lambda_returns import (
     generalized_lambda_returns,
@@ -73,18 +73,19 @@ from ding_lite.rl_utils.quantile import (
 )
 from ding_lite.rl_utils.retrace import compute_q_retraces
 from ding_lite.rl_utils.soft_policy import soft_policy_value
-from ding_lite.rl_utils.soft_q import m_q_1step_td_data, m_q_1step_td_error, q_nstep_sql_td_error, soft_value
-from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.rl_utils.td import (
-    discounts,
-    nstep_return,
-    nstep_return_data,
-    nstep_sums,
-    q_nstep_td_data,
-    q_nstep_td_error,
+from ding_lite.rl_utils.soft_q import (
+    epsilon_softmax,
+    m_q_1step_td_data,
+    m_q_1step_td_error,
+    q_nstep_sql_td_error,
+    soft_value,
 )
+from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.rl_utils.td import discounts, nstep_sums, q_nstep_td_data, q_nstep_td_error
 from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale
 from ding_lite.rl_utils.td_value import (
+    nstep_return,
+    nstep_return_data,
     q_1step_td_data,
     q_1step_td_error,
     q_v_1step_td_data,

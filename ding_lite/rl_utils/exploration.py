@@ -1,4 +1,4 @@
-"""Exploration with discrete actions: the schedule of epsilon, and the choice of actions.
+"""Epsilon-greedy exploration: the schedule of epsilon and the choice of actions.
 
 Shapes: N environments, M agents, A discrete actions.
 """
@@ -64,19 +64,3 @@ def epsilon_greedy(
         random_N = number_NA.masked_fill(~mask_NA.bool(), -1.0).argmax(dim=-1)
     explore_N = torch.rand(action_N.shape, **options) < epsilon
     return torch.where(explore_N, random_N, action_N)
-
-
-def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tensor = 1.0) -> Tensor:
-    """Return a sample of softmax(Q / temperature), or with probability epsilon a uniformly random action, by row.
-
-    Args:
-        logit_NA: action values Q, `[N, A]`.
-        epsilon: probability of a uniformly random action, in [0, 1].
-        temperature: above 0.
-
-    Returns:
-        Actions `[N]`, int64.
-    """
-    probability_NA = torch.softmax(logit_NA / temperature, dim=-1)
-    mixed_NA = (1.0 - epsilon) * probability_NA + epsilon / logit_NA.shape[-1]
-    return torch.multinomial(mixed_NA, 1).squeeze(-1)

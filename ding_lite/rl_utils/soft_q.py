@@ -1,8 +1,9 @@
-"""Losses of soft Q-learning, whose policy is pi(. | s) = softmax(Q(s, .) / tau) instead of the argmax.
+"""Losses and exploration of soft Q-learning, whose policy is pi(. | s) = softmax(Q(s, .) / tau) instead of the argmax.
 
 Its soft value is V(s) = sum_a pi(a | s) (Q(s, a) - tau log pi(a | s)) = tau log sum_a exp(Q(s, a) / tau).
 
-Shapes: T steps of an n-step return, B samples, A discrete actions. The suffix of a name gives its dimensions.
+Shapes: T steps of an n-step return, B samples, N environments, A discrete actions. The suffix of a name gives its
+dimensions.
 """
 
 from __future__ import annotations
@@ -129,3 +130,19 @@ def q_nstep_sql_td_error(
         target_B = return_B + discount_B * value_B.masked_fill(done.bool(), 0.0)
     loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
     return loss, target_B - q_B.detach(), value_B
+
+
+def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tensor = 1.0) -> Tensor:
+    """Return a sample of softmax(Q / temperature), or with probability epsilon a uniformly random action, by row.
+
+    Args:
+        logit_NA: action values Q, `[N, A]`.
+        epsilon: probability of a uniformly random action, in [0, 1].
+        temperature: above 0.
+
+    Returns:
+        Actions `[N]`, int64.
+    """
+    probability_NA = torch.softmax(logit_NA / temperature, dim=-1)
+    mixed_NA = (1.0 - epsilon) * probability_NA + epsilon / logit_NA.shape[-1]
+    return torch.multinomial(mixed_NA, 1).squeeze(-1)

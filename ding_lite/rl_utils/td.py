@@ -61,44 +61,15 @@ def nstep_sums(reward_TB: Tensor, cut_TB: Tensor, discount_K: Tensor) -> tuple[T
     return (reward_TB * counts_TB * discount_TB).sum(0), counts_TB.sum(0)
 
 
-class nstep_return_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Rewards and the value after them, input of `nstep_return`.
-
-    Attributes:
-        reward: `[T, B]`, the rewards r_t to r_{t+T-1}.
-        next_value: `[B]`, V(s_{t+T}).
-        done: `[B]`, true where s_{t+T} is terminal.
-    """
-
-    reward: Tensor
-    next_value: Tensor
-    done: Tensor
-
-
-def nstep_return(
-    data: Tensor | nstep_return_data, gamma: float, nstep: int | None = None, value_gamma: Tensor | float | None = None
-) -> Tensor:
+def reward_sum(reward_TB: Tensor, gamma: float) -> Tensor:
     """Return the discounted sums of the rewards of T steps of the same trajectory, sum_k gamma^k r_{t+k}, `[B]`.
 
-    With `nstep_return_data`, gamma^T (1 - done) V(s_{t+T}) is added.
-
     Args:
-        data: the rewards `[T, B]`, or `nstep_return_data`.
+        reward_TB: `[T, B]`, the rewards r_t to r_{t+T-1}.
         gamma: discount per env step.
-        nstep: T, as a check; None: any number of rewards.
-        value_gamma: `[B]`, discount of the value; None: gamma^T.
-
-    Raises:
-        ValueError: there are not `nstep` rewards.
     """
-    if isinstance(data, Tensor):
-        discount_K = discounts(gamma, len(data), data.device, data.dtype)
-        return nstep_sums(data, torch.zeros_like(data, dtype=torch.bool), discount_K)[0]
-    reward_TB, next_value_B, done_B = data
-    if nstep not in (None, len(reward_TB)):
-        raise ValueError(f"expected the rewards of nstep={nstep} steps, got {len(reward_TB)}")
-    discount_B = gamma ** len(reward_TB) if value_gamma is None else value_gamma
-    return nstep_return(reward_TB, gamma) + discount_B * next_value_B.masked_fill(done_B.bool(), 0.0)
+    discount_K = discounts(gamma, len(reward_TB), reward_TB.device, reward_TB.dtype)
+    return nstep_sums(reward_TB, torch.zeros_like(reward_TB, dtype=torch.bool), discount_K)[0]
 
 
 def q_nstep_td_error(
@@ -156,7 +127,7 @@ def return_and_discount(
     """
     if reward.ndim != (1 if cum_reward else 2):
         raise ValueError(f"reward must be {'[B]' if cum_reward else '[T, B]'}, got shape {tuple(reward.shape)}")
-    return_B = reward if cum_reward else nstep_return(reward, gamma)
+    return_B = reward if cum_reward else reward_sum(reward, gamma)
     return return_B, gamma**nstep if value_gamma is None else value_gamma
 
 

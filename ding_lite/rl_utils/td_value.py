@@ -18,10 +18,9 @@ from torch.nn import functional
 from ding_lite.rl_utils.common import check_same_shape, weighted_mean
 from ding_lite.rl_utils.td import (
     criterion_values,
-    nstep_return,
-    nstep_return_data,
     q_nstep_td_data,
     q_nstep_td_error,
+    reward_sum,
 )
 
 Criterion = Callable[..., Tensor]
@@ -161,6 +160,45 @@ def _one_step_error(
     target = (reward + gamma * next_value.masked_fill(done.bool(), 0.0)).detach()
     values = criterion_values(criterion, estimate, target)
     return weighted_mean(values, weight), values.detach()
+
+
+class nstep_return_data(NamedTuple):  # noqa: N801
+    """Rewards and the value after them, input of `nstep_return`.
+
+    Attributes:
+        reward: `[T, B]`, the rewards r_t to r_{t+T-1}.
+        next_value: `[B]`, V(s_{t+T}).
+        done: `[B]`, true where s_{t+T} is terminal.
+    """
+
+    reward: Tensor
+    next_value: Tensor
+    done: Tensor
+
+
+def nstep_return(
+    data: Tensor | nstep_return_data, gamma: float, nstep: int | None = None, value_gamma: Tensor | float | None = None
+) -> Tensor:
+    """Return the discounted sums of the rewards of T steps of the same trajectory, sum_k gamma^k r_{t+k}, `[B]`.
+
+    With `nstep_return_data`, gamma^T (1 - done) V(s_{t+T}) is added.
+
+    Args:
+        data: the rewards `[T, B]`, or `nstep_return_data`.
+        gamma: discount per env step.
+        nstep: T, as a check; None: any number of rewards.
+        value_gamma: `[B]`, discount of the value; None: gamma^T.
+
+    Raises:
+        ValueError: there are not `nstep` rewards.
+    """
+    if isinstance(data, Tensor):
+        return reward_sum(data, gamma)
+    reward_TB, next_value_B, done_B = data
+    if nstep not in (None, len(reward_TB)):
+        raise ValueError(f"expected the rewards of nstep={nstep} steps, got {len(reward_TB)}")
+    discount_B = gamma ** len(reward_TB) if value_gamma is None else value_gamma
+    return reward_sum(reward_TB, gamma) + discount_B * next_value_B.masked_fill(done_B.bool(), 0.0)
 
 
 class v_nstep_td_data(NamedTuple):  # noqa: N801

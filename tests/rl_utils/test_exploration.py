@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ding_lite.rl_utils import epsilon_greedy, epsilon_softmax, get_epsilon_greedy_fn
+from ding_lite.rl_utils import epsilon_greedy, get_epsilon_greedy_fn
 
 
 def test_linear_schedule_by_hand() -> None:
@@ -57,19 +57,3 @@ def test_allowed_actions_are_explored_evenly() -> None:
     counts = torch.bincount(epsilon_greedy(torch.zeros(12_000, 4), 1.0, mask_NA), minlength=4) / 12_000
     # a third each; standard deviation 0.0043
     torch.testing.assert_close(counts, torch.tensor([1 / 3, 0.0, 1 / 3, 1 / 3]), atol=0.02, rtol=0)
-
-
-@pytest.mark.parametrize("temperature", [0.5, torch.tensor(0.5)])
-def test_softmax_exploration_mixes_the_policy_with_random_actions(temperature: float | torch.Tensor) -> None:
-    torch.manual_seed(0)
-    # At temperature 1/2 the values 0 and log(3) / 2 have the probabilities 1/4 and 3/4.
-    logit_NA = torch.tensor([0.0, math.log(3) / 2]).expand(20_000, 2)
-    for epsilon, expected in ((0.0, 0.75), (0.4, 0.6 * 0.75 + 0.4 * 0.5), (1.0, 0.5)):
-        action_N = epsilon_softmax(logit_NA, epsilon, temperature)
-        assert action_N.dtype == torch.int64
-        assert action_N.double().mean().item() == pytest.approx(expected, abs=0.015)  # standard deviation 0.0035
-
-
-def test_a_small_temperature_makes_the_policy_greedy() -> None:
-    logit_NA = torch.tensor([[1.0, 2.0], [5.0, 2.0]]).repeat(50, 1)
-    assert torch.equal(epsilon_softmax(logit_NA, 0.0, 1e-3), logit_NA.argmax(-1))

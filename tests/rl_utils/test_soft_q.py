@@ -11,6 +11,7 @@ from torch import nn, tensor
 from torch.nn import functional
 
 from ding_lite.rl_utils import (
+    epsilon_softmax,
     m_q_1step_td_data,
     m_q_1step_td_error,
     q_nstep_sql_td_error,
@@ -169,3 +170,19 @@ def test_shapes_are_checked() -> None:
         q_nstep_sql_td_error(soft(next_n_q=SOFT[:1]), 0.5, 1.0)
     with pytest.raises(ValueError, match=r"\[T, B\]"):
         q_nstep_sql_td_error(soft(), 0.5, 1.0)
+
+
+@pytest.mark.parametrize("temperature", [0.5, torch.tensor(0.5)])
+def test_softmax_exploration_mixes_the_policy_with_random_actions(temperature: float | torch.Tensor) -> None:
+    torch.manual_seed(0)
+    # At temperature 1/2 the values 0 and log(3) / 2 have the probabilities 1/4 and 3/4.
+    logit_NA = torch.tensor([0.0, math.log(3) / 2]).expand(20_000, 2)
+    for epsilon, expected in ((0.0, 0.75), (0.4, 0.6 * 0.75 + 0.4 * 0.5), (1.0, 0.5)):
+        action_N = epsilon_softmax(logit_NA, epsilon, temperature)
+        assert action_N.dtype == torch.int64
+        assert action_N.double().mean().item() == pytest.approx(expected, abs=0.015)  # standard deviation 0.0035
+
+
+def test_a_small_temperature_makes_the_policy_greedy() -> None:
+    logit_NA = torch.tensor([[1.0, 2.0], [5.0, 2.0]]).repeat(50, 1)
+    assert torch.equal(epsilon_softmax(logit_NA, 0.0, 1e-3), logit_NA.argmax(-1))

@@ -10,7 +10,6 @@ from torch.nn import functional
 from ding_lite.rl_utils import (
     discounts,
     nstep_return,
-    nstep_return_data,
     nstep_sums,
     q_nstep_td_data,
     q_nstep_td_error,
@@ -31,16 +30,6 @@ def data(**changes: Any) -> q_nstep_td_data:
 def test_n_step_return_by_hand() -> None:
     # 1 + 0.5 * 2 + 0.25 * 4 = 3; 0 + 0.5 * 0 + 0.25 * 8 = 2
     assert nstep_return(tensor([[1.0, 0.0], [2.0, 0.0], [4.0, 8.0]]), 0.5).tolist() == [3.0, 2.0]
-
-
-def test_n_step_return_with_the_value_after_the_rewards_by_hand() -> None:
-    # 3 + 0.125 * 16 = 5, and the terminal 2; with the discount 0.5: 3 + 8 = 11
-    reward_TB = tensor([[1.0, 0.0], [2.0, 0.0], [4.0, 8.0]])
-    rewards = nstep_return_data(reward_TB, tensor([16.0, float("inf")]), tensor([0, 1]))
-    assert nstep_return(rewards, 0.5, 3).tolist() == [5.0, 2.0]
-    assert nstep_return(rewards, 0.5, 3, tensor([0.5, 0.5])).tolist() == [11.0, 2.0]
-    with pytest.raises(ValueError, match="nstep=2 steps, got 3"):
-        nstep_return(rewards, 0.5, 2)
 
 
 def test_sums_of_rewards_end_at_the_first_cut() -> None:

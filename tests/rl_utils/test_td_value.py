@@ -10,6 +10,8 @@ from torch import nn, tensor
 from torch.nn import functional
 
 from ding_lite.rl_utils import (
+    nstep_return,
+    nstep_return_data,
     q_1step_td_data,
     q_1step_td_error,
     q_nstep_td_data,
@@ -145,6 +147,16 @@ def test_targets_are_constants_and_results_detached() -> None:
         assert gradients[2] is None
         assert gradients[3] is None
         assert not each.requires_grad
+
+
+def test_n_step_return_with_the_value_after_the_rewards_by_hand() -> None:
+    # 3 + 0.125 * 16 = 5, and the terminal 2; with the discount 0.5: 3 + 8 = 11
+    reward_TB = tensor([[1.0, 0.0], [2.0, 0.0], [4.0, 8.0]])
+    rewards = nstep_return_data(reward_TB, tensor([16.0, float("inf")]), tensor([0, 1]))
+    assert nstep_return(rewards, 0.5, 3).tolist() == [5.0, 2.0]
+    assert nstep_return(rewards, 0.5, 3, tensor([0.5, 0.5])).tolist() == [11.0, 2.0]
+    with pytest.raises(ValueError, match="nstep=2 steps, got 3"):
+        nstep_return(rewards, 0.5, 2)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
-from ding_lite.rl_utils.exploration import epsilon_softmax, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import get_epsilon_greedy_fn
 from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
 from ding_lite.rl_utils.soft_policy import soft_policy_value
+from ding_lite.rl_utils.soft_q import epsilon_softmax
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.exploration import epsilon_softmax
-from ding_lite.rl_utils.soft_q import q_nstep_sql_td_error
+from ding_lite.rl_utils.soft_q import epsilon_softmax, q_nstep_sql_td_error
 from ding_lite.rl_utils.td import q_nstep_td_data
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY

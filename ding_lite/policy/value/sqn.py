@@ -32,9 +32,9 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.distribution import entropy
-from ding_lite.rl_utils.exploration import epsilon_softmax, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import get_epsilon_greedy_fn
 from ding_lite.rl_utils.q_continuous import temperature_error
-from ding_lite.rl_utils.soft_q import q_nstep_sql_td_error
+from ding_lite.rl_utils.soft_q import epsilon_softmax, q_nstep_sql_td_error
 from ding_lite.rl_utils.td import q_nstep_td_data
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.torch_utils.target_network import TargetNetwork
