@@ -27,11 +27,9 @@ from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.networks import broadcast_networks, modules_of
 from ding_lite.torch_utils.optimizer import Trained
-from ding_lite.torch_utils.optimizer_keys import check_optimizer
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
-from ding_lite.utils.key import declared_keys
-from ding_lite.utils.registry import MODEL_REGISTRY, REWARD_MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
@@ -84,10 +82,7 @@ class Policy:
         Raises:
             ConfigError: two values contradict each other.
         """
-        check_common_keys(cfg.policy, cls.default_config())
-        if "reward_model" in cfg and "optimizer" in cfg.reward_model:
-            own = merge_defaults(REWARD_MODEL_REGISTRY.find(cfg.reward_model.type))
-            check_optimizer("reward_model", cfg.reward_model, own)
+        check_common_keys(cfg, cls.default_config())
         if cfg.policy.get("priority_IS_weight") and not cfg.policy.priority:
             raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
 
@@ -107,7 +102,7 @@ class Policy:
                 f"expected policy.multi_gpu=True with {get_world_size()} processes, got policy.multi_gpu=False: "
                 "each process would train a model of its own; set policy.multi_gpu=True."
             )
-        self._schedules = Schedules(cfg, declared_keys(type(self)))
+        self._schedules = Schedules(cfg, type(self))
         self._cfg = cfg = self._schedules.cfg  # in which scheduled numbers change
         on_gpu = cfg.cuda and torch.cuda.is_available()
         number = get_local_rank() % torch.cuda.device_count() if on_gpu else 0

@@ -7,7 +7,6 @@ schedules say. A run without schedules has none of this: its policy reads the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +16,7 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.torch_utils.modes import Batch, CollectMode, LearnMode
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import declared_keys
 from ding_lite.utils.schedule import Scheduled, find_schedules, number_at, set_number, with_numbers
 
 
@@ -26,14 +25,14 @@ class Schedules:
 
     Args:
         cfg: the compiled `cfg.policy`.
-        keys: what the policy's class declares, see `declared_keys`.
+        policy_cls: the policy's class, which declares the keys.
 
     Attributes:
         cfg: the config for the policy to read; `cfg` itself if it has no schedules.
     """
 
-    def __init__(self, cfg: EasyDict, keys: Mapping[str, Key]) -> None:
-        self._schedules = find_schedules(cfg, keys)
+    def __init__(self, cfg: EasyDict, policy_cls: type) -> None:
+        self._schedules = find_schedules(cfg, declared_keys(policy_cls))
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
         self._figures: dict[str, Tensor] = {}
         numbers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}

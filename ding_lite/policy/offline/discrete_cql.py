@@ -51,12 +51,7 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
                 None, "learner iterations between copies to the target; 100 if both are None", type=int, low=1
             ),
             target_theta=Key(
-                None,
-                "instead: share of the online network mixed in per iteration",
-                type=float,
-                above=0,
-                high=1,
-                constant=True,
+                None, "or the share of the online network mixed in", type=float, above=0, high=1, constant=True
             ),
         ),
     )

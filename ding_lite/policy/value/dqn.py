@@ -56,12 +56,7 @@ class DQNPolicy(Policy):
                 None, "learner iterations between copies to the target; 100 if both are unset", type=int, low=1
             ),
             target_theta=Key(
-                None,
-                "or the share of the online network mixed in at each iteration",
-                type=float,
-                above=0,
-                high=1,
-                constant=True,
+                None, "or the share of the online network mixed in", type=float, above=0, high=1, constant=True
             ),
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
