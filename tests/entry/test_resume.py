@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
-from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
+from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config, cartpole_r2d2_config
 from tests.entry.helpers import Interrupts, metrics, result
 
 SHORT = {
@@ -27,16 +28,26 @@ SHORT = {
         "policy.learn.epoch_per_collect=2", "policy.learn.learner.hook.log_show_after_iter=3",
         "policy.eval.evaluator.eval_freq=8",
     ],
+    "r2d2": [
+        "policy.priority=True", "policy.priority_IS_weight=True", "policy.unroll_len=4", "policy.burnin_step=2",
+        "policy.nstep=2", "policy.random_collect_size=64", "policy.learn.update_per_collect=4",
+        "policy.learn.learner.hook.log_show_after_iter=7", "policy.eval.evaluator.eval_freq=30",
+    ],
 }  # fmt: skip
-SAVES = {"dqn": 50, "ppo": 8}  # learner iterations
+SHORT["recurrent ppo"] = [*SHORT["ppo"], "policy.model.lstm_type=gru", "policy.model.share_encoder=True"]
+SAVES = {"dqn": 50, "ppo": 8, "r2d2": 20, "recurrent ppo": 8}  # learner iterations
+PAIRS = {
+    "dqn": (cartpole_dqn_config, serial_pipeline),
+    "ppo": (cartpole_ppo_config, serial_pipeline_onpolicy),
+    "r2d2": (cartpole_r2d2_config, serial_pipeline),
+    "recurrent ppo": (cartpole_ppo_config, serial_pipeline_onpolicy),
+}
 STEPS = 512  # env steps
 RATES = ("time", "collect/env_step_per_second")  # what differs between two equal runs
 
 
 def train(kind: str, name: str, *overrides: str, steps: int = STEPS, **options: Any) -> None:
-    module, pipeline = (
-        (cartpole_dqn_config, serial_pipeline) if kind == "dqn" else (cartpole_ppo_config, serial_pipeline_onpolicy)
-    )
+    module, pipeline = PAIRS[kind]
     save = f"policy.learn.learner.hook.save_ckpt_after_iter={SAVES[kind]}"
     words = [
         *SHORT[kind],
@@ -83,7 +94,7 @@ def interrupting(left: int) -> Any:
     return (Interrupts, [{"left": -1}] * 7 + [{"left": left, "signal": signal.SIGUSR1}], [{"left": -1}] * 5)
 
 
-@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+@pytest.mark.parametrize("kind", PAIRS)
 def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) -> None:
     train(kind, "whole")
     train(kind, "parts", steps=STEPS // 2)
@@ -92,8 +103,10 @@ def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) ->
     assert_same(last_state("whole"), last_state("parts"))
 
 
-@pytest.mark.parametrize("kind", ["dqn", "ppo"])
-@pytest.mark.parametrize("left", [3, 20, 33])
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [*itertools.product(["dqn", "ppo"], [3, 20, 33]), ("r2d2", 20), ("recurrent ppo", 20)],
+)
 def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(kind: str, left: int) -> None:
     train(kind, "whole", env_setting=interrupting(-1))
     with pytest.raises(SystemExit) as end:
