@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import BOUND_TYPES, check_choice
-from ding_lite.model.mlp import MLP, ObsShape, create_encoder
+from ding_lite.model.dict_encoder import ObsShape
+from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 ACTION_SPACES = ("discrete", "continuous", "regression")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ding_lite.model.activations import ACTIVATIONS
-from ding_lite.model.dict_encoder import DictEncoder
+from ding_lite.model.dict_encoder import DictEncoder, ObsShape
 from ding_lite.model.image import ConvEncoder
 from ding_lite.utils.registry import ConfigError
-
-ObsShape = int | Sequence[int] | Mapping[str, Any]  # of a vector, an image, or a dict of these
 
 
 class MLP(nn.ModuleList):
@@ -56,9 +53,7 @@ class MLP(nn.ModuleList):
 
 
 def create_encoder(obs_shape: ObsShape, hidden_size_list: Sequence[int], activation: str) -> nn.Module:
-    """Return a fully connected encoder for vectors, a convolutional one for images, or one of a dict of these.
-
-    The parts of a dict have encoders of these layers. One more layer joins their features.
+    """Return a fully connected encoder for vectors, a convolutional one for images, or a `DictEncoder`.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of shapes.
@@ -72,21 +67,10 @@ def create_encoder(obs_shape: ObsShape, hidden_size_list: Sequence[int], activat
     if activation not in ACTIVATIONS:
         raise ConfigError(f"policy.model.activation must be one of {', '.join(ACTIVATIONS)}, got '{activation}'.")
     if isinstance(obs_shape, Mapping):
-        parts = {key: create_encoder(obs_shape[key], hidden_size_list, activation) for key in sorted(obs_shape)}
-        sizes = [len(parts) * hidden_size_list[-1], hidden_size_list[-1]] if hidden_size_list else []
-        return DictEncoder(parts, MLP(sizes, activation))
+        return DictEncoder(obs_shape, hidden_size_list, activation, create_encoder)
     shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
     if len(shape) == 1:
         return MLP([shape[0], *hidden_size_list], activation)
     if len(shape) == 3:
         return ConvEncoder(shape, hidden_size_list, activation)
     raise ConfigError(f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}.")
-
-
-def feature_size(obs_shape: ObsShape, hidden_size_list: Sequence[int]) -> int:
-    """Return the number of features of the encoder that `create_encoder` returns for these arguments."""
-    if hidden_size_list:
-        return hidden_size_list[-1]
-    if isinstance(obs_shape, Mapping):
-        return sum(feature_size(shape, ()) for shape in obs_shape.values())
-    return obs_shape if isinstance(obs_shape, int) else obs_shape[0]

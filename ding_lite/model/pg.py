@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
-from ding_lite.model.mlp import ObsShape, create_encoder
+from ding_lite.model.dict_encoder import ObsShape
+from ding_lite.model.mlp import create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 

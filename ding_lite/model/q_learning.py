@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from ding_lite.model.mlp import MLP, ObsShape, create_encoder
+from ding_lite.model.dict_encoder import ObsShape
+from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.noisy import NoisyLinear
 from ding_lite.utils.registry import MODEL_REGISTRY
 

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.gaussian import GaussianHead
-from ding_lite.model.mlp import MLP, ObsShape, create_encoder, feature_size
+from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.mlp import ObsShape, create_encoder
+from ding_lite.model.dict_encoder import ObsShape
+from ding_lite.model.mlp import create_encoder
 from ding_lite.model.q_learning import DiscreteHead
 from ding_lite.utils.registry import MODEL_REGISTRY
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
-from ding_lite.model.mlp import MLP, ObsShape, create_encoder
+from ding_lite.model.dict_encoder import ObsShape
+from ding_lite.model.mlp import MLP, create_encoder
 from ding_lite.model.recurrent import RecurrentCore, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY
 

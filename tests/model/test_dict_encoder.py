@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model import DQN, PG, QAC, QVAC, VAC, create_encoder
-from ding_lite.model.mlp import feature_size
+from ding_lite.model.dict_encoder import feature_size
 from ding_lite.utils import ConfigError
 
 SHAPE = dict(camera=[1, 36, 36], body=dict(joints=5, goal=[2]))
@@ -28,8 +28,8 @@ def test_each_part_is_encoded_and_one_layer_joins_them() -> None:
     body, camera = encoder.encoders  # in the order of the alphabet
     goal, joints = body.encoders
     inner = torch.cat([goal(obs["body"]["goal"]), joints(obs["body"]["joints"])], dim=1)
-    features = torch.cat([torch.relu(body.join[0](inner)), camera(obs["camera"])], dim=1)
-    torch.testing.assert_close(encoder(obs), torch.relu(encoder.join[0](features)))
+    features = torch.cat([torch.relu(body.join(inner)), camera(obs["camera"])], dim=1)
+    torch.testing.assert_close(encoder(obs), torch.relu(encoder.join(features)))
     assert encoder(obs).shape == (3, 8)
 
 
