@@ -98,7 +98,6 @@ PUBLIC = {
         "acer_trust_region_update",
         "acer_value_error",
         "compute_q_retraces",
-        "epsilon_sample",
         "soft_value",
         "expectile_error",
         "first_episodes",

@@ -21,7 +21,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_greedy, epsilon_sample, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
@@ -71,7 +71,6 @@ __all__ = [
     "discounts",
     "entropy",
     "epsilon_greedy",
-    "epsilon_sample",
     "expectile_error",
     "first_episodes",
     "gae",

@@ -1,4 +1,4 @@
-"""Exploration with a share epsilon of random actions: the schedule of epsilon and the choice of actions.
+"""Epsilon-greedy exploration: the schedule of epsilon and the choice of actions.
 
 Shapes: N environments, M agents, A discrete actions.
 """
@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from ding_lite.rl_utils.distribution import sample
 
 
 def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "exp") -> Callable[[int], float]:
@@ -66,17 +64,3 @@ def epsilon_greedy(
         random_N = number_NA.masked_fill(~mask_NA.bool(), -1.0).argmax(dim=-1)
     explore_N = torch.rand(action_N.shape, **options) < epsilon
     return torch.where(explore_N, random_N, action_N)
-
-
-def epsilon_sample(logit_NA: Tensor, epsilon: float) -> Tensor:
-    """Return a sample of a policy, or with probability epsilon a uniformly random action, independently for each row.
-
-    Args:
-        logit_NA: the logit of the policy, `[N, A]`.
-        epsilon: probability of a random action, in [0, 1].
-
-    Returns:
-        Actions `[N]`, int64.
-    """
-    mixed_NA = (1.0 - epsilon) * logit_NA.softmax(-1) + epsilon / logit_NA.shape[-1]
-    return sample(mixed_NA.log())  # type: ignore[return-value]  # an action of a tensor is a tensor

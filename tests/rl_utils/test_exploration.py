@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ding_lite.rl_utils import epsilon_greedy, epsilon_sample, get_epsilon_greedy_fn
+from ding_lite.rl_utils import epsilon_greedy, get_epsilon_greedy_fn
 
 
 def test_linear_schedule_by_hand() -> None:
@@ -57,14 +57,3 @@ def test_allowed_actions_are_explored_evenly() -> None:
     counts = torch.bincount(epsilon_greedy(torch.zeros(12_000, 4), 1.0, mask_NA), minlength=4) / 12_000
     # a third each; standard deviation 0.0043
     torch.testing.assert_close(counts, torch.tensor([1 / 3, 0.0, 1 / 3, 1 / 3]), atol=0.02, rtol=0)
-
-
-def test_a_sample_of_a_policy_is_mixed_with_random_actions() -> None:
-    # probabilities 3/4, 1/4, 0: with epsilon 0.6 they are 0.4 * pi + 0.2
-    logit = torch.tensor([math.log(3.0), 0.0, -torch.inf]).expand(20_000, 3)
-    torch.manual_seed(0)
-    for epsilon, expected in ((0.0, [0.75, 0.25, 0.0]), (0.6, [0.5, 0.3, 0.2]), (1.0, [1 / 3] * 3)):
-        action = epsilon_sample(logit, epsilon)
-        assert action.dtype == torch.int64
-        share = torch.bincount(action, minlength=3) / len(action)
-        torch.testing.assert_close(share, torch.tensor(expected), atol=0.015, rtol=0)  # four standard deviations

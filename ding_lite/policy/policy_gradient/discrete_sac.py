@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
-from ding_lite.rl_utils.exploration import epsilon_sample, get_epsilon_greedy_fn
+from ding_lite.rl_utils.distribution import sample
+from ding_lite.rl_utils.exploration import get_epsilon_greedy_fn
 from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
 from ding_lite.rl_utils.soft_value import soft_value
 from ding_lite.torch_utils.coefficient import Coefficient
@@ -138,9 +139,11 @@ class DiscreteSACPolicy(QACPolicy):
         return {"eps": self._epsilon_at(envstep)}
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
+        """Draw actions of the policy, or with probability `eps` uniformly random ones."""
         logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
-        return {"logit": logit_NA, "action": epsilon_sample(logit_NA, eps)}
+        mixed_NA = (1.0 - eps) * logit_NA.softmax(-1) + eps / logit_NA.shape[-1]
+        return {"logit": logit_NA, "action": sample(mixed_NA.log())}
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
