@@ -133,6 +133,7 @@ PUBLIC = {
         "entropy",
         "epsilon_greedy",
         "epsilon_softmax",
+        "soft_value",
         "expectile_error",
         "first_episodes",
         "fqf_calculate_fraction_loss",
