@@ -133,7 +133,6 @@ PUBLIC = {
         "entropy",
         "epsilon_greedy",
         "epsilon_softmax",
-        "soft_value",
         "expectile_error",
         "first_episodes",
         "fqf_calculate_fraction_loss",

@@ -50,7 +50,6 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.collect.gae_lambda": (Any, "this policy does not use generalised advantage estimation"),
     "policy.collect.noise_sigma": (Any, "this policy adds no noise to its actions"),
     "policy.collect.model_path": (Any, "collect_demo_data takes the path of the checkpoint"),
-    "policy.collect.n_sample": (Any, "this policy learns from a data set"),
     "policy.collect.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
     "policy.collect.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.collect.save_path": (Any, "collect_demo_data takes the path of the record"),
@@ -112,6 +111,11 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
     "policy.use_reward_batch_norm": (False, "rewards are not normalised"),
     "policy.transition_with_policy_data": (Any, "the policy decides what a transition contains"),
+}
+# Keys that have no effect for policies that declare another key, which is named first; and the reason.
+REDUNDANT_KEYS = {
+    "policy.collect.n_sample": ("policy.collect.data_path", "this policy learns from a data set"),
+    "policy.collect.unroll_len": ("policy.burnin_step", "policy.burnin_step and policy.unroll_len say it"),
 }
 # Older or alternative names, and the name used here.
 RENAMED_KEYS = {
@@ -253,9 +257,11 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
     Raises:
         ConfigError: the old and the new name are set to different values.
     """
-    if "policy.burnin_step" in known and get_key(user, "policy.collect.unroll_len") is not None:
-        user["policy"]["collect"].pop("unroll_len")  # DI-engine's R2D2 also wants their sum
-        notes.append("policy.collect.unroll_len is ignored: policy.burnin_step and policy.unroll_len say it.")
+    for path, (present, reason) in REDUNDANT_KEYS.items():
+        parent, _, last = path.rpartition(".")
+        if present in known and path not in known and get_key(user, path) is not None:
+            del get_key(user, parent)[last]
+            notes.append(f"{path} is ignored: {reason}.")
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
         if value is UNSET or old in known or new not in known:

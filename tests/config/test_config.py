@@ -15,7 +15,7 @@ from easydict import EasyDict
 from gymnasium.spaces import Box
 
 from ding_lite.config import check_shapes, compile_config, divided_sizes
-from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
+from ding_lite.config.compat import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_KEYS
 from ding_lite.config.schema import get_key
 from ding_lite.envs.vector_env import check_env
 from ding_lite.policy import DQNPolicy
@@ -439,15 +439,27 @@ def test_nothing_starts_when_the_config_is_wrong(monkeypatch: pytest.MonkeyPatch
 def test_key_without_meaning_is_accepted_with_a_note(path: Any) -> None:
     accepted, reason = IGNORED_KEYS[path]
     value = dict(some="thing") if accepted is Any else accepted[-1] if isinstance(accepted, tuple) else accepted
-    if path in ("policy.nstep", "policy.other.replay_buffer", "policy.priority", "policy.priority_IS_weight"):
+    if path in (
+        "policy.nstep",
+        "policy.other.eps",
+        "policy.other.replay_buffer",
+        "policy.priority",
+        "policy.priority_IS_weight",
+    ):
         cfg = compile_config((nested(path, value), dict(policy=dict(type="pg"))))
-    elif path.startswith("policy.learn.learner"):
+    elif path.startswith(("policy.learn.learner", "policy.other.eps.")):
         create = dict(env=dict(type="cartpole", import_names=["dizoo.classic_control.cartpole.envs.cartpole_env"]))
         cfg = compile_config((nested(path, value), {**create, "policy": dict(type="dqn")}))
     else:
         cfg = compile_config(pair(nested(path, value)))
     assert cfg.notes == [f"{path} is ignored: {reason}."]
     assert get_key(cfg, path, "absent") == "absent"
+
+
+@pytest.mark.parametrize(("path", "kind"), [("policy.collect.n_sample", "bc"), ("policy.collect.unroll_len", "r2d2")])
+def test_a_key_that_another_key_makes_redundant_is_accepted_with_a_note(path: str, kind: str) -> None:
+    cfg = compile_config((nested(path, 42), dict(policy=dict(type=kind))))
+    assert cfg.notes == [f"{path} is ignored: {REDUNDANT_KEYS[path][1]}."]
 
 
 def test_key_that_would_need_an_effect_is_refused() -> None:
@@ -552,7 +564,6 @@ def test_wrong_overrides(item: str, message: str) -> None:
         (["policy.learn.target_update_frq=10"], r"Did you mean 'policy\.learn\.target_update_freq'"),
         (["policy.model.encoder_hidden_sizes=[1]"], r"Did you mean 'policy\.model\.encoder_hidden_size_list'"),
         (["policy.model.dueling=1"], "policy.model.dueling: expected bool, got int 1"),
-        (["policy.other.replay_buffer.alpha=0.5"], "Unknown key 'policy.other.replay_buffer.alpha'"),
         (["policy.learn.target_theta=hard"], "policy.learn.target_theta: expected float or None, got str 'hard'"),
     ],
 )

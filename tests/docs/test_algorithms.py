@@ -46,5 +46,6 @@ def figures_section(page: Path) -> str:
 
 def test_the_index_has_a_row_for_every_page() -> None:
     rows = dict(re.findall(r"^\| \[[^]]+\]\((\w+)\.md\) \| `(\w+)` \|", (FOLDER / "README.md").read_text(), re.M))
-    assert rows == {name: name for name in NAMES}
+    assert sorted(set(rows.values())) == NAMES
     assert set(rows) == {page.stem for page in FOLDER.glob("*.md")} - {"README"}
+    assert set(NAMES) <= set(rows)

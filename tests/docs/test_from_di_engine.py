@@ -25,7 +25,7 @@ GAMMA = "policy.collect.discount_factor is policy.discount_factor here."
 SPACE = "policy.action_space is policy.model.action_space here."
 UNROLL = "policy.collect.unroll_len is ignored: one step is one sample."
 PRINT = "policy.collect.collector is ignored: the collector has no options of its own."
-ONCE = "policy.learn.update_per_collect is ignored: an on-policy policy learns from each collect once, in epochs."
+ONCE = "policy.learn.update_per_collect is ignored: this policy learns in epochs."
 
 
 def create(policy: str, env: str = "classic_control.cartpole", **more: Any) -> dict[str, Any]:
