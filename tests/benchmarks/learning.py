@@ -33,6 +33,8 @@ class Run:
 
 
 CARTPOLE = "classic_control/cartpole/config/cartpole_{}_config.py"
+PENDULUM = "classic_control/pendulum/config/pendulum_{}_config.py"
+FROM_REPLAY = "acer c51 dqn fqf iqn mdqn qrdqn r2d2 rainbow sac sql sqn".split()  # cartpole_sac is discrete SAC
 CARTPOLE_V0 = ("env.env_id=CartPole-v0", "env.stop_value=195")
 RUNS = {
     "cartpole_ppo": Run(CARTPOLE.format("ppo"), 400_000),
@@ -41,11 +43,23 @@ RUNS = {
     "cartpole_pg": Run(CARTPOLE.format("pg"), 600_000),
     "cartpole_impala": Run(CARTPOLE.format("impala"), 400_000, mode="serial"),
     "cartpole_ppo_offpolicy": Run(CARTPOLE.format("ppo_offpolicy"), 200_000, mode="serial"),
-    "cartpole_dqn": Run(CARTPOLE.format("dqn"), 60_000, mode="serial"),
-    "pendulum_ppo": Run("classic_control/pendulum/config/pendulum_ppo_config.py", 1_000_000),
+    **{f"cartpole_{kind}": Run(CARTPOLE.format(kind), 100_000, mode="serial") for kind in FROM_REPLAY},
+    "pendulum_ppo": Run(PENDULUM.format("ppo"), 1_000_000),
+    **{
+        f"pendulum_{kind}": Run(PENDULUM.format(kind), 100_000, mode="serial")
+        for kind in ("bdq", "d4pg", "ddpg", "dqn", "sac", "td3")
+    },
     "acrobot_ppo": Run("classic_control/acrobot/config/acrobot_ppo_config.py", 1_000_000),
     "mtcar_ppo": Run("classic_control/mountain_car/config/mtcar_ppo_config.py", 3_000_000),
     "lunarlander_ppo": Run("box2d/lunarlander/config/lunarlander_ppo_config.py", 3_000_000),
+    **{
+        f"lunarlander_{kind}": Run(f"box2d/lunarlander/config/lunarlander_{kind}_config.py", 1_000_000, mode="serial")
+        for kind in ("acer", "c51", "cont_ddpg", "cont_sac", "cont_td3", "discrete_sac", "dqn", "qrdqn", "r2d2")
+    },
+    "memory_r2d2": Run("memory/config/memory_r2d2_config.py", 200_000, mode="serial"),
+    "memory_ppo": Run("memory/config/memory_ppo_config.py", 400_000),
+    "hybrid_pdqn": Run("gym_hybrid/config/gym_hybrid_pdqn_config.py", 400_000, mode="serial"),
+    "hybrid_ppo": Run("gym_hybrid/config/gym_hybrid_hppo_config.py", 400_000),
     "lunarlander_cont_ppo": Run("box2d/lunarlander/config/lunarlander_cont_ppo_config.py", 3_000_000),
 }
 
