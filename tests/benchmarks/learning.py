@@ -34,7 +34,9 @@ class Run:
 
 CARTPOLE = "classic_control/cartpole/config/cartpole_{}_config.py"
 PENDULUM = "classic_control/pendulum/config/pendulum_{}_config.py"
-FROM_REPLAY = ["acer", "c51", "dqn", "fqf", "iqn", "mdqn", "qrdqn", "r2d2", "rainbow", "sac", "sql", "sqn"]  # cartpole_sac is discrete SAC
+FROM_REPLAY = (  # cartpole_sac is discrete SAC
+    *("acer", "c51", "dqn", "fqf", "iqn", "mdqn", "qrdqn", "r2d2", "rainbow", "sac", "sql", "sqn"),
+)
 CARTPOLE_V0 = ("env.env_id=CartPole-v0", "env.stop_value=195")
 RUNS = {
     "cartpole_ppo": Run(CARTPOLE.format("ppo"), 400_000),
