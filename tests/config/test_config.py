@@ -463,12 +463,12 @@ def test_ignored_parts_of_create_config() -> None:
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
 def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
     values = {"env.n_evaluator_episode": 16, "env.stop_value": 3, "policy.model.action_space": "discrete"}
-    values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0}
+    values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0, "policy.learn.kappa": 0.5}
     value = values.get(new, True)
     if new in ("policy.model.action_space", "policy.learn.adv_norm"):
         kind, overrides = "ppo", ["policy.collect.n_sample=64"]
     else:
-        kind, overrides = "dqn", ["policy.priority=True"]
+        kind, overrides = "qrdqn" if old == "policy.kappa" else "dqn", ["policy.priority=True"]
     cfg = compile_config((nested(old, value), dict(policy=dict(type=kind))), overrides=overrides)
     assert get_key(cfg, new) == value
     assert get_key(cfg, old, "absent") == "absent"
