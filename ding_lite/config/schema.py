@@ -47,11 +47,7 @@ TOP_KEYS = dict(
 )
 IMPORT_NAMES = Key([], "modules to import first; they register the class of `type` or its model", type=list)
 # (low, high) of a model's numbers, also in lists, by the ending of the parameter's name.
-MODEL_RANGES = {
-    ("_size", "_shape", "_size_list", "_quantiles"): (1, 2**16),
-    ("_num",): (0, 1000),
-    ("_atom",): (2, 2**16),
-}
+MODEL_RANGES = {("_size", "_shape", "_size_list", "_quantiles"): (1, 2**16), ("_num",): (0, 1000)}
 
 
 def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:

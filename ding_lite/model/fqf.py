@@ -84,7 +84,7 @@ class FQF(nn.Module):
         length_BK = log_length_BK.exp()
         end_BK1 = functional.pad(length_BK.cumsum(-1), (1, 0))
         middle_BK = ((end_BK1[:, 1:] + end_BK1[:, :-1]) / 2).detach()
-        q_BKA = self.head(feature_BH, middle_BK)
+        q_BKA = self.head(feature_BH, middle_BK).transpose(0, 1)
         output = {
             "logit": (q_BKA * length_BK.detach()[..., None]).sum(1),
             "q": q_BKA,
@@ -94,5 +94,5 @@ class FQF(nn.Module):
         }
         if boundaries:
             with torch.no_grad():
-                output["q_tau_i"] = self.head(feature_BH, end_BK1[:, 1:-1])
+                output["q_tau_i"] = self.head(feature_BH, end_BK1[:, 1:-1]).transpose(0, 1)
         return output

@@ -49,10 +49,10 @@ class QuantileHead(nn.Module):
         self.phi = nn.Linear(quantile_embedding_size, hidden_size)
 
     def forward(self, x: Tensor, tau: Tensor) -> Tensor:
-        """Return quantiles `[B, K, A]` for features `[B, H]` and probabilities `[B, K]`."""
+        """Return quantiles `[K, B, A]` for features `[B, H]` and probabilities `[B, K]`."""
         number_E = torch.arange(1, self.phi.in_features + 1, dtype=tau.dtype, device=tau.device)
-        phi_BKH = functional.relu(self.phi((math.pi * number_E * tau[..., None]).cos()))
-        return self.Q(x[:, None] * phi_BKH)
+        phi_KBH = functional.relu(self.phi((math.pi * number_E * tau.t()[..., None]).cos()))
+        return self.Q(x * phi_KBH)
 
 
 @MODEL_REGISTRY.register("iqn")
@@ -98,5 +98,5 @@ class IQN(nn.Module):
         feature_BH = self.encoder(obs)
         if tau is None:
             tau = midpoints(self._num_quantiles, next(self.head.parameters())).expand(len(feature_BH), -1)
-        q_BKA = self.head(feature_BH, tau)
-        return {"logit": q_BKA.mean(1), "q": q_BKA.transpose(0, 1), "quantiles": tau.t()[..., None]}
+        q_KBA = self.head(feature_BH, tau)
+        return {"logit": q_KBA.mean(0), "q": q_KBA, "quantiles": tau.t()[..., None]}

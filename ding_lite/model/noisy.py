@@ -50,15 +50,13 @@ class NoisyLinear(nn.Module):
         return {name: x.sign() * x.abs().sqrt() for name, x in drawn.items()}
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `[B, ..., Q]` for features `[B, ..., P]`. The noise of a sample is the same in all its rows."""
+        """Return `[..., B, Q]` for features `[..., B, P]`; each sample has one noise in all leading dimensions."""
         mean = functional.linear(x, self.weight_mu, self.bias_mu)
         if not (self.training or self._exploring or self._noise is not None):
             return mean
-        noise = self.draw_noise(len(x)) if self._noise is None else self._noise
+        noise = self.draw_noise(x.shape[-2]) if self._noise is None else self._noise
         # This is (sigma * outer(output, input)) x for each sample, without storing a weight matrix per sample.
-        rows = (len(x), *[1] * (x.ndim - 2), -1)
-        noisy_x = x * noise["input"].view(rows)
-        return mean + noise["output"].view(rows) * functional.linear(noisy_x, self.weight_sigma, self.bias_sigma)
+        return mean + noise["output"] * functional.linear(x * noise["input"], self.weight_sigma, self.bias_sigma)
 
 
 class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a function)

@@ -35,8 +35,8 @@ def test_quantiles_at_the_ends_and_in_the_middles_are_of_one_function() -> None:
     model, obs = FQF(4, 3, [8, 6], num_quantiles=3), torch.randn(2, 4)
     output = model(obs, boundaries=True)
     feature = model.encoder(obs)
-    torch.testing.assert_close(output["q"], model.head(feature, output["quantiles_hats"]))
-    torch.testing.assert_close(output["q_tau_i"], model.head(feature, output["quantiles"][:, 1:-1]))
+    torch.testing.assert_close(output["q"].transpose(0, 1), model.head(feature, output["quantiles_hats"]))
+    torch.testing.assert_close(output["q_tau_i"].transpose(0, 1), model.head(feature, output["quantiles"][:, 1:-1]))
 
 
 def test_the_gradients_of_intervals_and_quantiles_do_not_mix() -> None:

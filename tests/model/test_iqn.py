@@ -13,12 +13,12 @@ def test_the_head_is_the_papers_equation() -> None:
     head = QuantileHead(3, 2, layer_num=1, quantile_embedding_size=4)
     x, tau = torch.randn(2, 3), torch.rand(2, 5)
     result = head(x, tau)
-    assert result.shape == (2, 5, 2)
+    assert result.shape == (5, 2, 2)
     for sample in range(2):
         for place in range(5):
             cosines = torch.tensor([math.cos(math.pi * e * tau[sample, place].item()) for e in (1, 2, 3, 4)])
             phi = (head.phi.weight @ cosines + head.phi.bias).relu()
-            torch.testing.assert_close(result[sample, place], head.Q((x[sample] * phi)[None])[0])
+            torch.testing.assert_close(result[place, sample], head.Q((x[sample] * phi)[None])[0])
 
 
 def test_quantiles_of_given_probabilities() -> None:

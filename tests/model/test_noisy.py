@@ -35,13 +35,14 @@ def test_noise_is_factorised_and_drawn_for_each_sample(monkeypatch: pytest.Monke
         torch.testing.assert_close(result[row], weight @ x[row] + layer.bias_mu + layer.bias_sigma * f_out)
 
 
-def test_all_rows_of_a_sample_have_the_same_noise() -> None:
-    layer, x = NoisyLinear(3, 2), torch.randn(4, 5, 3)  # 4 samples with 5 rows each
-    noise = {"": layer.draw_noise(4)}
-    with given_noise(layer, noise):
-        result = layer(x)
+def test_a_sample_has_the_same_noise_in_all_leading_dimensions() -> None:
+    layer, x = NoisyLinear(3, 2), torch.randn(5, 4, 3)  # 5 rows of each of 4 samples
+    torch.manual_seed(0)
+    drawn = layer(x)
+    torch.manual_seed(0)
+    with given_noise(layer, {"": layer.draw_noise(4)}):
         for row in range(5):
-            torch.testing.assert_close(result[:, row], layer(x[:, row]))
+            torch.testing.assert_close(drawn[row], layer(x[row]))
 
 
 def test_explore_makes_the_noisy_layers_of_a_module_draw_in_evaluation_mode() -> None:

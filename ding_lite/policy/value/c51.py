@@ -24,6 +24,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.model.c51 import check_support
+from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.categorical import dist_nstep_clipped_share, dist_nstep_td_data, dist_nstep_td_error
 from ding_lite.utils.key import Key
@@ -32,7 +33,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 SUPPORT_KEYS: dict[str, Any] = dict(
     v_min=Key(-10.0, "the smallest return that the distribution can express"),
     v_max=Key(10.0, "the largest return that the distribution can express"),
-    n_atom=Key(51, "number of returns from v_min to v_max that the distribution can express", low=2),
+    n_atom=Key(51, "number of returns from v_min to v_max that the distribution can express"),
 )
 
 
@@ -71,8 +72,8 @@ def categorical_loss(
     """Return the loss of the module's docstring, and detached figures.
 
     Args:
-        outputs: what `DQNPolicy._outputs` returned; the networks' outputs are those of `C51DQN`. `log_distribution`
-            may be left out, see `dist_1step_td_data`.
+        outputs: what `DistributionalPolicy._outputs` returned. The networks' outputs are those of `C51DQN`;
+            `log_distribution` may be left out, see `dist_1step_td_data`.
         batch: see `DQNPolicy._loss`.
         cfg: the compiled `cfg.policy`.
         support: the atoms of the distributions.
@@ -89,7 +90,7 @@ def categorical_loss(
 
 
 @POLICY_REGISTRY.register("c51")
-class C51Policy(DQNPolicy):
+class C51Policy(DistributionalPolicy, DQNPolicy):
     """C51. Its model returns what `C51DQN` returns."""
 
     config: ClassVar[dict[str, Any]] = dict(

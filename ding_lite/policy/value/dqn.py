@@ -117,26 +117,17 @@ class DQNPolicy(Policy):
         Returns:
             The loss, a scalar, and the detached tensors `priority` `[B]`, the absolute errors, and `q_value` `[B, A]`.
         """
-        online, target, next_action_B = self._outputs(batch)
-        q_BA = online["logit"]
-        step = (batch["action"], next_action_B, batch["reward"], batch["done"])
+        q_BA = self._output(self._model, batch, "obs", "online")["logit"]
+        with torch.no_grad():
+            target_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
+            chooser_BA = target_q_BA
+            if self._cfg.double:
+                chooser_BA = self._output(self._model, batch, "next_obs", "chooser")["logit"]
+        step = (batch["action"], chooser_BA.argmax(-1), batch["reward"], batch["done"])
         weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
-        data = q_nstep_td_data(q_BA, target["logit"], *step, weight_B)
+        data = q_nstep_td_data(q_BA, target_q_BA, *step, weight_B)
         loss, error_B = q_nstep_td_error(data, self._cfg.discount_factor, self._cfg.nstep, True, batch["value_gamma"])
         return loss, {"priority": error_B.abs(), "q_value": q_BA.detach()}
-
-    def _outputs(self, batch: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
-        """Return what the networks return for a batch, see `_output`.
-
-        Returns:
-            The learning network's output for `obs`, the target network's output for `next_obs`, and the actions a*
-            `[B]` of the module's docstring. Gradients flow only through the first of them.
-        """
-        online = self._output(self._model, batch, "obs", "online")
-        with torch.no_grad():
-            target = self._output(self._target_model, batch, "next_obs", "target")
-            chooser = self._output(self._model, batch, "next_obs", "chooser") if self._cfg.double else target
-        return online, target, chooser["logit"].argmax(-1)
 
     def _output(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str, **kwargs: Any) -> Any:
         """Return what a network returns for the observations `batch[key]`, among it `logit` `[B, A]`, the values.

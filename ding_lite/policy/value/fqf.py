@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from ding_lite.model.fqf import FractionHead
+from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, fqf_nstep_td_data, fqf_nstep_td_error
 from ding_lite.torch_utils.optimizer import Trained
@@ -35,7 +35,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
 @POLICY_REGISTRY.register("fqf")
-class FQFPolicy(DQNPolicy):
+class FQFPolicy(DistributionalPolicy, DQNPolicy):
     """FQF. Its model takes and returns what `FQF` does, and has one `FractionHead`."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -77,20 +77,13 @@ class FQFPolicy(DQNPolicy):
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "quantile_loss", "fraction_loss", "entropy"]
 
-    def _outputs(self, batch: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
-        online = self._output(self._model, batch, "obs", "online", boundaries=True)
-        with torch.no_grad():
-            target = self._output(self._target_model, batch, "next_obs", "target")
-            chooser = self._output(self._model, batch, "next_obs", "chooser") if self._cfg.double else target
-        return online, target, chooser["logit"].argmax(-1)
-
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the sum of both losses, and detached figures; see `DQNPolicy._loss` for the batch.
 
         The gradient of each loss flows only to the parameters that it trains.
         """
         cfg, action_B = self._cfg, batch["action"]
-        online, target, next_action_B = self._outputs(batch)
+        online, target, next_action_B = self._outputs(batch, {"boundaries": True})
         step = (action_B, next_action_B, batch["reward"], batch["done"])
         weight_B = batch["weight"] if cfg.priority_IS_weight else None
         data = fqf_nstep_td_data(online["q"], target["q"], *step, online["quantiles_hats"], weight_B)

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.quantile import iqn_nstep_td_data, iqn_nstep_td_error
 from ding_lite.utils.key import Key
@@ -33,7 +34,7 @@ NUM_QUANTILES = Key(32, "K: quantiles in a loss, for each of both states, and wh
 
 
 @POLICY_REGISTRY.register("iqn")
-class IQNPolicy(DQNPolicy):
+class IQNPolicy(DistributionalPolicy, DQNPolicy):
     """IQN. Its model takes and returns what `IQN` does."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -57,19 +58,11 @@ class IQNPolicy(DQNPolicy):
         tau = {name: torch.rand(size, device=self._device, dtype=self._dtype) for name in ("online", "target")}
         return super()._draw_noise(batch) | {"tau": tau}
 
-    def _outputs(self, batch: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
-        tau = batch["noise"]["tau"]
-        online = self._output(self._model, batch, "obs", "online", tau=tau["online"])
-        with torch.no_grad():
-            target = self._output(self._target_model, batch, "next_obs", "target", tau=tau["target"])
-            network = self._model if self._cfg.double else self._target_model
-            chooser = self._output(network, batch, "next_obs", "chooser")
-        return online, target, chooser["logit"].argmax(-1)
-
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
         cfg = self._cfg
-        online, target, next_action_B = self._outputs(batch)
+        tau = batch["noise"]["tau"]
+        online, target, next_action_B = self._outputs(batch, {"tau": tau["online"]}, {"tau": tau["target"]})
         step = (batch["action"], next_action_B, batch["reward"], batch["done"])
         weight_B = batch["weight"] if cfg.priority_IS_weight else None
         data = iqn_nstep_td_data(online["q"], target["q"], *step, online["quantiles"], weight_B)

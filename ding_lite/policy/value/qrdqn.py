@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
 from ding_lite.utils.key import Key
@@ -28,7 +29,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("qrdqn")
-class QRDQNPolicy(DQNPolicy):
+class QRDQNPolicy(DistributionalPolicy, DQNPolicy):
     """QR-DQN. Its model returns what `QRDQN` returns."""
 
     config: ClassVar[dict[str, Any]] = dict(

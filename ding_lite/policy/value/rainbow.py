@@ -22,13 +22,14 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.value.c51 import SUPPORT_KEYS, categorical_loss, read_support
+from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("rainbow")
-class RainbowDQNPolicy(DQNPolicy):
+class RainbowDQNPolicy(DistributionalPolicy, DQNPolicy):
     """Rainbow. Its model returns what `RainbowDQN` returns."""
 
     config: ClassVar[dict[str, Any]] = dict(
