@@ -464,6 +464,7 @@ def test_ignored_parts_of_create_config() -> None:
 def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
     values = {"env.n_evaluator_episode": 16, "env.stop_value": 3, "policy.model.action_space": "discrete"}
     values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0}
+    values |= {"policy.collect.n_sample": 16, "policy.learn.target_theta": 0.5}
     value = values.get(new, True)
     if new in ("policy.model.action_space", "policy.learn.adv_norm"):
         kind, overrides = "ppo", ["policy.collect.n_sample=64"]
