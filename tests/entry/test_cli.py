@@ -208,7 +208,6 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         ),
         (["env.colector_env_num=4"], "Did you mean 'env.collector_env_num'?"),
         (["policy.model.duelling=True"], "Did you mean 'policy.model.dueling'?"),
-        (["policy.other.replay_buffer.alpha=0.5"], "policy.other.replay_buffer.alpha"),
         (["max_env_steps=100"], "Unknown option 'max_env_steps'. Did you mean 'max_env_step'?"),
         (["max_env_step=many"], "max_env_step: expected a whole number above 0, got 'many'"),
         (

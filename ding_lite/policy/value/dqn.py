@@ -65,9 +65,7 @@ class DQNPolicy(Policy):
                 type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
                 start=Key(0.95, "epsilon at global env step 0", low=0, high=1),
                 end=Key(0.1, "final epsilon", low=0, high=1),
-                decay=Key(
-                    10000, "global env steps: time constant, or length of the linear decrease", type=float, low=1
-                ),
+                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", float, low=1),
             ),
             replay_buffer=dict(
                 type=Key("", "'uniform' or 'prioritized'; empty: chosen by policy.priority"),
