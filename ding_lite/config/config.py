@@ -438,13 +438,14 @@ def _shape_of(space: gymnasium.Space[Any]) -> Any:
 
 
 def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
-    """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part has none.
+    """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part is no Box.
 
     It is None for a Dict with an `action_mask` too, because the built-in models do not obey a mask.
     """
     if not isinstance(space, gymnasium.spaces.Dict):
         return _shape_of(space)
-    shapes = {key: _obs_shape_of(part) for key, part in space.items()}
+    nested = (gymnasium.spaces.Box, gymnasium.spaces.Dict)
+    shapes = {key: _obs_shape_of(part) if isinstance(part, nested) else None for key, part in space.items()}
     return None if "action_mask" in shapes or None in shapes.values() else shapes
 
 

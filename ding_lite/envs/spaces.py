@@ -18,6 +18,7 @@ from gymnasium.spaces.utils import flatdim, flatten
 from ding_lite.utils.registry import ConfigError
 
 CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
+LONGEST = 2**16  # numbers of a one-hot vector
 
 
 class BoxActions:
@@ -82,8 +83,8 @@ class PolicyObservations(gymnasium.ObservationWrapper):
     * A Box of integers becomes float32, except images (uint8 with two or more dimensions), which stay bytes.
     * An image `[H, W, C]` becomes `[C, H, W]`.
     * A number, a Box of shape (), becomes a vector of length 1. Other Boxes of floats are unchanged.
-    * Each part of a Dict is converted in this way. A Dict with the key `action_mask` is unchanged: it is made for a
-      model of the user's own, which obeys the mask.
+    * Each part of a Dict is converted in this way, unless its one-hot vector would be longer than 65,536. A Dict with
+      the key `action_mask` is unchanged: it is made for a model of the user's own, which obeys the mask.
 
     Args:
         env: the environment.
@@ -117,17 +118,23 @@ def _observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any]
         return _box_side(space)
     if isinstance(space, Dict):
         return _dict_side(space)
+    if flatdim(space) > LONGEST:
+        raise ConfigError(
+            f"The environment's observations are {space}, which would be a one-hot vector of {flatdim(space)} numbers: "
+            f"expected at most {LONGEST}; wrap the environment."
+        )
     vector = Box(0, 1, (flatdim(space),), np.float32)
     return vector, lambda obs: np.asarray(flatten(space, obs), np.float32), ""
 
 
 def _dict_side(space: Dict) -> tuple[Dict, Callable[[Any], Any], str]:
-    sides = {key: _observation_side(part) for key, part in space.items()}
+    small = {key: part for key, part in space.items() if isinstance(part, Box | Dict) or flatdim(part) <= LONGEST}
+    sides = {key: _observation_side(part) for key, part in small.items()}
     changed = {key: convert for key, (part, convert, _) in sides.items() if part is not space[key]}
     if "action_mask" in space.spaces or not changed:
         return space, lambda obs: obs, ""
     notes = [f"'{key}': {note}" for key, (_, _, note) in sides.items() if note]
-    parts = Dict({key: part for key, (part, _, _) in sides.items()})
+    parts = Dict({**space.spaces, **{key: part for key, (part, _, _) in sides.items()}})
     return parts, lambda obs: {**obs, **{key: fn(obs[key]) for key, fn in changed.items()}}, " ".join(notes)
 
 

@@ -174,6 +174,18 @@ def test_each_part_of_a_dict_is_converted() -> None:
     assert spec.notes[0].startswith("'camera': observations [40, 50, 3] are images")
 
 
+def test_a_one_hot_vector_that_would_not_fit_is_not_made() -> None:
+    space = Dict(count=Discrete(2**30), room=Discrete(3))
+    env = PolicyObservations.wrap(Shows(space, {"count": 7, "room": 2}))
+    assert env.observation_space == Dict(count=Discrete(2**30), room=Box(0, 1, (3,), np.float32))
+    obs = env.reset()[0]
+    assert (obs["count"], obs["room"].tolist()) == (7, [0, 0, 1])
+    with pytest.raises(
+        ConfigError, match=r"Discrete\(1073741824\), which would be a one-hot vector of 1073741824 numb"
+    ):
+        check_env(env_config(), [lambda _: Shows(space["count"], 7)])
+
+
 def test_channels_of_an_image_come_first_and_the_user_is_told() -> None:
     space = Box(0, 255, (40, 50, 3), np.uint8)
     image = space.sample()
