@@ -33,6 +33,7 @@ SPACES = {
 }
 # Sequences that are short enough for so few rows.
 SEQUENCES = {
+    "acer": ["policy.unroll_len=4"],
     "impala": ["policy.unroll_len=4"],
     "r2d2": ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"],
 }

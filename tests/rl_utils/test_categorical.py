@@ -249,3 +249,10 @@ def test_shapes_that_would_broadcast_are_refused() -> None:
         categorical_projection(torch.ones(2, 1, 3), vector, vector, vector, 0.0, 1.0)
     with pytest.raises(ValueError, match=r"value_gamma \[B\], got \(2, 3\), \(2,\), \(2,\), \(2, 1\)"):
         categorical_projection(torch.ones(2, 3), vector, vector, torch.zeros(2, 1), 0.0, 1.0)
+
+
+def test_an_infinite_return_is_not_hidden_by_the_support() -> None:
+    projected = categorical_projection(
+        torch.full((2, 3), 1 / 3), tensor([torch.inf, 0.5]), torch.zeros(2).bool(), torch.ones(2), 0.0, 1.0
+    )
+    assert projected.isnan().any(1).tolist() == [True, False]

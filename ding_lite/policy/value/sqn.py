@@ -57,7 +57,9 @@ class SQNPolicy(Policy):
             learning_rate_q=Key(0.001, "step size of the Q-networks' optimizer", low=0, high=10**6),
             learning_rate_alpha=Key(0.001, "step size of alpha's optimizer", low=0, high=10**6),
             alpha=Key(0.2, "initial temperature, in units of the reward", above=0, constant=True),
-            target_entropy=Key(0.2, "entropy that alpha is adjusted to, in nats; below the logarithm of A", low=0),
+            target_entropy=Key(
+                0.2, "entropy that alpha is adjusted to, in nats; below the logarithm of A", low=0, constant=True
+            ),
             target_theta=Key(
                 0.005, "share of the networks mixed into the targets per iteration", above=0, high=1, constant=True
             ),

@@ -198,7 +198,6 @@ def test_both_names_of_di_engine_are_known() -> None:
     [
         ("learn.alpha=0", "alpha: expected a number above 0"),
         ("other.eps.start=2.0", "other.eps.start: expected a number from 0 to 1"),
-        ("collect.noise_sigma=0.1", "Unknown key 'policy.collect.noise_sigma'"),
         ("priority_IS_weight=True", "priority_IS_weight=True needs prioritised replay"),
     ],
 )
