@@ -1,4 +1,8 @@
-"""DQN on Taxi-v4, whose best mean return is about 8."""
+"""DQN on Taxi-v4, solved at a mean return of 7; the best possible one is about 8.
+
+DI-engine's file ends episodes after 60 steps, has a learning rate of 0.0001, and lets epsilon fall for 3,000,000 steps.
+With 60 steps and this learning rate no passenger was delivered in 300,000 env steps, so these values are ours.
+"""
 
 from easydict import EasyDict
 
@@ -6,8 +10,7 @@ taxi_dqn_config = EasyDict(
     exp_name="taxi_dqn_seed0",
     env=dict(
         env_id="Taxi-v4",
-        stop_value=20,
-        max_episode_steps=60,
+        stop_value=7,
     ),
     policy=dict(
         num_threads=1,
@@ -16,7 +19,6 @@ taxi_dqn_config = EasyDict(
         learn=dict(
             update_per_collect=10,
             batch_size=64,
-            learning_rate=0.0001,
             learner=dict(hook=dict(log_show_after_iter=1000)),
         ),
         collect=dict(n_sample=32),
@@ -25,7 +27,7 @@ taxi_dqn_config = EasyDict(
                 type="linear",
                 start=1.0,
                 end=0.05,
-                decay=3000000,
+                decay=150000,
             ),
             replay_buffer=dict(replay_buffer_size=100000),
         ),
@@ -46,4 +48,4 @@ create_config = taxi_dqn_create_config
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline
 
-    serial_pipeline((main_config, create_config), seed=0, max_env_step=3000000)
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=1000000)
