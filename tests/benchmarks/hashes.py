@@ -83,6 +83,12 @@ RUNS = {
     "discrete_cql": _cartpole("discrete_cql", "serial_pipeline_offline", *OFFLINE),
     "cql": _pendulum("cql"),
     "td3_bc": _pendulum("td3_bc"),
+    "sac": Run(
+        f"{CONTROL}/pendulum/config/pendulum_sac_config.py",
+        "serial_pipeline",
+        ("max_env_step=800", "policy.random_collect_size=200"),
+    ),
+    "discrete_sac": _cartpole("sac", "serial_pipeline", "max_env_step=800", "policy.random_collect_size=200"),
     "iql": _pendulum("iql"),
 }
 

@@ -49,7 +49,8 @@ class SACPolicy(QACPolicy):
             target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
             init_w=Key(
                 3e-3,
-                "initial parameters of the actor's last layer are uniform in -init_w..init_w",
+                "initial parameters of the actor's last layer are uniform in -init_w..init_w; None: as torch chooses",
+                type=(float, None),
                 low=0,
                 constant=True,
             ),
@@ -63,6 +64,8 @@ class SACPolicy(QACPolicy):
 
     def _create_model(self) -> nn.Module:
         model: Any = super()._create_model()
+        if self._cfg.learn.init_w is None:
+            return model
         layers = [module for module in model.actor.modules() if isinstance(module, nn.Linear)]
         for parameter in layers[-1].parameters():
             nn.init.uniform_(parameter, -self._cfg.learn.init_w, self._cfg.learn.init_w)
@@ -112,10 +115,10 @@ class SACPolicy(QACPolicy):
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         batch = self._prepare(batch)
-        output = self._step("critic", batch)
-        output |= self._step("actor", batch)
-        if "alpha" in self._optimizers:
-            output |= self._step("alpha", batch | {"log_prob": output["log_prob"]})
+        output: dict[str, Tensor] = {}
+        for name in self.networks:  # a loss may use the figures of those before it
+            if name in self._optimizers:
+                output |= self._step(name, batch | output)
         self._update_targets()
         return output
 

@@ -35,9 +35,9 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
-from ding_lite.rl_utils.q_continuous import conservative_gap, q_td_error, temperature_error
+from ding_lite.rl_utils.q_continuous import conservative_gap, q_td_error
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
@@ -48,18 +48,14 @@ LARGEST_LAGRANGE = 1e6
 
 
 @POLICY_REGISTRY.register("cql")
-class CQLPolicy(OfflinePolicy, QACPolicy):
-    """CQL. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+class CQLPolicy(OfflinePolicy, SACPolicy):
+    """CQL: SAC with another critic loss, learned from a data set."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="cql",
         learn=dict(
             learning_rate_q=Key(3e-4, "step size of the critics' optimizer, and of that of alpha'", low=0, high=10**6),
-            learning_rate_policy=Key(3e-4, "step size of the actor's optimizer", low=0, high=10**6),
-            learning_rate_alpha=Key(3e-4, "step size of alpha's optimizer", low=0, high=10**6),
-            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0, constant=True),
-            auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
-            target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
+            init_w=None,
             num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
             min_q_weight=Key(1.0, "weight of the conservative term", low=0),
             with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
@@ -67,7 +63,7 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
             lagrange_thresh=Key(-1.0, "target of min_q_weight times the gap, above 0; used by with_lagrange only"),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
+    config_without: ClassVar[tuple[str, ...]] = REPLAY_KEYS
     networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha", "lagrange")
 
     @classmethod
@@ -81,19 +77,12 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
 
     def _init_learn(self) -> None:
         super()._init_learn()
-        learn = self._cfg.learn
-        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
-        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
-        self._alpha, self._lagrange = (Coefficient(x).to(self._device, self._dtype) for x in (learn.alpha, 1.0))
-        if learn.auto_alpha:
-            self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
-        if learn.with_lagrange:
-            self._add_optimizer("lagrange", self._lagrange, self._lagrange_loss, learn.learning_rate_q)
-        self._target_critic = self._add_target("critic")
+        self._lagrange = Coefficient(1.0).to(self._device, self._dtype)
+        if self._cfg.learn.with_lagrange:
+            self._add_optimizer("lagrange", self._lagrange, self._lagrange_loss, self._cfg.learn.learning_rate_q)
 
     def _monitor_vars_learn(self) -> list[str]:
-        own = ["q_value", "td_error", "conservative_gap", "log_prob", "alpha", "lagrange"]
-        return [*super()._monitor_vars_learn(), *own]
+        return [*super()._monitor_vars_learn(), "conservative_gap", "lagrange"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         action_BD = batch["action"].reshape(len(batch["action"]), -1)
@@ -124,40 +113,16 @@ class CQLPolicy(OfflinePolicy, QACPolicy):
         figures = {"q_value": q_CB.detach(), "td_error": error_CB.abs(), "conservative_gap": gap_C.detach()}
         return loss + weight * gap_C.sum(), figures
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_actor and detached figures, which include `log_prob` `[B]`."""
-        action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
-        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD).amin(0)
-        return (self._alpha().detach() * logp_B - q_B).mean(), {"log_prob": logp_B.detach()}
-
-    def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_alpha, and alpha as a figure, for a batch with `log_prob` `[B]`."""
-        target = self._cfg.learn.target_entropy
-        target = -float(batch["action"].shape[-1]) if target is None else target
-        return temperature_error(self._alpha.learned, batch["log_prob"], target), {"alpha": self._alpha().detach()}
-
     def _lagrange_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_lagrange, and alpha' as a figure, for a batch with `conservative_gap` `[C]`."""
         value = self._lagrange().clamp(max=LARGEST_LAGRANGE)
         excess = self._cfg.learn.min_q_weight * batch["conservative_gap"].mean() - self._cfg.learn.lagrange_thresh
         return -value * excess, {"lagrange": value.detach()}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        batch = self._prepare(batch)
-        output = self._step("critic", batch)
-        output |= self._step("actor", batch)
-        for name in ("alpha", "lagrange"):
-            if name in self._optimizers:
-                output |= self._step(name, batch | output)
-        self._update_targets()
-        return output
-
     def _state_dict_learn(self) -> dict[str, Any]:
-        coefficients = {"alpha": self._alpha.learned.detach(), "lagrange": self._lagrange.learned.detach()}
-        return super()._state_dict_learn() | coefficients
+        return super()._state_dict_learn() | {"lagrange": self._lagrange.learned.detach()}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
         if "optimizer" in state:
-            for name, coefficient in (("alpha", self._alpha), ("lagrange", self._lagrange)):
-                coefficient.learned.data.copy_(state[name])
+            self._lagrange.learned.data.copy_(state["lagrange"])

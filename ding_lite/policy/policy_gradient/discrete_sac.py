@@ -25,38 +25,32 @@ import gymnasium
 import torch
 from torch import Tensor
 
-from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.exploration import get_epsilon_greedy_fn
 from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
 from ding_lite.rl_utils.soft_policy import soft_policy_value
 from ding_lite.rl_utils.soft_q import epsilon_softmax
-from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("sac_discrete")
 @POLICY_REGISTRY.register("discrete_sac")
-class DiscreteSACPolicy(QACPolicy):
-    """Discrete SAC. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+class DiscreteSACPolicy(SACPolicy):
+    """Discrete SAC: SAC with the losses and the play of discrete actions."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="discrete_sac",
-        random_collect_size=10000,
         model=dict(
             actor_head_hidden_size=64,
             critic_head_hidden_size=64,
         ),
         learn=dict(
-            learning_rate_q=Key(3e-4, "step size of the critics' optimizer", low=0, high=10**6),
-            learning_rate_policy=Key(3e-4, "step size of the actor's optimizer", low=0, high=10**6),
-            learning_rate_alpha=Key(3e-4, "step size of alpha's optimizer", low=0, high=10**6),
-            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0, constant=True),
-            auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
-            log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
+            init_w=None,
             target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random play, log A", type=float),
         ),
         other=dict(
+            replay_buffer=dict(replay_buffer_size=100000),
             eps=dict(
                 type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
                 start=Key(0.0, "share of random actions among the sampled ones at global env step 0", low=0, high=1),
@@ -67,26 +61,18 @@ class DiscreteSACPolicy(QACPolicy):
             ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("model.action_space", "collect.noise_sigma")
+    config_without: ClassVar[tuple[str, ...]] = ("model.action_space",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
-    networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "discrete_qac", ["ding_lite.model"]
 
-    def _init_learn(self) -> None:
-        super()._init_learn()
-        learn = self._cfg.learn
-        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
-        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
-        self._alpha = Coefficient(learn.alpha, learn.log_space).to(self._device, self._dtype)
-        if learn.auto_alpha:
-            self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
-        self._target_critic = self._add_target("critic")
-
     def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "q_value", "td_error", "entropy", "alpha"]
+        return ["entropy" if name == "log_prob" else name for name in super()._monitor_vars_learn()]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        return {}
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
@@ -113,23 +99,6 @@ class DiscreteSACPolicy(QACPolicy):
     def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_alpha, and alpha as a figure, for a batch with `entropy_gap` `[B]`."""
         return temperature_error(self._alpha.learned, -batch["entropy_gap"], 0.0), {"alpha": self._alpha().detach()}
-
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        batch = self._prepare(batch)
-        output = self._step("critic", batch)
-        output |= self._step("actor", batch)
-        if "alpha" in self._optimizers:
-            output |= self._step("alpha", batch | output)
-        self._update_targets()
-        return output
-
-    def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | {"alpha": self._alpha.learned.detach()}
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
-        if "optimizer" in state:
-            self._alpha.learned.data.copy_(state["alpha"])
 
     def _init_collect(self) -> None:
         eps = self._cfg.other.eps
