@@ -1,10 +1,11 @@
-"""What holds for every test: Ctrl-C works, workers share the tests well, and nothing is left behind."""
+"""What holds for every test: Ctrl-C works, workers share the tests well, random numbers repeat, nothing is left."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
+import random
 import signal
 import sys
 import threading
@@ -12,7 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 HERE = Path(__file__).parent
 # Tests in these folders start several processes each. They come first, in two lanes: only two run at once.
@@ -47,6 +50,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of several processes first; all others keep their order."""
     items.sort(key=lambda item: item.path not in PLACES)
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """Seed all generators before each test, so that a test passes or fails whichever tests ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
