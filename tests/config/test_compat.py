@@ -9,9 +9,11 @@ import pytest
 from torch import nn
 
 from ding_lite.config import compile_config
-from ding_lite.config.compat import RENAMED_IDS
+from ding_lite.config.compat import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_IDS, RENAMED_KEYS
 from ding_lite.config.schema import get_key, plain
-from ding_lite.utils.registry import ConfigError
+from ding_lite.policy import DQNPolicy
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from tests.config.helpers import nested, pair
 
 CREATE = dict(policy=dict(type="dqn"))
 
@@ -185,3 +187,89 @@ def test_a_buffer_type_of_di_engine_is_the_policys_own(priority: bool, own: str)
     assert cfg.policy.other.replay_buffer.replay_buffer_size == 500
     assert cfg.notes == ["policy.other.replay_buffer.type 'naive' is the policy's own buffer here."]
     assert buffer["type"] == "naive"
+
+
+@pytest.mark.parametrize("path", [path for path in IGNORED_KEYS if not path.startswith("create_config")])
+def test_key_without_meaning_is_accepted_with_a_note(path: Any) -> None:
+    accepted, reason = IGNORED_KEYS[path]
+    value = dict(some="thing") if accepted is Any else accepted[-1] if isinstance(accepted, tuple) else accepted
+    if path in (
+        "policy.nstep",
+        "policy.other.eps",
+        "policy.other.replay_buffer",
+        "policy.priority",
+        "policy.priority_IS_weight",
+    ):
+        cfg = compile_config((nested(path, value), dict(policy=dict(type="pg"))))
+    elif path.startswith(("policy.learn.learner", "policy.other.eps.")):
+        create = dict(env=dict(type="cartpole", import_names=["dizoo.classic_control.cartpole.envs.cartpole_env"]))
+        cfg = compile_config((nested(path, value), {**create, "policy": dict(type="dqn")}))
+    else:
+        cfg = compile_config(pair(nested(path, value)))
+    assert cfg.notes == [f"{path} is ignored: {reason}."]
+    assert get_key(cfg, path, "absent") == "absent"
+
+
+@pytest.mark.parametrize(("path", "kind"), [("policy.collect.n_sample", "bc"), ("policy.collect.unroll_len", "r2d2")])
+def test_a_key_that_another_key_makes_redundant_is_accepted_with_a_note(path: str, kind: str) -> None:
+    cfg = compile_config((nested(path, 42), dict(policy=dict(type=kind))))
+    assert cfg.notes == [f"{path} is ignored: {REDUNDANT_KEYS[path][1]}."]
+
+
+def test_key_that_would_need_an_effect_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"policy.collect.unroll_len: expected 1 \(.*\), got int 8"):
+        compile_config(pair(nested("policy.collect.unroll_len", 8)))
+
+
+def test_ignored_parts_of_create_config() -> None:
+    cfg = compile_config(pair(learner=dict(type="base"), collector=dict(type="sample")))
+    assert sorted(note.split()[0] for note in cfg.notes) == ["create_config.collector", "create_config.learner"]
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
+def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
+    values = {"env.n_evaluator_episode": 16, "env.stop_value": 3, "policy.model.action_space": "discrete"}
+    values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0, "policy.learn.kappa": 0.5}
+    values |= {"policy.learn.adam_eps": 1e-5, "policy.learn.optimizer": "sgd", "policy.learn.target_theta": 0.1}
+    values |= {"policy.collect.n_sample": 64, "policy.unroll_len": 8, "policy.model.obs_shape": 4}
+    value = values.get(new, True)
+    kinds = {"policy.model.action_space": "ppo", "policy.learn.adv_norm": "ppo", "policy.learn.kappa": "qrdqn"}
+    kind = kinds.get(new, "impala" if new == "policy.unroll_len" else "dqn")
+    overrides = {"ppo": ["policy.collect.n_sample=64"], "impala": []}.get(kind, ["policy.priority=True"])
+    cfg = compile_config((nested(old, value), dict(policy=dict(type=kind))), overrides=overrides)
+    assert get_key(cfg, new) == value
+    assert get_key(cfg, old, "absent") == "absent"
+    assert cfg.notes == [f"{old} is {new} here."]
+
+
+def test_older_name_that_the_policy_declares_itself_stays() -> None:
+    @POLICY_REGISTRY.register("config_test_declares")
+    class Declares(DQNPolicy):
+        config = dict(type="config_test_declares", learn=dict(discount_factor=0.5))
+
+    cfg = compile_config((nested("policy.learn.discount_factor", 0.25), dict(policy=dict(type="config_test_declares"))))
+    assert (cfg.policy.learn.discount_factor, cfg.policy.discount_factor, cfg.notes) == (0.25, 0.99, [])
+
+
+def test_older_name_of_what_the_policy_lacks_is_unknown_as_it_was_written() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown key 'policy\.action_space'"):
+        compile_config((nested("policy.action_space", "discrete"), dict(policy=dict(type="dqn"))))
+
+
+def test_older_and_new_name_may_not_disagree() -> None:
+    main = dict(policy=dict(multi_gpu=False, learn=dict(multi_gpu=True)))
+    with pytest.raises(ConfigError, match=r"policy.learn.multi_gpu=True contradicts policy.multi_gpu=False"):
+        compile_config(pair(main))
+
+
+def test_older_types_are_understood() -> None:
+    cfg = compile_config(
+        pair(
+            policy=dict(type="config_test_command"),
+            env_manager=dict(type="async_subprocess", shared_memory=False),
+            replay_buffer=dict(type="advanced"),
+        )
+    )
+    assert (cfg.policy.type, cfg.env.manager.type) == ("config_test", "subprocess")
+    assert cfg.policy.other.replay_buffer.type == "uniform"
+    assert len(cfg.notes) == 4

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
-from pathlib import Path
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
 from gymnasium.spaces import Box
 
 from ding_lite.config import check_shapes, compile_config, divided_sizes
-from ding_lite.config.compat import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_KEYS
 from ding_lite.config.schema import get_key
 from ding_lite.envs.vector_env import check_env
-from ding_lite.policy import DQNPolicy
 from ding_lite.utils.key import describe, matches
 from ding_lite.utils.registry import (
-    ENV_REGISTRY,
     POLICY_REGISTRY,
     ConfigError,
 )
@@ -301,226 +295,6 @@ def test_sizes_are_divided_whoever_sets_them() -> None:
         divided_sizes(pair(main), 3)
 
 
-# Types of parts.
-
-
-@pytest.mark.parametrize(
-    ("create", "message"),
-    [
-        (dict(policy=dict(type="config_tst")), "Unknown policy type 'config_tst'. Did you mean 'config_test'"),
-        (dict(env=dict(type="config_tst")), "Unknown environment type 'config_tst'. Did you mean 'config_test'"),
-        (dict(replay_buffer=dict(type="unifrm")), "Unknown replay buffer type 'unifrm'. Did you mean 'uniform'"),
-        (dict(env_manager=dict(type="subproces")), "env_manager.type 'subproces'. Did you mean 'subprocess'"),
-        (dict(env_manager=dict(type=["base"])), "env_manager.type: expected a name, got list"),
-        (dict(replay_buffer=dict(type=3)), "replay_buffer.type: expected a name, got int 3"),
-        (dict(policy={}), "create_config.policy.type: expected a registered name"),
-        (dict(policy=dict(type=3)), r"create_config.policy.type: expected .*dict\(type=...\), got int 3"),
-        (dict(env=dict(type=None)), r"create_config.env.type: expected a registered name"),
-        (dict(env=dict(type="config_test", import_names=["no_such_module"])), "cannot import 'no_such_module'"),
-        (dict(env=dict(type="config_test", import_names="abc")), r"env.import_names: expected a list of module names"),
-        (dict(policy=dict(type="config_test", import_names=[1])), r"policy.import_names: expected a list of module"),
-        (dict(env_manger=dict(type="base")), "'create_config.env_manger'. Did you mean 'env_manager'"),
-        (dict(reward_model=dict(type="rnd")), r"^Unknown reward model type 'rnd'. Registered: .*config_test"),
-        (dict(reward_model=dict(type="config_tst")), "reward model type 'config_tst'. Did you mean 'config_test'"),
-        (dict(reward_model={}), r"create_config.reward_model.type: expected a registered name .* got NoneType"),
-        (dict(reward_model=dict(type="x", import_names=["no_such_module"])), "cannot import 'no_such_module'"),
-        (dict(reward_modl=dict(type="x")), "'create_config.reward_modl'. Did you mean 'reward_model'"),
-        (dict(env="config_test"), r"create_config.env: expected a dict such as dict\(type=...\), got str"),
-    ],
-)
-def test_mistakes_in_create_config(create: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        compile_config(pair(**create))
-
-
-@pytest.mark.parametrize("value", [None, {}, ({},), ({}, 1), ({}, {}, {}), 3])
-def test_something_that_is_no_pair(value: Any) -> None:
-    with pytest.raises(ConfigError, match=r"Expected \(main_config, create_config\) or the path"):
-        compile_config(value)
-
-
-def test_import_names_register_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "config_test_plugin.py").write_text(
-        "import gymnasium\nfrom ding_lite.utils.registry import ENV_REGISTRY\n"
-        "@ENV_REGISTRY.register('config_test_plugin')\nclass Plugin(gymnasium.Env):\n    config = dict(level=2)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(ENV_REGISTRY, "config_test_plugin", None)  # so that the real entry is taken out again
-    del ENV_REGISTRY["config_test_plugin"]
-    cfg = compile_config(pair(env=dict(type="config_test_plugin", import_names=["config_test_plugin"])))
-    assert cfg.env.level == 2
-
-
-def test_a_config_file_may_name_itself_in_import_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its classes are then registered twice, by the file and by the module."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    for names in (POLICY_REGISTRY, sys.modules):
-        monkeypatch.setitem(names, "config_test_own", None)  # so that the real entry is taken out again
-        del names["config_test_own"]
-    path = tmp_path / "config_test_own.py"
-    path.write_text(
-        "from ding_lite.policy import DQNPolicy\n"
-        "from ding_lite.utils import POLICY_REGISTRY\n"
-        "@POLICY_REGISTRY.register('config_test_own')\n"
-        "class OwnPolicy(DQNPolicy):\n"
-        "    config = dict(type='config_test_own')\n"
-        "main_config = dict(exp_name='own')\n"
-        "create_config = dict(env=dict(type='config_test'),\n"
-        "    policy=dict(type='config_test_own', import_names=['config_test_own']))\n"
-    )
-    for _ in range(2):
-        assert compile_config(str(path)).policy.type == "config_test_own"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("raise ValueError('one\\ntwo')", r"'config_test_failing' fails: .*failing\.py, line 1: ValueError: one\.$"),
-        ("import sys\nsys.exit(3)", r"'config_test_failing' fails: .*failing\.py, line 2: SystemExit: 3\.$"),
-        ("\nx = (", r"'config_test_failing' fails: .*failing\.py, line 2: SyntaxError: '\(' was never closed\.$"),
-        ("raise ValueError", r"'config_test_failing' fails: .*failing\.py, line 1: ValueError\.$"),
-    ],
-)
-def test_a_module_of_import_names_that_fails_is_named_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
-) -> None:
-    (tmp_path / "config_test_failing.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=message):
-        compile_config(pair(env=dict(type="config_test", import_names=["config_test_failing"])))
-
-
-@pytest.mark.parametrize("name", ["", ".", ".relative"])
-def test_a_name_that_no_module_has_is_an_error(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"create_config\.env\.import_names: "):
-        compile_config(pair(env=dict(type="config_test", import_names=[name])))
-
-
-def test_an_environment_that_cannot_be_made_is_named_with_the_reason() -> None:
-    for env_id, kwargs, reason in (
-        ("FrozenLake-v1", dict(map_name="9x9"), "KeyError|'9x9'|9x9"),
-        ("CartPole-v1", dict(nothing=1), "nothing"),
-    ):
-        main = dict(env=dict(env_id=env_id, kwargs=kwargs))
-        cfg = compile_config((main, dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
-        with pytest.raises(ConfigError, match=rf"env\.env_id '{env_id}' cannot be made with env\.kwargs .*({reason})"):
-            check_env(cfg.env)
-
-
-def test_a_mistake_in_an_environments_own_code_is_named_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = tmp_path / "own_env_with_a_mistake.py"
-    module.write_text("import gymnasium\nclass Own(gymnasium.Env):\n    def __init__(self):\n        {}['width']\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(
-        gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", f"{module.stem}:Own")
-    )
-    cfg = compile_config((dict(env=dict(env_id="Own-v0")), dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
-    with pytest.raises(ConfigError, match=rf"'Own-v0' cannot be made .*: {module}, line 4: 'width'"):
-        check_env(cfg.env)
-
-
-def test_nothing_starts_when_the_config_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError("an environment was started")
-
-    monkeypatch.setattr(gymnasium, "make", fail)
-    monkeypatch.setattr(TinyEnv, "__init__", fail)
-    with pytest.raises(ConfigError):
-        compile_config(CARTPOLE, overrides=["policy.learn.bach_size=3"])
-    compile_config(CARTPOLE)
-
-
-# DI-engine's keys.
-
-
-@pytest.mark.parametrize("path", [path for path in IGNORED_KEYS if not path.startswith("create_config")])
-def test_key_without_meaning_is_accepted_with_a_note(path: Any) -> None:
-    accepted, reason = IGNORED_KEYS[path]
-    value = dict(some="thing") if accepted is Any else accepted[-1] if isinstance(accepted, tuple) else accepted
-    if path in (
-        "policy.nstep",
-        "policy.other.eps",
-        "policy.other.replay_buffer",
-        "policy.priority",
-        "policy.priority_IS_weight",
-    ):
-        cfg = compile_config((nested(path, value), dict(policy=dict(type="pg"))))
-    elif path.startswith(("policy.learn.learner", "policy.other.eps.")):
-        create = dict(env=dict(type="cartpole", import_names=["dizoo.classic_control.cartpole.envs.cartpole_env"]))
-        cfg = compile_config((nested(path, value), {**create, "policy": dict(type="dqn")}))
-    else:
-        cfg = compile_config(pair(nested(path, value)))
-    assert cfg.notes == [f"{path} is ignored: {reason}."]
-    assert get_key(cfg, path, "absent") == "absent"
-
-
-@pytest.mark.parametrize(("path", "kind"), [("policy.collect.n_sample", "bc"), ("policy.collect.unroll_len", "r2d2")])
-def test_a_key_that_another_key_makes_redundant_is_accepted_with_a_note(path: str, kind: str) -> None:
-    cfg = compile_config((nested(path, 42), dict(policy=dict(type=kind))))
-    assert cfg.notes == [f"{path} is ignored: {REDUNDANT_KEYS[path][1]}."]
-
-
-def test_key_that_would_need_an_effect_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"policy.collect.unroll_len: expected 1 \(.*\), got int 8"):
-        compile_config(pair(nested("policy.collect.unroll_len", 8)))
-
-
-def test_ignored_parts_of_create_config() -> None:
-    cfg = compile_config(pair(learner=dict(type="base"), collector=dict(type="sample")))
-    assert sorted(note.split()[0] for note in cfg.notes) == ["create_config.collector", "create_config.learner"]
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
-def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
-    values = {"env.n_evaluator_episode": 16, "env.stop_value": 3, "policy.model.action_space": "discrete"}
-    values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0, "policy.learn.kappa": 0.5}
-    values |= {"policy.learn.adam_eps": 1e-5, "policy.learn.optimizer": "sgd", "policy.learn.target_theta": 0.1}
-    values |= {"policy.collect.n_sample": 64, "policy.unroll_len": 8, "policy.model.obs_shape": 4}
-    value = values.get(new, True)
-    kinds = {"policy.model.action_space": "ppo", "policy.learn.adv_norm": "ppo", "policy.learn.kappa": "qrdqn"}
-    kind = kinds.get(new, "impala" if new == "policy.unroll_len" else "dqn")
-    overrides = {"ppo": ["policy.collect.n_sample=64"], "impala": []}.get(kind, ["policy.priority=True"])
-    cfg = compile_config((nested(old, value), dict(policy=dict(type=kind))), overrides=overrides)
-    assert get_key(cfg, new) == value
-    assert get_key(cfg, old, "absent") == "absent"
-    assert cfg.notes == [f"{old} is {new} here."]
-
-
-def test_older_name_that_the_policy_declares_itself_stays() -> None:
-    @POLICY_REGISTRY.register("config_test_declares")
-    class Declares(DQNPolicy):
-        config = dict(type="config_test_declares", learn=dict(discount_factor=0.5))
-
-    cfg = compile_config((nested("policy.learn.discount_factor", 0.25), dict(policy=dict(type="config_test_declares"))))
-    assert (cfg.policy.learn.discount_factor, cfg.policy.discount_factor, cfg.notes) == (0.25, 0.99, [])
-
-
-def test_older_name_of_what_the_policy_lacks_is_unknown_as_it_was_written() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown key 'policy\.action_space'"):
-        compile_config((nested("policy.action_space", "discrete"), dict(policy=dict(type="dqn"))))
-
-
-def test_older_and_new_name_may_not_disagree() -> None:
-    main = dict(policy=dict(multi_gpu=False, learn=dict(multi_gpu=True)))
-    with pytest.raises(ConfigError, match=r"policy.learn.multi_gpu=True contradicts policy.multi_gpu=False"):
-        compile_config(pair(main))
-
-
-def test_older_types_are_understood() -> None:
-    cfg = compile_config(
-        pair(
-            policy=dict(type="config_test_command"),
-            env_manager=dict(type="async_subprocess", shared_memory=False),
-            replay_buffer=dict(type="advanced"),
-        )
-    )
-    assert (cfg.policy.type, cfg.env.manager.type) == ("config_test", "subprocess")
-    assert cfg.policy.other.replay_buffer.type == "uniform"
-    assert len(cfg.notes) == 4
-
-
 # Overrides.
 
 
@@ -577,39 +351,3 @@ def test_gymnasium_id_needs_no_environment_code() -> None:
     cfg = compile_config((main, dict(policy=dict(type="dqn"))))
     check_shapes(cfg, check_env(cfg.env))
     assert (cfg.policy.model.obs_shape, cfg.policy.model.action_shape) == (4, 2)
-
-
-# Reward models.
-
-REWARDED = dict(reward_model=dict(type="config_test"))
-
-
-def test_a_reward_model_has_a_section_of_its_own_keys() -> None:
-    cfg = compile_config(pair(dict(reward_model=dict(scale=2.0, learn=dict(steps=3))), **REWARDED))
-    assert cfg.reward_model == dict(type="config_test", import_names=[], scale=2.0, learn=dict(steps=3))
-    assert compile_config(pair(**REWARDED)).reward_model.scale == 1.0
-
-
-def test_a_config_without_a_reward_model_has_no_section_of_it() -> None:
-    assert "reward_model" not in compile_config(pair())
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("reward_model.scal", 1.0, "Unknown key 'reward_model.scal'. Did you mean 'reward_model.scale'"),
-        ("reward_model.learn.step", 1, "Did you mean 'reward_model.learn.steps'"),
-        ("reward_model.scale", "big", "reward_model.scale: expected float, got str 'big'. Meaning: of the reward"),
-        ("reward_model.scale", -1.0, "reward_model.scale: expected at least 0, got -1.0"),
-        ("reward_model.learn.steps", 1.5, "reward_model.learn.steps: expected int, got float 1.5"),
-        ("reward_model", 3, "main_config.reward_model|reward_model"),
-    ],
-)
-def test_mistakes_in_a_reward_models_section(path: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        compile_config(pair(nested(path, value), **REWARDED))
-
-
-def test_keys_of_a_reward_model_that_is_not_named_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"create_config.reward_model.type: expected a registered name"):
-        compile_config(pair(dict(reward_model=dict(scale=2.0))))

@@ -1,0 +1,181 @@
+"""The parts that a config names: types, the modules of import_names, environments, reward models."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+from ding_lite.config import compile_config
+from ding_lite.envs.vector_env import check_env
+from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY, ConfigError
+from tests.config.helpers import CARTPOLE, TinyEnv, nested, pair
+
+# Types of parts.
+
+
+@pytest.mark.parametrize(
+    ("create", "message"),
+    [
+        (dict(policy=dict(type="config_tst")), "Unknown policy type 'config_tst'. Did you mean 'config_test'"),
+        (dict(env=dict(type="config_tst")), "Unknown environment type 'config_tst'. Did you mean 'config_test'"),
+        (dict(replay_buffer=dict(type="unifrm")), "Unknown replay buffer type 'unifrm'. Did you mean 'uniform'"),
+        (dict(env_manager=dict(type="subproces")), "env_manager.type 'subproces'. Did you mean 'subprocess'"),
+        (dict(env_manager=dict(type=["base"])), "env_manager.type: expected a name, got list"),
+        (dict(replay_buffer=dict(type=3)), "replay_buffer.type: expected a name, got int 3"),
+        (dict(policy={}), "create_config.policy.type: expected a registered name"),
+        (dict(policy=dict(type=3)), r"create_config.policy.type: expected .*dict\(type=...\), got int 3"),
+        (dict(env=dict(type=None)), r"create_config.env.type: expected a registered name"),
+        (dict(env=dict(type="config_test", import_names=["no_such_module"])), "cannot import 'no_such_module'"),
+        (dict(env=dict(type="config_test", import_names="abc")), r"env.import_names: expected a list of module names"),
+        (dict(policy=dict(type="config_test", import_names=[1])), r"policy.import_names: expected a list of module"),
+        (dict(env_manger=dict(type="base")), "'create_config.env_manger'. Did you mean 'env_manager'"),
+        (dict(reward_model=dict(type="rnd")), r"^Unknown reward model type 'rnd'. Registered: .*config_test"),
+        (dict(reward_model=dict(type="config_tst")), "reward model type 'config_tst'. Did you mean 'config_test'"),
+        (dict(reward_model={}), r"create_config.reward_model.type: expected a registered name .* got NoneType"),
+        (dict(reward_model=dict(type="x", import_names=["no_such_module"])), "cannot import 'no_such_module'"),
+        (dict(reward_modl=dict(type="x")), "'create_config.reward_modl'. Did you mean 'reward_model'"),
+        (dict(env="config_test"), r"create_config.env: expected a dict such as dict\(type=...\), got str"),
+    ],
+)
+def test_mistakes_in_create_config(create: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compile_config(pair(**create))
+
+
+@pytest.mark.parametrize("value", [None, {}, ({},), ({}, 1), ({}, {}, {}), 3])
+def test_something_that_is_no_pair(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Expected \(main_config, create_config\) or the path"):
+        compile_config(value)
+
+
+def test_import_names_register_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config_test_plugin.py").write_text(
+        "import gymnasium\nfrom ding_lite.utils.registry import ENV_REGISTRY\n"
+        "@ENV_REGISTRY.register('config_test_plugin')\nclass Plugin(gymnasium.Env):\n    config = dict(level=2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(ENV_REGISTRY, "config_test_plugin", None)  # so that the real entry is taken out again
+    del ENV_REGISTRY["config_test_plugin"]
+    cfg = compile_config(pair(env=dict(type="config_test_plugin", import_names=["config_test_plugin"])))
+    assert cfg.env.level == 2
+
+
+def test_a_config_file_may_name_itself_in_import_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its classes are then registered twice, by the file and by the module."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for names in (POLICY_REGISTRY, sys.modules):
+        monkeypatch.setitem(names, "config_test_own", None)  # so that the real entry is taken out again
+        del names["config_test_own"]
+    path = tmp_path / "config_test_own.py"
+    path.write_text(
+        "from ding_lite.policy import DQNPolicy\n"
+        "from ding_lite.utils import POLICY_REGISTRY\n"
+        "@POLICY_REGISTRY.register('config_test_own')\n"
+        "class OwnPolicy(DQNPolicy):\n"
+        "    config = dict(type='config_test_own')\n"
+        "main_config = dict(exp_name='own')\n"
+        "create_config = dict(env=dict(type='config_test'),\n"
+        "    policy=dict(type='config_test_own', import_names=['config_test_own']))\n"
+    )
+    for _ in range(2):
+        assert compile_config(str(path)).policy.type == "config_test_own"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise ValueError('one\\ntwo')", r"'config_test_failing' fails: .*failing\.py, line 1: ValueError: one\.$"),
+        ("import sys\nsys.exit(3)", r"'config_test_failing' fails: .*failing\.py, line 2: SystemExit: 3\.$"),
+        ("\nx = (", r"'config_test_failing' fails: .*failing\.py, line 2: SyntaxError: '\(' was never closed\.$"),
+        ("raise ValueError", r"'config_test_failing' fails: .*failing\.py, line 1: ValueError\.$"),
+    ],
+)
+def test_a_module_of_import_names_that_fails_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    (tmp_path / "config_test_failing.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        compile_config(pair(env=dict(type="config_test", import_names=["config_test_failing"])))
+
+
+@pytest.mark.parametrize("name", ["", ".", ".relative"])
+def test_a_name_that_no_module_has_is_an_error(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"create_config\.env\.import_names: "):
+        compile_config(pair(env=dict(type="config_test", import_names=[name])))
+
+
+def test_an_environment_that_cannot_be_made_is_named_with_the_reason() -> None:
+    for env_id, kwargs, reason in (
+        ("FrozenLake-v1", dict(map_name="9x9"), "KeyError|'9x9'|9x9"),
+        ("CartPole-v1", dict(nothing=1), "nothing"),
+    ):
+        main = dict(env=dict(env_id=env_id, kwargs=kwargs))
+        cfg = compile_config((main, dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
+        with pytest.raises(ConfigError, match=rf"env\.env_id '{env_id}' cannot be made with env\.kwargs .*({reason})"):
+            check_env(cfg.env)
+
+
+def test_a_mistake_in_an_environments_own_code_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "own_env_with_a_mistake.py"
+    module.write_text("import gymnasium\nclass Own(gymnasium.Env):\n    def __init__(self):\n        {}['width']\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(
+        gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", f"{module.stem}:Own")
+    )
+    cfg = compile_config((dict(env=dict(env_id="Own-v0")), dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
+    with pytest.raises(ConfigError, match=rf"'Own-v0' cannot be made .*: {module}, line 4: 'width'"):
+        check_env(cfg.env)
+
+
+def test_nothing_starts_when_the_config_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("an environment was started")
+
+    monkeypatch.setattr(gymnasium, "make", fail)
+    monkeypatch.setattr(TinyEnv, "__init__", fail)
+    with pytest.raises(ConfigError):
+        compile_config(CARTPOLE, overrides=["policy.learn.bach_size=3"])
+    compile_config(CARTPOLE)
+
+
+# Reward models.
+
+REWARDED = dict(reward_model=dict(type="config_test"))
+
+
+def test_a_reward_model_has_a_section_of_its_own_keys() -> None:
+    cfg = compile_config(pair(dict(reward_model=dict(scale=2.0, learn=dict(steps=3))), **REWARDED))
+    assert cfg.reward_model == dict(type="config_test", import_names=[], scale=2.0, learn=dict(steps=3))
+    assert compile_config(pair(**REWARDED)).reward_model.scale == 1.0
+
+
+def test_a_config_without_a_reward_model_has_no_section_of_it() -> None:
+    assert "reward_model" not in compile_config(pair())
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("reward_model.scal", 1.0, "Unknown key 'reward_model.scal'. Did you mean 'reward_model.scale'"),
+        ("reward_model.learn.step", 1, "Did you mean 'reward_model.learn.steps'"),
+        ("reward_model.scale", "big", "reward_model.scale: expected float, got str 'big'. Meaning: of the reward"),
+        ("reward_model.scale", -1.0, "reward_model.scale: expected at least 0, got -1.0"),
+        ("reward_model.learn.steps", 1.5, "reward_model.learn.steps: expected int, got float 1.5"),
+        ("reward_model", 3, "main_config.reward_model|reward_model"),
+    ],
+)
+def test_mistakes_in_a_reward_models_section(path: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compile_config(pair(nested(path, value), **REWARDED))
+
+
+def test_keys_of_a_reward_model_that_is_not_named_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"create_config.reward_model.type: expected a registered name"):
+        compile_config(pair(dict(reward_model=dict(scale=2.0))))
