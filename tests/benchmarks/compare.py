@@ -18,7 +18,8 @@ from tests.benchmarks.settings import TASKS
 from tests.benchmarks.sides import PEERS, SideError, load_note, peer_python, run_side, spread
 
 # Stable-Baselines3 has no double target, and always clips the gradient's norm at 10.
-LIKE_SB3 = ("policy.double=False", "policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=10.0")
+CLIPPED = ("policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=10.0")
+LIKE_SB3 = ("policy.double=False", *CLIPPED)
 BF16, COMPILED = "policy.precision=bf16", "policy.compile=True"
 
 
@@ -54,6 +55,16 @@ COMPARISONS = (
     Comparison("cartpole_dqn", "sb3", 1.6, "compiled", (*LIKE_SB3, COMPILED), threads=(1,)),
     Comparison("cartpole_ppo", "di_engine", 2.0, threads=(1,), rate="updates_per_s"),
     Comparison("cartpole_ppo", "sb3", 1.5, threads=(1,)),
+    Comparison("cartpole_qrdqn", "sb3", 1.5, options=CLIPPED, threads=(1,)),
+    Comparison("pendulum_sac", "sb3", 1.5, threads=(1,)),
+    Comparison("pendulum_sac", "di_engine", 1.5, threads=(1,)),
+    Comparison("pendulum_td3", "sb3", 1.5, threads=(1,)),
+    Comparison("halfcheetah_sac", "sb3", 1.5, threads=(1,)),
+    Comparison("halfcheetah_td3", "sb3", 1.5, threads=(1,)),
+    *(
+        Comparison(task, "sb3", 1.5, "compiled", (COMPILED,), threads=(1,))
+        for task in ("pendulum_sac", "pendulum_td3", "halfcheetah_sac", "halfcheetah_td3")
+    ),
     Comparison("pong_dqn", "di_engine", 1.8),
     Comparison("pong_dqn", "di_engine", 1.8, "compiled", (COMPILED,), threads=(1,)),
     Comparison("pong_dqn", "sb3", 1.3, options=LIKE_SB3),

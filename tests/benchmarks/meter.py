@@ -30,16 +30,21 @@ class Meter:
     """
 
     def __init__(self, side: str, args: Any, **info: Any) -> None:
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         self.args, self.info = args, {"side": side, "task": args.task, "threads": args.threads, **info}
         self.task = TASKS[args.task]
-        self.updates = self.rounds = 0
+        self.updates = self.rounds = self._depth = 0
         self.begin: tuple[float, int, int, float, float] | None = None
+        register_optimizer_step_pre_hook(self._enter)
         register_optimizer_step_post_hook(self._count)
 
+    def _enter(self, *_: Any) -> None:
+        self._depth += 1
+
     def _count(self, *_: Any) -> None:
-        self.updates += 1
+        self._depth -= 1
+        self.updates += self._depth == 0  # torch calls the hooks again where `step` of a subclass calls that of its base
 
     def boundary(self, env_steps: int) -> None:
         """Call before each collect, with the environment steps done so far.

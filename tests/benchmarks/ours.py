@@ -17,20 +17,31 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # also where the project is not installed
 
 from tests.benchmarks.meter import Finished, Meter
-from tests.benchmarks.settings import TASKS, PPOTask, Task, parse_side
+from tests.benchmarks.settings import TASKS, DQNTask, PPOTask, QACTask, QRDQNTask, Task, parse_side
+
+KINDS: dict[type[Task], str] = {PPOTask: "ppo", DQNTask: "dqn", QRDQNTask: "qrdqn"}
+
+
+def model_config(task: Task) -> dict[str, Any]:
+    """``policy.model`` of a task."""
+    if isinstance(task, QACTask):
+        size = task.hidden[0]
+        return dict(actor_head_hidden_size=size, critic_head_hidden_size=size)
+    common = dict(encoder_hidden_size_list=list(task.hidden))
+    if isinstance(task, PPOTask):
+        heads = dict(share_encoder=task.pong, actor_head_layer_num=0, critic_head_layer_num=0)
+        return common | heads | dict(activation="relu" if task.pong else "tanh")
+    return common | (
+        dict(head_layer_num=0, num_quantiles=task.quantiles)
+        if isinstance(task, QRDQNTask)
+        else dict(dueling=False, head_layer_num=0)
+    )
 
 
 def make_config(name: str, task: Task, options: list[str]) -> tuple[Any, Any]:
     """``(main_config, create_config)`` of a task. The only evaluation comes before the clock starts."""
     from easydict import EasyDict
 
-    on_policy = isinstance(task, PPOTask)
-    heads = (
-        dict(share_encoder=task.pong, actor_head_layer_num=0, critic_head_layer_num=0)
-        | dict(activation="relu" if task.pong else "tanh")
-        if on_policy
-        else dict(dueling=False, head_layer_num=0)
-    )
     main_config = EasyDict(
         exp_name=name,
         env=dict(
@@ -40,12 +51,13 @@ def make_config(name: str, task: Task, options: list[str]) -> tuple[Any, Any]:
             n_evaluator_episode=1,
             manager=dict(),
         ),
-        policy=task.policy_config() | dict(model=dict(encoder_hidden_size_list=list(task.hidden), **heads)),
+        policy=task.policy_config() | dict(model=model_config(task)),
     )
+    kind = task.algorithm if isinstance(task, QACTask) else KINDS[type(task)]
     create_config = EasyDict(
         env=dict(type="atari", import_names=["dizoo.atari.envs.atari_env"]) if task.pong else dict(type="gymnasium"),
         env_manager=dict(type="native" if task.pong else "base"),
-        policy=dict(type="ppo" if on_policy else "dqn"),
+        policy=dict(type=kind),
     )
     for key, _, value in (option.partition("=") for option in options if "=" in option):
         set_key(main_config, key, value)
@@ -88,17 +100,18 @@ def main() -> None:
         if get_rank():
             args.result = os.devnull
         meter = Meter("ours", args, ranks=get_world_size(), options=args.option)
-        collect, init_optimizer = SampleCollector.collect, Policy._init_optimizer
+        collect, create_model = SampleCollector.collect, Policy._create_model
 
         def collect_and_tell(self: Any, *rest: Any, **keywords: Any) -> Any:
             meter.boundary(self.envstep)
             return collect(self, *rest, **keywords)
 
-        def init_and_count(self: Any) -> None:
-            meter.info["parameters"] = count_parameters(self._model)
-            init_optimizer(self)
+        def create_and_count(self: Any) -> Any:
+            model = create_model(self)
+            meter.info["parameters"] = count_parameters(model)
+            return model
 
-        SampleCollector.collect, Policy._init_optimizer = collect_and_tell, init_and_count  # type: ignore[method-assign]
+        SampleCollector.collect, Policy._create_model = collect_and_tell, create_and_count  # type: ignore[method-assign]
         pipeline = serial_pipeline_onpolicy if isinstance(TASKS[args.task], PPOTask) else serial_pipeline
         with suppress(Finished):
             pipeline((main_config, create_config), seed=args.seed, max_env_step=10**9)

@@ -1,4 +1,4 @@
-"""DI-engine's side: double DQN and on-policy PPO through its own pipelines.
+"""DI-engine's side: double DQN, on-policy PPO and SAC through its own pipelines.
 
 Run this file with the interpreter of its own environment, in a directory that may be written to.
 
@@ -17,7 +17,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.meter import Finished, Meter
-from tests.benchmarks.settings import PONG, TASKS, PPOTask, Task, parse_side
+from tests.benchmarks.settings import PONG, TASKS, PPOTask, QACTask, Task, parse_side
 
 
 def register_pong() -> None:
@@ -62,19 +62,26 @@ def make_config(name: str, task: Task, options: list[str]) -> tuple[Any, Any]:
     from easydict import EasyDict
 
     on_policy = isinstance(task, PPOTask)
+    model: dict[str, Any] = {"obs_shape": [4, 84, 84] if task.pong else 4, "action_shape": 6 if task.pong else 2}
+    env = {"type": "cartpole", "import_names": ["dizoo.classic_control.cartpole.envs.cartpole_env"]}
+    if task.pong:
+        env = {"type": "atari", "import_names": ["dizoo.atari.envs.atari_env"]}
+    if isinstance(task, QACTask):
+        env = {"type": "pendulum", "import_names": ["dizoo.classic_control.pendulum.envs.pendulum_env"]}
+        size = task.hidden[0]
+        model = {"obs_shape": 3, "action_shape": 1, "twin_critic": True, "action_space": "reparameterization"}
+        model |= {"actor_head_hidden_size": size, "critic_head_hidden_size": size}
     main_config = {
         "exp_name": name,
         "env": {"collector_env_num": task.num_envs, "evaluator_env_num": 1, "n_evaluator_episode": 1, "stop_value": 1e9}
-        | ({"env_id": task.env_id, "frame_stack": 4} if task.pong else {}),
-        "policy": task.policy_config()
-        | {"model": {"obs_shape": [4, 84, 84] if task.pong else 4, "action_shape": 6 if task.pong else 2}},
+        | ({"env_id": task.env_id, "frame_stack": 4} if task.pong else {})
+        | ({"act_scale": True} if isinstance(task, QACTask) else {}),
+        "policy": task.policy_config() | {"model": model},
     }
     create_config = {
-        "env": {"type": "atari", "import_names": ["dizoo.atari.envs.atari_env"]}
-        if task.pong
-        else {"type": "cartpole", "import_names": ["dizoo.classic_control.cartpole.envs.cartpole_env"]},
+        "env": env,
         "env_manager": {"type": "subprocess" if task.pong else "base"},
-        "policy": {"type": "ppo" if on_policy else "dqn"},
+        "policy": {"type": task.algorithm if isinstance(task, QACTask) else "ppo" if on_policy else "dqn"},
     }
     if not on_policy and "advanced_buffer" not in options:  # DI-engine's faster one
         create_config["replay_buffer"] = {"type": "deque", "import_names": ["ding.data.buffer.deque_buffer_wrapper"]}
@@ -96,7 +103,13 @@ def main() -> None:
     from ding.worker import SampleSerialCollector
 
     on_policy = isinstance(task, PPOTask)
-    model = (ActorCriticNetwork if on_policy else LogitNetwork)(args.task)
+    config = make_config(args.task, task, args.option)
+    if isinstance(task, QACTask):
+        from ding.model import ContinuousQAC
+
+        model = ContinuousQAC(**config[0].policy.model)
+    else:
+        model = (ActorCriticNetwork if on_policy else LogitNetwork)(args.task)
     meter = Meter("di_engine", args, parameters=count_parameters(model))
     collect = SampleSerialCollector.collect
 
@@ -107,7 +120,7 @@ def main() -> None:
     SampleSerialCollector.collect = collect_and_tell
     pipeline = serial_pipeline_onpolicy if on_policy else serial_pipeline
     with suppress(Finished):
-        pipeline(make_config(args.task, task, args.option), seed=args.seed, model=model)
+        pipeline(config, seed=args.seed, model=model)
 
 
 if __name__ == "__main__":

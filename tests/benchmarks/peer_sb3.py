@@ -1,24 +1,30 @@
-"""Stable-Baselines3's side: DQN with no double target, and PPO. Run it with the interpreter of its own environment."""
+"""Stable-Baselines3's side: DQN with no double target, QR-DQN of its contrib, PPO, SAC and TD3.
+
+Run it with the interpreter of its own environment.
+"""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 # Last, not first: the names of this project's packages must not hide those of a peer.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.meter import Finished, Meter
-from tests.benchmarks.settings import CARTPOLE, PONG, TASKS, DQNTask, PPOTask, Task, parse_side
+from tests.benchmarks.settings import PONG, TASKS, DQNTask, PPOTask, QACTask, QRDQNTask, Task, parse_side
 
 
-def make_cartpole() -> Any:
-    """One CartPole, monitored as Stable-Baselines3 wants it."""
+def make_plain(env_id: str) -> Any:
+    """One environment of gymnasium's, monitored as Stable-Baselines3 wants it."""
     import gymnasium
     from stable_baselines3.common.monitor import Monitor
 
-    return Monitor(gymnasium.make(CARTPOLE, disable_env_checker=True))
+    return Monitor(gymnasium.make(env_id, disable_env_checker=True))
 
 
 def make_pong() -> Any:
@@ -34,8 +40,8 @@ def make_pong() -> Any:
 
 
 def make_model(task: Task, env: Any, seed: int) -> Any:
-    """The learner, whose trained network is ``q_net`` or ``policy``."""
-    from stable_baselines3 import DQN, PPO
+    """The learner, see `trained`."""
+    from stable_baselines3 import DQN, PPO, SAC, TD3
 
     common: dict[str, Any] = dict(
         policy="CnnPolicy" if task.pong else "MlpPolicy",
@@ -61,7 +67,22 @@ def make_model(task: Task, env: Any, seed: int) -> Any:
             max_grad_norm=task.grad_norm,
             policy_kwargs=net_arch | {"optimizer_kwargs": {"eps": 1e-8}},
         )
+    if isinstance(task, QACTask):
+        common |= dict(train_freq=steps, gradient_steps=task.iterations, policy_kwargs={"net_arch": hidden})
+        common |= dict(buffer_size=task.buffer_size, learning_starts=task.learning_starts, tau=task.tau)
+        if task.algorithm == "sac":
+            return SAC(**common)
+        from stable_baselines3.common.noise import NormalActionNoise, VectorizedActionNoise
+
+        shape = env.action_space.shape
+        noise = NormalActionNoise(np.zeros(shape), np.full(shape, task.noise))
+        return TD3(**common, action_noise=VectorizedActionNoise(noise, task.num_envs))
     assert isinstance(task, DQNTask)
+    policy_kwargs: dict[str, Any] = {} if task.pong else {"net_arch": hidden}
+    if isinstance(task, QRDQNTask):
+        from sb3_contrib import QRDQN as DQN
+
+        policy_kwargs |= {"n_quantiles": task.quantiles}
     return DQN(
         **common,
         buffer_size=task.buffer_size,
@@ -72,8 +93,15 @@ def make_model(task: Task, env: Any, seed: int) -> Any:
         target_update_interval=round(task.target_freq / task.ratio),  # environment steps here
         exploration_initial_eps=task.epsilon,
         exploration_final_eps=task.epsilon,
-        policy_kwargs=None if task.pong else {"net_arch": hidden},
+        policy_kwargs=policy_kwargs,
     )
+
+
+def trained(model: Any, task: Task) -> list[Any]:
+    """The networks of a learner that its optimizers train, without targets and temperature."""
+    if isinstance(task, QACTask):
+        return [model.actor, model.critic]
+    return [model.quantile_net if isinstance(task, QRDQNTask) else getattr(model, "q_net", model.policy)]
 
 
 def main() -> None:
@@ -96,9 +124,10 @@ def main() -> None:
         def _on_step(self) -> bool:
             return True
 
-    env = SubprocVecEnv([make_pong] * task.num_envs) if task.pong else DummyVecEnv([make_cartpole] * task.num_envs)
+    make = partial(make_plain, task.env_id)
+    env = SubprocVecEnv([make_pong] * task.num_envs) if task.pong else DummyVecEnv([make] * task.num_envs)
     model = make_model(task, env, args.seed)
-    meter.info["parameters"] = count_parameters(getattr(model, "q_net", model.policy))
+    meter.info["parameters"] = sum(map(count_parameters, trained(model, task)))
     try:
         model.learn(10**9, callback=Boundary())
     except Finished:

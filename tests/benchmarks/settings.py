@@ -16,7 +16,7 @@ class Task:
     """One training task; the same numbers go to every library.
 
     Attributes:
-        hidden: Hidden layers: three convolutions' channels and a dense layer for Pong, dense layers for CartPole.
+        hidden: Hidden layers: three convolutions' channels and a dense layer for Pong, dense layers otherwise.
         collect_steps: Environment steps, of all environments together, between two rounds of updates.
         updates: Optimizer steps in a round.
         warm_steps: Environment steps before the clock starts (learning is under way by then).
@@ -85,6 +85,52 @@ class DQNTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
+class QRDQNTask(DQNTask):
+    """QR-DQN.
+
+    Attributes:
+        quantiles: Of each action.
+    """
+
+    quantiles: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class QACTask(Task):
+    """SAC, with a learned temperature and two critics, or TD3.
+
+    Attributes:
+        algorithm: 'sac' or 'td3'.
+        iterations: Updates of the critics in a round; `updates` counts those of all optimizers.
+    """
+
+    algorithm: str
+    iterations: int
+    buffer_size: int = 100_000
+    learning_starts: int = 1000
+    tau: float = 0.005
+    noise: float = 0.1
+
+    def policy_config(self) -> dict[str, Any]:
+        """``policy`` of a config file, but for the model."""
+        config = super().policy_config()
+        rate, names = (
+            config["learn"].pop("learning_rate"),
+            {"sac": ("q", "policy", "alpha"), "td3": ("actor", "critic")},
+        )
+        config["learn"] |= {f"learning_rate_{name}": rate for name in names[self.algorithm]}
+        config["learn"] |= {"update_per_collect": self.iterations, "target_theta": self.tau, "ignore_done": False}
+        if self.algorithm == "sac":
+            config["learn"] |= {"auto_alpha": True}
+        else:
+            config["collect"] |= {"noise_sigma": self.noise}
+        return config | {
+            "random_collect_size": self.learning_starts,
+            "other": {"replay_buffer": {"replay_buffer_size": self.buffer_size}},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class PPOTask(Task):
     """PPO. The policy and the value clip alike; advantages are normalised in each batch, and computed once a collect.
 
@@ -122,6 +168,10 @@ class PPOTask(Task):
 
 
 CARTPOLE, PONG = "CartPole-v0", "PongNoFrameskip-v4"
+PENDULUM, HALFCHEETAH = "Pendulum-v1", "HalfCheetah-v5"
+CONTINUOUS: dict[str, Any] = dict(
+    hidden=(256, 256), collect_steps=8, batch_size=256, learning_rate=3e-4, gamma=0.99, iterations=8
+)
 TASKS: dict[str, Task] = {
     "cartpole_dqn": DQNTask(
         env_id=CARTPOLE,
@@ -162,6 +212,26 @@ TASKS: dict[str, Task] = {
         learning_starts=1000,
         parameters=1_687_206,  # three convolutions, 3136-512-6
     ),
+    "cartpole_qrdqn": QRDQNTask(
+        env_id=CARTPOLE,
+        hidden=(128, 128, 64),
+        collect_steps=8,
+        updates=5,
+        batch_size=64,
+        learning_rate=1e-3,
+        gamma=0.97,
+        nstep=1,
+        buffer_size=20_000,
+        target_freq=100,
+        learning_starts=64,
+        quantiles=32,
+        parameters=29_568,  # 4-128-128-64-(2 x 32)
+    ),
+    # an actor D-256-256-A, for SAC with mu and sigma, and two critics (D + A)-256-256-1
+    "pendulum_sac": QACTask(env_id=PENDULUM, algorithm="sac", updates=24, parameters=201_988, **CONTINUOUS),
+    "pendulum_td3": QACTask(env_id=PENDULUM, algorithm="td3", updates=12, parameters=201_731, **CONTINUOUS),
+    "halfcheetah_sac": QACTask(env_id=HALFCHEETAH, algorithm="sac", updates=24, parameters=217_870, **CONTINUOUS),
+    "halfcheetah_td3": QACTask(env_id=HALFCHEETAH, algorithm="td3", updates=12, parameters=216_328, **CONTINUOUS),
     "pong_ppo": PPOTask(
         env_id=PONG,
         hidden=(32, 64, 64, 512),
