@@ -185,3 +185,22 @@ def test_a_buffer_type_of_di_engine_is_the_policys_own(priority: bool, own: str)
     assert cfg.policy.other.replay_buffer.replay_buffer_size == 500
     assert cfg.notes == ["policy.other.replay_buffer.type 'naive' is the policy's own buffer here."]
     assert buffer["type"] == "naive"
+
+
+@pytest.mark.parametrize(("model", "encoder"), [({}, "impala"), (dict(encoder="impala"), "impala")])
+def test_the_switch_for_impalas_encoder_is_its_name(model: dict[str, Any], encoder: str) -> None:
+    def compiled(**switch: bool) -> Any:
+        main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=model | switch))
+        return compile_config((main, dict(policy=dict(type="ppo"))))
+
+    assert compiled(impala_cnn_encoder=True).policy.model == dict(encoder=encoder)
+    assert compiled(impala_cnn_encoder=True).notes == [
+        "policy.model.impala_cnn_encoder is policy.model.encoder='impala' here."
+    ]
+    assert compiled(impala_cnn_encoder=False).policy.model == model
+
+
+def test_the_switch_for_impalas_encoder_may_not_contradict_its_name() -> None:
+    main = dict(policy=dict(model=dict(impala_cnn_encoder=True, encoder="conv")))
+    with pytest.raises(ConfigError, match="impala_cnn_encoder=True contradicts"):
+        compile_config((main, dict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"))))
