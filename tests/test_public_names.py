@@ -124,6 +124,7 @@ PUBLIC = {
         "acer_value_error",
         "advantage_weight",
         "bdq_nstep_td_error",
+        "calculate_kl_div",
         "categorical_projection",
         "compute_importance_weights",
         "compute_q_retraces",
