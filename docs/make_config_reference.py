@@ -23,7 +23,13 @@ from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.utils.key import SECTION, Key, declared_keys, describe
-from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
+from ding_lite.utils.registry import (
+    BUFFER_REGISTRY,
+    ENCODER_REGISTRY,
+    ENV_REGISTRY,
+    MODEL_REGISTRY,
+    POLICY_REGISTRY,
+)
 
 PAGE = Path(__file__).with_name("config.md")
 INTRO = """# Configuration reference
@@ -153,6 +159,8 @@ def make_page() -> str:
         page += _table(f"`policy` of type `{name}`", class_entries(cls), "policy.")
     for name, cls in own(MODEL_REGISTRY):
         page += _table(f"`policy.model` of type `{name}`", model_entries(cls), "policy.model.")
+    for name, cls in own(ENCODER_REGISTRY):  # the model passes the first three arguments itself
+        page += _table(f"`policy.model.encoder` of type `{name}`", model_entries(cls)[3:], f"{schema.ENCODER}.")
     for name, cls in own(BUFFER_REGISTRY):
         page += _table(f"Replay buffer of type `{name}`", class_entries(cls), f"{schema.BUFFER}.")
     page += _table("`reward_model`, whatever its type", class_entries(RewardModel), "reward_model.")

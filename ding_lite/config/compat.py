@@ -11,7 +11,7 @@ from collections.abc import Container
 from types import ModuleType
 from typing import Any
 
-from ding_lite.config.schema import BUFFER, UNSET, Schema, get_key, merge, set_key
+from ding_lite.config.schema import BUFFER, ENCODER, UNSET, Schema, get_key, merge, set_key
 from ding_lite.utils.key import show
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
@@ -273,6 +273,8 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
         set_key(user, new, value)
         notes.append(f"{old} is {new} here.")
     _rename_optimizer(user, notes)
+    if ENCODER in known or f"{ENCODER}.type" in known:
+        _rename_encoder(user, notes)
     for path in SWITCHES:
         if isinstance(get_key(user, path), bool):
             set_key(user, path, {"use_norm": get_key(user, path)})
@@ -290,6 +292,15 @@ def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:
         decays = name == "Adam" and get_key(user, "policy.learn.weight_decay")
         set_key(user, path, "adamw" if decays else OPTIMIZERS[name])
         notes.append(f"{path} '{name}' {'with a weight decay ' if decays else ''}is '{get_key(user, path)}' here.")
+
+
+def _rename_encoder(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace DI-engine's switch for the encoder of IMPALA by its name."""
+    model = get_key(user, "policy.model")
+    if isinstance(model, dict) and isinstance(model.get("impala_cnn_encoder"), bool):
+        if model.pop("impala_cnn_encoder") and model.setdefault("encoder", "impala") != "impala":
+            raise ConfigError(f"policy.model.impala_cnn_encoder=True contradicts {ENCODER}: set '{ENCODER}' only.")
+        notes.append(f"policy.model.impala_cnn_encoder is {ENCODER}={model.get('encoder')!r} here.")
 
 
 def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:

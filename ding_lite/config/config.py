@@ -342,7 +342,7 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
     kind = _check_actions(cfg.policy.type, policy_cls, space)
     _check_stack(cfg, env_spec)
-    options = {} if model_given else sc.model_options(policy_cls, model.get("type"), {})
+    options = {} if model_given else sc.model_options(policy_cls, cfg, {})
     shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
     if model.get("action_space") in (None, "discrete", "continuous", "hybrid"):  # others are the model's own options
         shapes["action_space"] = kind

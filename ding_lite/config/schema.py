@@ -22,11 +22,13 @@ from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.utils.key import Key, declared_keys, matches, show
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
+    ENCODER_REGISTRY,
     ENV_REGISTRY,
     MODEL_REGISTRY,
     POLICY_REGISTRY,
     REWARD_MODEL_REGISTRY,
     ConfigError,
+    EncoderChoice,
 )
 
 Schema = dict[str, Key]
@@ -47,7 +49,11 @@ TOP_KEYS = dict(
 )
 IMPORT_NAMES = Key([], "modules to import first; they register the class of `type` or its model", type=list)
 # (low, high) of a model's numbers, also in lists, by the ending of the parameter's name.
-MODEL_RANGES = {("_size", "_shape", "_size_list", "_quantiles"): (1, 2**16), ("_num",): (0, 1000)}
+MODEL_RANGES = {
+    ("_size", "_shape", "_size_list", "_quantiles", "stride"): (1, 2**16),
+    ("_num", "nblock", "padding"): (0, 1000),
+}
+ENCODER = "policy.model.encoder"
 
 
 def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
@@ -90,7 +96,7 @@ def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
     if model_given:
         schema = {path: key for path, key in schema.items() if not path.startswith("policy.model.")}
         return schema | {"policy.model": Key({}, "", dict)}
-    return schema | model_options(policy_cls, get_key(user, "policy.model.type"), schema)
+    return schema | model_options(policy_cls, user, schema)
 
 
 def class_options(cls: type, prefix: str, base: Mapping[str, Any] = {}) -> Schema:
@@ -105,39 +111,67 @@ def class_options(cls: type, prefix: str, base: Mapping[str, Any] = {}) -> Schem
     return {path: replace(key, default=plain(key.default, path)) for path, key in keys.items()}
 
 
-def model_options(policy_cls: type, model_type: str | None, schema: Schema) -> Schema:
-    """Return the keys of `policy.model`: the parameters of the constructor of the model class.
+def model_options(policy_cls: type, cfg: Mapping[str, Any], schema: Schema) -> Schema:
+    """Return the keys of `policy.model`: the parameters of the constructor of the model class, and of its encoder.
 
     Args:
         policy_cls: the class of the policy, which names its default model.
-        model_type: the name in the model registry; None or empty: the policy's default model.
+        cfg: a config, whose `policy.model.type` and `policy.model.encoder` name the classes, if they are set.
         schema: the schema of the policy; its defaults for `policy.model` replace those of the model.
 
     Raises:
-        ConfigError: no model has this name.
+        ConfigError: no model or no encoder has this name.
     """
     # default_model may be an instance method, as in DI-engine, but it does not need an initialised policy.
     policy: Any = object.__new__(policy_cls)
     name, modules = policy.default_model()
     for module in modules:
         importlib.import_module(module)
-    model_cls: Any = MODEL_REGISTRY.find(model_type or name)
+    model_cls = MODEL_REGISTRY.find(get_key(cfg, "policy.model.type") or name)
+    options: Schema = {"policy.model.type": Key(UNSET, "name in the model registry", str)}
+    options |= _constructor_keys(model_cls, "policy.model.", schema)
+    encoder = get_key(cfg, ENCODER)
+    if ENCODER in options and options[ENCODER].type == EncoderChoice and encoder is not None:
+        own = _encoder_options(encoder)
+        options = {path: key for path, key in options.items() if path != ENCODER or not own} | own
+    return options
+
+
+def _encoder_options(encoder: Any) -> Schema:
+    """Return the keys of the section `policy.model.encoder`; none if it is a name only."""
+    if not isinstance(encoder, Mapping):
+        ENCODER_REGISTRY.find(encoder)
+        return {}
+    encoder_cls = ENCODER_REGISTRY.find(encoder.get("type", ""))
+    keys = _constructor_keys(encoder_cls, f"{ENCODER}.", {}, skip=3)  # these the model passes itself
+    return {f"{ENCODER}.type": Key(UNSET, "name in the encoder registry", str), **keys}
+
+
+def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> Schema:
+    """Return the parameters of a constructor as keys.
+
+    Args:
+        cls: the class.
+        prefix: written in front of each name.
+        schema: declarations that replace default and meaning of some keys.
+        skip: number of parameters to leave out at the beginning.
+    """
     try:
-        hints = typing.get_type_hints(model_cls.__init__)
+        hints = typing.get_type_hints(cls.__init__)
     except NameError:  # an annotation is imported for the type checker only
         hints = {}
-    options: Schema = {"policy.model.type": Key(UNSET, "name in the model registry", str)}
-    for param in inspect.signature(model_cls).parameters.values():
+    keys: Schema = {}
+    for param in list(inspect.signature(cls).parameters.values())[skip:]:
         if param.kind not in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
-            path, hint = f"policy.model.{param.name}", hints.get(param.name, Any)
-            default = REQUIRED if param.default is param.empty else UNSET  # the model has its own default
+            path, hint = prefix + param.name, hints.get(param.name, Any)
+            default = REQUIRED if param.default is param.empty else UNSET  # the class has its own default
             nullable = param.default is None and not matches(None, hint)
             declared = schema.get(path, Key(default, ""))
             low, high = next(
                 (limits for ends, limits in MODEL_RANGES.items() if param.name.endswith(ends)), (None,) * 2
             )
-            options[path] = Key(declared.default, declared.meaning, (hint, None) if nullable else hint, low, high)
-    return options
+            keys[path] = Key(declared.default, declared.meaning, (hint, None) if nullable else hint, low, high)
+    return keys
 
 
 def show_error(error: BaseException) -> str:

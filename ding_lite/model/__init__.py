@@ -1,11 +1,12 @@
 """Neural networks: encoders, heads, and the models that policies train."""
 
 from ding_lite.model.acer import ACER
-from ding_lite.model.bc import BC
+from ding_lite.model.bc import BC, ContinuousBC, DiscreteBC
 from ding_lite.model.bdq import BDQ
 from ding_lite.model.c51 import C51DQN, DistributionHead, RainbowDQN
 from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.drqn import DRQN
+from ding_lite.model.encoders import FCEncoder, IMPALAConvEncoder
 from ding_lite.model.fqf import FQF, FractionHead
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.iqn import IQN, QuantileHead
@@ -38,13 +39,17 @@ __all__ = [
     "QVAC",
     "SQN",
     "VAC",
+    "ContinuousBC",
     "ContinuousQAC",
     "ConvEncoder",
+    "DiscreteBC",
     "DiscreteHead",
     "DiscreteQAC",
     "DistributionHead",
     "DuelingHead",
+    "FCEncoder",
     "FractionHead",
+    "IMPALAConvEncoder",
     "NoisyLinear",
     "QuantileHead",
     "RainbowDQN",

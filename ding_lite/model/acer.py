@@ -11,9 +11,9 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from ding_lite.model.discrete_qac import DiscreteCriticNetwork
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.qac import ActorNetwork
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 @MODEL_REGISTRY.register("acer")
@@ -30,6 +30,7 @@ class ACER(nn.Module):
         critic_head_hidden_size: size of the hidden layers of the critic's head.
         critic_head_layer_num: hidden layers in the critic's head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: `action_shape` is not a whole number.
@@ -40,21 +41,21 @@ class ACER(nn.Module):
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         actor_head_hidden_size: int = 64,
         actor_head_layer_num: int = 1,
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
         activation: str = "relu",
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        if not isinstance(action_shape, int):
-            raise ConfigError(f"policy.model.action_shape must be a whole number, got {action_shape}.")
+        action_shape = single_size(action_shape)
         size = encoder_hidden_size_list[-1]
         actor_sizes = [size, *[actor_head_hidden_size] * actor_head_layer_num, action_shape]
         critic_sizes = [size, *[critic_head_hidden_size] * critic_head_layer_num, action_shape]
-        encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation) for _ in range(2)]
+        encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder) for _ in range(2)]
         self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, activation, output=True))
         self.critic = DiscreteCriticNetwork(encoders[1], critic_sizes, activation, 1)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from torch import nn
 
 from ding_lite.model.gaussian import GaussianHead, HybridHead
-from ding_lite.model.mlp import MLP
+from ding_lite.model.mlp import MLP, ActionShape, single_size
 from ding_lite.utils.registry import ConfigError, closest
 
 ACTION_SPACES = ("discrete", "continuous", "hybrid")
@@ -21,7 +21,7 @@ HYBRID_SHAPES = ("action_type_shape", "action_args_shape")
 
 def create_actor_head(
     inner: Sequence[int],
-    action_shape: int | Mapping[str, int],
+    action_shape: ActionShape | Mapping[str, int],
     action_space: str,
     activation: str,
     sigma_type: str = "independent",
@@ -58,11 +58,8 @@ def create_actor_head(
             expected = f"a dict of {' and '.join(HYBRID_SHAPES)}"
             raise ConfigError(f"policy.model.action_shape of a hybrid action must be {expected}, got {action_shape}.")
         return HybridHead(discrete(action_shape[HYBRID_SHAPES[0]]), continuous(action_shape[HYBRID_SHAPES[1]]))
-    if not isinstance(action_shape, int):
-        raise ConfigError(
-            f"policy.model.action_shape of a {action_space} action must be a whole number, got {action_shape}."
-        )
-    return continuous(action_shape) if action_space == "continuous" else discrete(action_shape)
+    size = single_size(action_shape, f" of a {action_space} action")
+    return continuous(size) if action_space == "continuous" else discrete(size)
 
 
 def check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from ding_lite.model.mlp import create_encoder
 from ding_lite.model.q_learning import DiscreteHead
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
 
 
 @MODEL_REGISTRY.register("bdq")
@@ -34,6 +34,7 @@ class BDQ(nn.Module):
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         noise: use noisy layers in V and A_d, see `NoisyLinear`.
         action_shape: number of options of each branch; or one number, if an action is a single choice.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: the sizes of the branches are missing, contradict each other, or are not a list of numbers.
@@ -51,12 +52,13 @@ class BDQ(nn.Module):
         activation: str = "relu",
         noise: bool = False,
         action_shape: int | Sequence[int] | None = None,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         self.single = isinstance(action_shape, int)
         self.sizes = _branch_sizes(num_branches, action_bins_per_branch, action_shape)
         size, a_layers = encoder_hidden_size_list[-1], layer_num if a_layer_num is None else a_layer_num
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
         self.V = DiscreteHead(size, 1, layer_num if v_layer_num is None else v_layer_num, activation, noise)
         self.A = nn.ModuleList(DiscreteHead(size, options, a_layers, activation, noise) for options in self.sizes)
 

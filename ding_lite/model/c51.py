@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.mlp import create_encoder
+from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
 
 
 def check_support(v_min: float, v_max: float, n_atom: int) -> None:
@@ -95,6 +95,7 @@ class C51DQN(nn.Module):
         v_max: the largest one.
         n_atom: K, number of returns from v_min to v_max that the distribution can express.
         noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: there is no such support, see `check_support`.
@@ -103,7 +104,7 @@ class C51DQN(nn.Module):
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_layer_num: int = 1,
         activation: str = "relu",
@@ -111,10 +112,12 @@ class C51DQN(nn.Module):
         v_max: float = 10.0,
         n_atom: int = 51,
         noise: bool = False,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
+        action_shape = single_size(action_shape)
         self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
         self.head = DistributionHead(
             encoder_hidden_size_list[-1], action_shape, head_layer_num, n_atom, v_min, v_max, activation, noise
         )
@@ -144,6 +147,7 @@ class RainbowDQN(nn.Module):
         noise: use noisy layers in the head, see `NoisyLinear`.
         dueling: compute the head's output from a value and advantages.
         distributional: estimate a distribution; False: only action values, as `DQN` does, without a support.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: there is no such support, see `check_support`.
@@ -152,7 +156,7 @@ class RainbowDQN(nn.Module):
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_layer_num: int = 1,
         activation: str = "relu",
@@ -162,10 +166,12 @@ class RainbowDQN(nn.Module):
         noise: bool = False,
         dueling: bool = True,
         distributional: bool = True,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
+        action_shape = single_size(action_shape)
         self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
         sizes = (encoder_hidden_size_list[-1], action_shape, head_layer_num)
         self.head: nn.Module
         if distributional:

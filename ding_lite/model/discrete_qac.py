@@ -12,9 +12,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.qac import ActorNetwork
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 class DiscreteCriticNetwork(nn.Module):
@@ -54,6 +54,7 @@ class DiscreteQAC(nn.Module):
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the actor and one for the
             critics. None: vectors are passed to the heads directly. For images: three convolutions' channels, then the
             dense layer's size.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: `action_shape` is not a whole number.
@@ -64,7 +65,7 @@ class DiscreteQAC(nn.Module):
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         twin_critic: bool = False,
         actor_head_hidden_size: int = 64,
         actor_head_layer_num: int = 1,
@@ -72,15 +73,15 @@ class DiscreteQAC(nn.Module):
         critic_head_layer_num: int = 1,
         activation: str = "relu",
         encoder_hidden_size_list: Sequence[int] | None = None,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        if not isinstance(action_shape, int):
-            raise ConfigError(f"policy.model.action_shape must be a whole number, got {action_shape}.")
+        action_shape = single_size(action_shape)
         layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
         size = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *layers][-1]
         actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num), action_shape]
         critic_sizes = [size, *[critic_head_hidden_size] * (1 + critic_head_layer_num), action_shape]
-        actor_encoder, critic_encoder = (create_encoder(obs_shape, layers, activation) for _ in range(2))
+        actor_encoder, critic_encoder = (create_encoder(obs_shape, layers, activation, encoder) for _ in range(2))
         self.actor = ActorNetwork(actor_encoder, MLP(actor_sizes, activation, output=True))
         self.critic = DiscreteCriticNetwork(critic_encoder, critic_sizes, activation, 1 + twin_critic)
 

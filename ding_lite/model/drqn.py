@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ding_lite.model.mlp import create_encoder
+from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.model.recurrent import RecurrentCore, run_core
-from ding_lite.utils.registry import MODEL_REGISTRY
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 @MODEL_REGISTRY.register("drqn")
@@ -27,26 +27,28 @@ class DRQN(nn.Module):
         lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         res_link: add the encoder's features to those of the recurrent core.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
 
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
         head_layer_num: int = 1,
         lstm_type: str = "normal",
         activation: str = "relu",
         res_link: bool = False,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         size = encoder_hidden_size_list[-1]
         self._res_link = res_link
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
         self.core = RecurrentCore(size, size, lstm_type)
         head = DuelingHead if dueling else DiscreteHead
-        self.head = head(size, action_shape, head_layer_num, activation)
+        self.head = head(size, single_size(action_shape), head_layer_num, activation)
 
     def forward(self, obs: Tensor, **sequence: Any) -> dict[str, Any]:
         """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`.

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.model.iqn import QuantileHead
-from ding_lite.model.mlp import create_encoder
-from ding_lite.utils.registry import MODEL_REGISTRY
+from ding_lite.model.mlp import ActionShape, create_encoder, single_size
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 class FractionHead(nn.Linear):
@@ -51,22 +51,25 @@ class FQF(nn.Module):
         quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
 
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,
         activation: str = "relu",
         noise: bool = False,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         hidden_size = encoder_hidden_size_list[-1]
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
+        action_shape = single_size(action_shape)
         self.head = QuantileHead(hidden_size, action_shape, head_layer_num, quantile_embedding_size, activation, noise)
         self.fraction = FractionHead(hidden_size, num_quantiles)
 

@@ -1,4 +1,4 @@
-"""The encoder of images: three convolutions and a dense layer.
+"""The encoder of images: convolutions and a dense layer.
 
 Shapes: B samples, C channels, H x W pixels.
 """
@@ -6,7 +6,7 @@ Shapes: B samples, C channels, H x W pixels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.grad import conv2d_input
 
 from ding_lite.model.activations import ACTIVATIONS
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
 
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
 
@@ -58,48 +58,91 @@ class ImageDense(nn.Conv2d):
         return functional.linear(_pixels_first(x), _pixels_first(self.weight), self.bias)
 
 
+class ImageConv(nn.Conv2d):
+    """The first convolution, which scales uint8 images to [0, 1]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `[B, out, ...]` for `[B, C, H, W]`."""
+        if x.dtype != torch.uint8:
+            return super().forward(x)
+        # bfloat16 represents 0 to 255 exactly. Scaling the weight equals scaling the image, with less work.
+        weight = self.weight * (1 / 255)
+        autocast = torch.is_autocast_enabled(x.device.type)
+        x = x.contiguous(memory_format=torch.channels_last)
+        x = x.to(torch.get_autocast_dtype(x.device.type) if autocast else weight.dtype)
+        return functional.conv2d(x, weight, self.bias, self.stride, self.padding)
+
+
+@ENCODER_REGISTRY.register("conv")
 class ConvEncoder(nn.ModuleList):
-    """Maps images to features, with the kernels and strides of Mnih et al. 2015.
+    """Maps images to features by convolutions and a dense layer, by default those of Mnih et al. 2015.
 
     Args:
         obs_shape: C, H, W.
-        hidden_size_list: channels of the three convolutions, then the size of the dense layer. With three numbers, the
+        hidden_size_list: channels of the convolutions, then the size of the dense layer. Without the last number, the
             dense layer has the last convolution's size.
         activation: a key of `ACTIVATIONS`.
+        kernel_size: width of each convolution's kernel, in pixels.
+        stride: pixels from one place of each kernel to the next.
+        padding: zeros that each convolution adds at every border; None: none.
+        layer_norm: layer normalisation behind each convolution, before the activation. Mean and variance are those of
+            all channels and pixels of an image; each channel has a gain and a bias.
 
     Raises:
-        ConfigError: the list has another length, or the images are too small.
+        ConfigError: the lists have different lengths, or the images are too small.
     """
 
-    def __init__(self, obs_shape: Sequence[int], hidden_size_list: Sequence[int], activation: str = "relu") -> None:
+    obs_dims: ClassVar[int] = 3
+
+    def __init__(
+        self,
+        obs_shape: Sequence[int],
+        hidden_size_list: Sequence[int],
+        activation: str = "relu",
+        kernel_size: Sequence[int] = KERNEL_SIZES,
+        stride: Sequence[int] = STRIDES,
+        padding: Sequence[int] | None = None,
+        layer_norm: bool = False,
+    ) -> None:
         super().__init__()
-        if len(hidden_size_list) not in (3, 4):
-            raise ConfigError(
-                "policy.model.encoder_hidden_size_list for images must be the channels of three convolutions and "
-                f"the size of a dense layer, like [32, 64, 64, 512], got {list(hidden_size_list)}."
-            )
+        padding = [0] * len(kernel_size) if padding is None else padding
+        _check_lists(hidden_size_list, kernel_size, stride, padding)
         self._activation = ACTIVATIONS[activation]
         channels, height, width = obs_shape
-        for size_out, kernel, stride in zip(hidden_size_list, KERNEL_SIZES, STRIDES, strict=False):
-            self.append(nn.Conv2d(channels, size_out, kernel, stride))
-            channels, height, width = size_out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-            if min(height, width) < 1:
-                raise ConfigError(f"policy.model.obs_shape {list(obs_shape)} is too small: images need 36 x 36 pixels.")
+        windows = list(zip(kernel_size, stride, padding, strict=True))
+        least = 1
+        for kernel, step, border in reversed(windows):
+            least = max(1, (least - 1) * step + kernel - 2 * border)
+        if min(height, width) < least:
+            raise ConfigError(
+                f"policy.model.obs_shape {list(obs_shape)} is too small: images need {least} x {least} pixels."
+            )
+        for size_out, (kernel, step, border) in zip(hidden_size_list, windows, strict=False):
+            layer = (nn.Conv2d if len(self) else ImageConv)(channels, size_out, kernel, step, border)
+            # normalising one group of all channels, see Wu and He 2018, arXiv:1803.08494
+            self.append(nn.Sequential(layer, nn.GroupNorm(1, size_out)) if layer_norm else layer)
+            channels, height, width = size_out, *((n + 2 * border - kernel) // step + 1 for n in (height, width))
         self.append(ImageDense(channels, hidden_size_list[-1], (height, width)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features `[B, hidden_size_list[-1]]` for images `[B, C, H, W]`; uint8 images are scaled to [0, 1]."""
-        first, *rest = self
-        assert isinstance(first, nn.Conv2d)
-        if x.dtype == torch.uint8:
-            # bfloat16 represents 0 to 255 exactly. Scaling the weight equals scaling the image, with less work.
-            weight = first.weight * (1 / 255)
-            autocast = torch.is_autocast_enabled(x.device.type)
-            x = x.contiguous(memory_format=torch.channels_last)
-            x = x.to(torch.get_autocast_dtype(x.device.type) if autocast else weight.dtype)
-            x = self._activation(functional.conv2d(x, weight, first.bias, first.stride))
-        else:
-            x = self._activation(first(x))
-        for layer in rest:
+        for layer in self:
             x = self._activation(layer(x))
         return x
+
+
+def _check_lists(hidden_size_list: Sequence[int], *windows: Sequence[int]) -> None:
+    """Raise `ConfigError` if kernel sizes, strides, paddings and channels are not those of the same convolutions."""
+    number = len(windows[0])
+    if not number or {len(window) for window in windows} != {number}:
+        kernels, strides, paddings = map(list, windows)
+        raise ConfigError(
+            "policy.model.encoder: expected one kernel_size, stride and padding for each convolution, got "
+            f"kernel_size={kernels}, stride={strides}, padding={paddings}: give lists of the same length."
+        )
+    if len(hidden_size_list) not in (number, number + 1):
+        raise ConfigError(
+            f"policy.model.encoder_hidden_size_list for images must be the channels of {number} convolutions, one for "
+            f"each number of encoder.kernel_size, and the size of a dense layer, like {[64] * number + [512]}, got "
+            f"{list(hidden_size_list)}."
+        )

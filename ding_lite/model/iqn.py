@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.mlp import create_encoder
+from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead
 from ding_lite.model.qrdqn import midpoints
-from ding_lite.utils.registry import MODEL_REGISTRY
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 class QuantileHead(nn.Module):
@@ -69,22 +69,25 @@ class IQN(nn.Module):
         quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
 
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,
         activation: str = "relu",
         noise: bool = False,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         self._num_quantiles = num_quantiles
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
+        action_shape = single_size(action_shape)
         self.head = QuantileHead(
             encoder_hidden_size_list[-1], action_shape, head_layer_num, quantile_embedding_size, activation, noise
         )

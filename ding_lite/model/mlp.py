@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from ding_lite.model.activations import ACTIVATIONS
 from ding_lite.model.dict_encoder import DictEncoder, ObsShape
 from ding_lite.model.image import ConvEncoder
-from ding_lite.utils.registry import ConfigError
+from ding_lite.model.named_encoder import named_encoder
+from ding_lite.utils.registry import ConfigError, EncoderChoice
+
+ActionShape = int | Sequence[int]  # a number, also as the only one of a list; or the numbers of several choices
 
 
 class MLP(nn.ModuleList):
@@ -52,7 +55,9 @@ class MLP(nn.ModuleList):
         return x
 
 
-def create_encoder(obs_shape: ObsShape, hidden_size_list: Sequence[int], activation: str) -> nn.Module:
+def create_encoder(
+    obs_shape: ObsShape, hidden_size_list: Sequence[int], activation: str, encoder: EncoderChoice = None
+) -> nn.Module:
     """Return a fully connected encoder for vectors, a convolutional one for images, or a `DictEncoder`.
 
     Args:
@@ -60,12 +65,15 @@ def create_encoder(obs_shape: ObsShape, hidden_size_list: Sequence[int], activat
         hidden_size_list: sizes of the layers, see `MLP` and `ConvEncoder`; the last one is the number of features.
             Without layers, vectors are the features themselves.
         activation: a key of `ACTIVATIONS`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
-        ConfigError: the activation is unknown, or the shape is that of neither a vector nor an image.
+        ConfigError: the activation or the encoder is unknown, or the shape is that of neither a vector nor an image.
     """
     if activation not in ACTIVATIONS:
         raise ConfigError(f"policy.model.activation must be one of {', '.join(ACTIVATIONS)}, got '{activation}'.")
+    if encoder is not None:
+        return named_encoder(encoder, obs_shape, hidden_size_list, activation, create_encoder)
     if isinstance(obs_shape, Mapping):
         return DictEncoder(obs_shape, hidden_size_list, activation, create_encoder)
     shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
@@ -74,3 +82,19 @@ def create_encoder(obs_shape: ObsShape, hidden_size_list: Sequence[int], activat
     if len(shape) == 3:
         return ConvEncoder(shape, hidden_size_list, activation)
     raise ConfigError(f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}.")
+
+
+def single_size(action_shape: ActionShape | Mapping[str, int], of: str = "") -> int:
+    """Return the number that an `action_shape` is, or that is alone in its list.
+
+    Args:
+        action_shape: the shape in the config.
+        of: whose shape it is, for the message.
+
+    Raises:
+        ConfigError: there are several numbers.
+    """
+    sizes = [action_shape] if isinstance(action_shape, int) else action_shape
+    if isinstance(sizes, Mapping) or len(sizes) != 1:
+        raise ConfigError(f"policy.model.action_shape{of} must be a whole number, got {action_shape}.")
+    return sizes[0]

@@ -15,7 +15,7 @@ from ding_lite.model.actor_heads import HYBRID_SHAPES
 from ding_lite.model.mlp import create_encoder
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.model.qac import ActorNetwork, RegressionHead
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
 
 
 class ArgumentQNetwork(nn.Module):
@@ -61,6 +61,7 @@ class PDQN(nn.Module):
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         multi_pass: the value of a type depends on its own arguments only, see `ArgumentQNetwork`.
         action_mask: K lists of D numbers, 1 where an argument belongs to a type, else 0; required by `multi_pass`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: `action_shape` is not that of a hybrid action, or `action_mask` does not fit it.
@@ -78,6 +79,7 @@ class PDQN(nn.Module):
         activation: str = "relu",
         multi_pass: bool = False,
         action_mask: list[list[int]] | None = None,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
@@ -91,7 +93,7 @@ class PDQN(nn.Module):
                 f"{num_args} numbers 0 or 1, one for each argument, got {action_mask}."
             )
         size = encoder_hidden_size_list[-1]
-        encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation) for _ in range(2)]
+        encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder) for _ in range(2)]
         head = (DuelingHead if dueling else DiscreteHead)(size + num_args, num_types, head_layer_num, activation)
         self.dis = ArgumentQNetwork(encoders[0], head, action_mask if multi_pass else None)
         self.cont = ActorNetwork(

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from ding_lite.model.dict_encoder import ObsShape
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.noisy import NoisyLinear
-from ding_lite.utils.registry import MODEL_REGISTRY
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 class DiscreteHead(MLP):
@@ -65,22 +65,24 @@ class DQN(nn.Module):
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
 
     def __init__(
         self,
         obs_shape: ObsShape,
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
         head_layer_num: int = 1,
         activation: str = "relu",
         noise: bool = False,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
         head = DuelingHead if dueling else DiscreteHead
-        self.head = head(encoder_hidden_size_list[-1], action_shape, head_layer_num, activation, noise)
+        self.head = head(encoder_hidden_size_list[-1], single_size(action_shape), head_layer_num, activation, noise)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit`, the action values `[B, A]`, for observations `[B, ...]`."""

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.gaussian import GaussianHead
-from ding_lite.model.mlp import MLP, create_encoder
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 class RegressionHead(MLP):
@@ -85,6 +85,7 @@ class QAC(nn.Module):
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for each network. None: vectors are
             passed to the heads directly. For images: three convolutions' channels, then the dense layer's size.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: `action_shape` is not a whole number.
@@ -95,7 +96,7 @@ class QAC(nn.Module):
     def __init__(
         self,
         obs_shape: ObsShape,
-        action_shape: int,
+        action_shape: ActionShape,
         action_space: Literal["regression", "reparameterization"],
         twin_critic: bool = False,
         actor_head_hidden_size: int = 64,
@@ -104,23 +105,25 @@ class QAC(nn.Module):
         critic_head_layer_num: int = 1,
         activation: str = "relu",
         encoder_hidden_size_list: Sequence[int] | None = None,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        if not isinstance(action_shape, int):
-            raise ConfigError(f"policy.model.action_shape must be a whole number, got {action_shape}.")
+        action_shape = single_size(action_shape)
         layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
         size = feature_size(obs_shape, layers)
 
-        def encoder() -> nn.Module:
-            return create_encoder(obs_shape, layers, activation)
+        def new_encoder() -> nn.Module:
+            return create_encoder(obs_shape, layers, activation, encoder)
 
         actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num), action_shape]
         critic_sizes = [critic_head_hidden_size] * (1 + critic_head_layer_num)
         self.action_space = action_space
-        self.actor = ActorNetwork(encoder(), self._create_actor_head(actor_sizes, activation))
-        self.critic = self._create_critic(encoder(), [size + action_shape, *critic_sizes], activation, 1 + twin_critic)
+        self.actor = ActorNetwork(new_encoder(), self._create_actor_head(actor_sizes, activation))
+        self.critic = self._create_critic(
+            new_encoder(), [size + action_shape, *critic_sizes], activation, 1 + twin_critic
+        )
         if "compute_value" in self.modes:
-            self.value = CriticNetwork(encoder(), [size, *critic_sizes], activation, 1)
+            self.value = CriticNetwork(new_encoder(), [size, *critic_sizes], activation, 1)
 
     def _create_actor_head(self, sizes: Sequence[int], activation: str) -> nn.Module:
         if self.action_space == "regression":
@@ -223,6 +226,7 @@ class QACDIST(QAC):
         critic_head_layer_num: hidden layers in addition to the first one.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         encoder_hidden_size_list: sizes of the layers of the encoders.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: `action_shape` is not a whole number.
@@ -231,7 +235,7 @@ class QACDIST(QAC):
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         action_space: Literal["regression", "reparameterization"] = "regression",
         critic_head_type: Literal["categorical"] = "categorical",
         v_min: float = -10.0,
@@ -243,6 +247,7 @@ class QACDIST(QAC):
         critic_head_layer_num: int = 1,
         activation: str = "relu",
         encoder_hidden_size_list: Sequence[int] | None = None,
+        encoder: EncoderChoice = None,
     ) -> None:
         self._atoms = (v_min, v_max, n_atom)
         super().__init__(
@@ -255,6 +260,7 @@ class QACDIST(QAC):
             critic_head_layer_num=critic_head_layer_num,
             activation=activation,
             encoder_hidden_size_list=encoder_hidden_size_list,
+            encoder=encoder,
         )
 
     def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> Any:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.dict_encoder import ObsShape
-from ding_lite.model.mlp import create_encoder
+from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead
-from ding_lite.utils.registry import MODEL_REGISTRY
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 @MODEL_REGISTRY.register("qrdqn")
@@ -26,21 +26,24 @@ class QRDQN(nn.Module):
         num_quantiles: K, quantiles of each action.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
 
     def __init__(
         self,
         obs_shape: ObsShape,
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         activation: str = "relu",
         noise: bool = False,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
+        action_shape = single_size(action_shape)
         self._shape = (action_shape, num_quantiles)
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
         output_size = action_shape * num_quantiles
         self.head = DiscreteHead(encoder_hidden_size_list[-1], output_size, head_layer_num, activation, noise)
 

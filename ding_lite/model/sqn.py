@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.mlp import ActionShape
 from ding_lite.model.q_learning import DQN
-from ding_lite.utils.registry import MODEL_REGISTRY
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 @MODEL_REGISTRY.register("sqn")
@@ -23,20 +24,22 @@ class SQN(nn.Module):
         dueling: compute Q from a value and advantages, see `DuelingHead`.
         head_layer_num: hidden layers in a head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
 
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: int,
+        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
         head_layer_num: int = 1,
         activation: str = "relu",
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         options = (obs_shape, action_shape, encoder_hidden_size_list, dueling, head_layer_num, activation)
-        self.q0, self.q1 = DQN(*options), DQN(*options)
+        self.q0, self.q1 = (DQN(*options, encoder=encoder) for _ in range(2))
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.

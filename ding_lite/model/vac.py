@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
 from ding_lite.model.dict_encoder import ObsShape
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, ActionShape, create_encoder
 from ding_lite.model.recurrent import RecurrentCore, run_core
-from ding_lite.utils.registry import MODEL_REGISTRY
+from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 MODES = ("compute_actor", "compute_critic", "compute_actor_critic")
 
@@ -44,12 +44,13 @@ class VAC(nn.Module):
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
         lstm_type: put a recurrent core behind the shared encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
             observations are then sequences. None: none.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
 
     def __init__(
         self,
         obs_shape: ObsShape,
-        action_shape: int | dict[str, int],
+        action_shape: ActionShape | dict[str, int],
         action_space: str = "discrete",
         share_encoder: bool = True,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
@@ -62,14 +63,15 @@ class VAC(nn.Module):
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,
         lstm_type: str | None = None,
+        encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         self._share_encoder = share_encoder
         if share_encoder:
-            self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+            self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
         else:
-            self.actor_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
-            self.critic_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation)
+            self.actor_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
+            self.critic_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
         size = encoder_hidden_size_list[-1]
         self.core = RecurrentCore(size, size, lstm_type) if lstm_type else None
         inner = [size, *[actor_head_hidden_size] * actor_head_layer_num]

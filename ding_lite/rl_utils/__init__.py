@@ -44,6 +44,7 @@ from ding_lite.rl_utils.lambda_returns import (
 )
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
+    calculate_kl_div,
     ppo_data,
     ppo_error,
     ppo_info,
@@ -114,6 +115,7 @@ __all__ = [
     "acer_value_error",
     "advantage_weight",
     "bdq_nstep_td_error",
+    "calculate_kl_div",
     "categorical_projection",
     "compute_importance_weights",
     "compute_q_retraces",

@@ -41,6 +41,7 @@ class ppo_data_continuous(NamedTuple):  # noqa: N801
     adv: Tensor
     return_: Tensor
     weight: Tensor | None = None
+    logit_pretrained: Logit | None = None
 
 
 class ppo_policy_data_continuous(NamedTuple):  # noqa: N801
@@ -51,20 +52,25 @@ class ppo_policy_data_continuous(NamedTuple):  # noqa: N801
     action: Action
     adv: Tensor
     weight: Tensor | None = None
+    logit_pretrained: Logit | None = None
 
 
 def ppo_error_continuous(
-    data: ppo_data_continuous, clip_ratio: float = 0.2, use_value_clip: bool = True, dual_clip: float | None = None
+    data: ppo_data_continuous,
+    clip_ratio: float = 0.2,
+    use_value_clip: bool = True,
+    dual_clip: float | None = None,
+    kl_type: str = "k1",
 ) -> tuple[ppo_loss, ppo_info]:
     """Return what `ppo_error` returns for the same data."""
-    return ppo_error(ppo_data(*data), clip_ratio, use_value_clip, dual_clip)
+    return ppo_error(ppo_data(*data), clip_ratio, use_value_clip, dual_clip, kl_type)
 
 
 def ppo_policy_error_continuous(
-    data: ppo_policy_data_continuous, clip_ratio: float = 0.2, dual_clip: float | None = None
+    data: ppo_policy_data_continuous, clip_ratio: float = 0.2, dual_clip: float | None = None, kl_type: str = "k1"
 ) -> tuple[ppo_policy_loss, ppo_info]:
     """Return what `ppo_policy_error` returns for the same data."""
-    return ppo_policy_error(ppo_policy_data(*data), clip_ratio, dual_clip)
+    return ppo_policy_error(ppo_policy_data(*data), clip_ratio, dual_clip, kl_type)
 
 
 def vtrace_error_discrete_action(

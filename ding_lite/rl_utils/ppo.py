@@ -28,6 +28,7 @@ class ppo_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
         adv: `[B]`, advantages.
         return_: `[B]`, targets of V(s_t).
         weight: `[B]`, importance weights; None: all are 1.
+        logit_pretrained: output of a policy that pi_new should stay close to; None: there is none.
     """
 
     logit_new: Logit
@@ -38,6 +39,7 @@ class ppo_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
     adv: Tensor
     return_: Tensor
     weight: Tensor | None = None
+    logit_pretrained: Logit | None = None
 
 
 class ppo_policy_data(NamedTuple):  # noqa: N801
@@ -48,6 +50,7 @@ class ppo_policy_data(NamedTuple):  # noqa: N801
     action: Action
     adv: Tensor
     weight: Tensor | None = None
+    logit_pretrained: Logit | None = None
 
 
 class ppo_value_data(NamedTuple):  # noqa: N801
@@ -80,6 +83,22 @@ class ppo_policy_loss(NamedTuple):  # noqa: N801
     entropy_loss: Tensor
 
 
+class ppo_loss_with_kl(ppo_loss):  # noqa: N801
+    """`ppo_loss` for data with `logit_pretrained`, a tuple of the same three losses.
+
+    Attributes:
+        kl_div: what `pretrained_kl` returns.
+    """
+
+    kl_div: Tensor
+
+
+class ppo_policy_loss_with_kl(ppo_policy_loss):  # noqa: N801
+    """`ppo_policy_loss` for data with `logit_pretrained`, see `ppo_loss_with_kl`."""
+
+    kl_div: Tensor
+
+
 class ppo_info(NamedTuple):  # noqa: N801
     """Detached scalars to log.
 
@@ -92,24 +111,73 @@ class ppo_info(NamedTuple):  # noqa: N801
     clipfrac: Tensor
 
 
+def calculate_kl_div(log_ratio: Tensor, kl_type: str = "k1", weight: Tensor | None = None) -> Tensor:
+    """Return an estimate of KL(q || p), a scalar, from samples of q (Schulman, joschu.net/blog/kl-approx.html).
+
+    k1 = mean r, k2 = mean r^2 / 2, k3 = mean (exp(-r) - 1 + r), with r = log q(x) - log p(x)
+
+    k1 and k3 are unbiased, and k3 is never negative. As a loss, with samples x ~ q that do not depend on the
+    parameters of q, k2 has the mean gradient of KL(q || p), k3 that of KL(p || q), and k1 has the mean gradient zero.
+
+    Args:
+        log_ratio: `[B]`, r.
+        kl_type: 'k1', 'k2' or 'k3'.
+        weight: `[B]`, importance weights; None: all are 1.
+
+    Raises:
+        ValueError: there is no such estimate, or the shapes differ.
+    """
+    check_same_shape(log_ratio=log_ratio, weight=weight)
+    if kl_type == "k1":
+        return weighted_mean(log_ratio, weight)
+    if kl_type == "k2":
+        return weighted_mean(0.5 * log_ratio.square(), weight)
+    if kl_type == "k3":
+        return weighted_mean(torch.expm1(-log_ratio) + log_ratio, weight)
+    raise ValueError(f"kl_type must be 'k1', 'k2' or 'k3', got '{kl_type}'")
+
+
+def pretrained_kl(
+    logit_new: Logit, logit_pretrained: Logit, action: Action, kl_type: str = "k1", weight: Tensor | None = None
+) -> Tensor:
+    """Return an estimate of KL(pi_new || pi_pretrained) from actions, a scalar, see `calculate_kl_div`.
+
+    The actions are those of pi_old, as if pi_new had chosen them.
+    """
+    with torch.no_grad():
+        logp_pretrained = log_prob(logit_pretrained, action)
+    return calculate_kl_div(log_prob(logit_new, action) - logp_pretrained, kl_type, weight)
+
+
 def ppo_error(
-    data: ppo_data, clip_ratio: float = 0.2, use_value_clip: bool = True, dual_clip: float | None = None
+    data: ppo_data,
+    clip_ratio: float = 0.2,
+    use_value_clip: bool = True,
+    dual_clip: float | None = None,
+    kl_type: str = "k1",
 ) -> tuple[ppo_loss, ppo_info]:
     """Return the losses of policy and value, see `ppo_policy_error` and `ppo_value_error`.
 
+    With `logit_pretrained`, the losses are a `ppo_loss_with_kl`.
+
     Raises:
-        ValueError: dual_clip is not above 1, or the fields' shapes do not fit together.
+        ValueError: dual_clip is not above 1, the fields' shapes do not fit together, or kl_type is unknown.
     """
-    logit_new, logit_old, action, value_new, value_old, adv, return_, weight = data
+    logit_new, logit_old, action, value_new, value_old, adv, return_, weight, logit_pretrained = data
     check_same_shape(adv=adv, value_new=value_new)
-    policy_data = ppo_policy_data(logit_new, logit_old, action, adv, weight)
-    (policy_loss, entropy_loss), info = ppo_policy_error(policy_data, clip_ratio, dual_clip)
+    policy_data = ppo_policy_data(logit_new, logit_old, action, adv, weight, logit_pretrained)
+    policy, info = ppo_policy_error(policy_data, clip_ratio, dual_clip, kl_type)
     value_loss = ppo_value_error(ppo_value_data(value_new, value_old, return_, weight), clip_ratio, use_value_clip)
-    return ppo_loss(policy_loss, value_loss, entropy_loss), info
+    losses = (policy.policy_loss, value_loss, policy.entropy_loss)
+    if not isinstance(policy, ppo_policy_loss_with_kl):
+        return ppo_loss(*losses), info
+    penalised = ppo_loss_with_kl(*losses)
+    penalised.kl_div = policy.kl_div
+    return penalised, info
 
 
 def ppo_policy_error(
-    data: ppo_policy_data, clip_ratio: float = 0.2, dual_clip: float | None = None
+    data: ppo_policy_data, clip_ratio: float = 0.2, dual_clip: float | None = None, kl_type: str = "k1"
 ) -> tuple[ppo_policy_loss, ppo_info]:
     """Return the clipped surrogate loss, equation 7 of the paper.
 
@@ -121,16 +189,18 @@ def ppo_policy_error(
         data: see `ppo_policy_data`.
         clip_ratio: epsilon in the equation.
         dual_clip: bound of the ratio if A < 0, above 1; None: no bound.
+        kl_type: the estimate of the KL with `logit_pretrained`, see `calculate_kl_div`.
 
     Returns:
-        `policy_loss`, which is minus the mean objective, with the mean entropy; and figures to log.
+        `policy_loss`, which is minus the mean objective, with the mean entropy; and figures to log. With
+        `logit_pretrained`, the losses are a `ppo_policy_loss_with_kl`.
 
     Raises:
-        ValueError: dual_clip is not above 1, or the fields' shapes do not fit together.
+        ValueError: dual_clip is not above 1, the fields' shapes do not fit together, or kl_type is unknown.
     """
     if dual_clip is not None and dual_clip <= 1.0:
         raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
-    logit_new, logit_old, action, adv, weight = data
+    logit_new, logit_old, action, adv, weight, logit_pretrained = data
     logp, entropy = log_prob_entropy(logit_new, action)
     with torch.no_grad():
         logp_old = log_prob(logit_old, action)
@@ -146,8 +216,13 @@ def ppo_policy_error(
     if dual_clip is not None:
         floor = dual_clip * adv
         objective = torch.where((adv < 0.0) & (objective < floor), floor, objective)
-    loss = ppo_policy_loss(-weighted_mean(objective, weight), weighted_mean(entropy, weight))
-    return loss, ppo_info(approx_kl, clipfrac)
+    losses = (-weighted_mean(objective, weight), weighted_mean(entropy, weight))
+    info = ppo_info(approx_kl, clipfrac)
+    if logit_pretrained is None:
+        return ppo_policy_loss(*losses), info
+    penalised = ppo_policy_loss_with_kl(*losses)
+    penalised.kl_div = pretrained_kl(logit_new, logit_pretrained, action, kl_type, weight)
+    return penalised, info
 
 
 def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_clip: bool = True) -> Tensor:

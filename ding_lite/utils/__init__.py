@@ -11,6 +11,7 @@ from typing import Any
 _EXPORTS = {
     "registry": (
         "BUFFER_REGISTRY",
+        "ENCODER_REGISTRY",
         "ENV_REGISTRY",
         "MODEL_REGISTRY",
         "POLICY_REGISTRY",

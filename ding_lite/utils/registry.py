@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 C = TypeVar("C", bound=type)
+# A name in `ENCODER_REGISTRY`, or a dict of `type` and options of this class; None: the observation determines it.
+EncoderChoice = str | Mapping[str, Any] | None
 CONFIG_MODULE = "_ding_lite_config_"  # begins the name of the module in which a config file is run
 
 
@@ -106,5 +108,6 @@ def _same_definition(one: type, other: type) -> bool:
 ENV_REGISTRY = Registry("environment")
 POLICY_REGISTRY = Registry("policy")
 MODEL_REGISTRY = Registry("model")
+ENCODER_REGISTRY = Registry("policy.model.encoder")
 BUFFER_REGISTRY = Registry("replay buffer")
 REWARD_MODEL_REGISTRY = Registry("reward model")

@@ -273,3 +273,22 @@ def test_older_types_are_understood() -> None:
     assert (cfg.policy.type, cfg.env.manager.type) == ("config_test", "subprocess")
     assert cfg.policy.other.replay_buffer.type == "uniform"
     assert len(cfg.notes) == 4
+
+
+@pytest.mark.parametrize(("model", "encoder"), [({}, "impala"), (dict(encoder="impala"), "impala")])
+def test_the_switch_for_impalas_encoder_is_its_name(model: dict[str, Any], encoder: str) -> None:
+    def compiled(**switch: bool) -> Any:
+        main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=model | switch))
+        return compile_config((main, dict(policy=dict(type="ppo"))))
+
+    assert compiled(impala_cnn_encoder=True).policy.model == dict(encoder=encoder)
+    assert compiled(impala_cnn_encoder=True).notes == [
+        "policy.model.impala_cnn_encoder is policy.model.encoder='impala' here."
+    ]
+    assert compiled(impala_cnn_encoder=False).policy.model == model
+
+
+def test_the_switch_for_impalas_encoder_may_not_contradict_its_name() -> None:
+    main = dict(policy=dict(model=dict(impala_cnn_encoder=True, encoder="conv")))
+    with pytest.raises(ConfigError, match="impala_cnn_encoder=True contradicts"):
+        compile_config((main, dict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"))))

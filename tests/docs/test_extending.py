@@ -30,6 +30,7 @@ ABOVE_CHANCE = {
     "A policy from scratch": 35,
     "An environment": -8,
     "A model": 35,
+    "An encoder": 35,
     "A reward model": 35,
 }
 TORCHRUN = ["torchrun", "--nproc_per_node=2", "-m", "ding_lite"]

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import BC
+from ding_lite.model import BC, DQN, ContinuousBC, DiscreteBC
+from ding_lite.utils import ConfigError
 
 
 def test_a_discrete_policy_equals_plain_layers() -> None:
@@ -32,3 +33,30 @@ def test_a_continuous_action_is_within_bounds_or_not(space: str) -> None:
 def test_images_are_observations_too() -> None:
     model = BC((4, 36, 36), 3, encoder_hidden_size_list=[8, 8, 8, 16]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
     assert model(torch.randint(256, (2, 4, 36, 36), dtype=torch.uint8))["logit"].shape == (2, 3)
+
+
+def test_discrete_bc_has_the_layers_of_dqn() -> None:
+    for dueling in (True, False):
+        torch.manual_seed(0)
+        model = DiscreteBC(4, 3, [8, 6], dueling, head_layer_num=2)
+        torch.manual_seed(0)
+        same, obs = DQN(4, 3, [8, 6], dueling, head_layer_num=2), torch.randn(5, 4)
+        torch.testing.assert_close(model(obs), same(obs), rtol=0, atol=0)
+
+
+def test_continuous_bc_passes_vectors_to_its_head() -> None:
+    model: Any = ContinuousBC([4], [2], actor_head_hidden_size=5, actor_head_layer_num=1)
+    assert [tuple(layer.weight.shape) for layer in model.head] == [(5, 4), (5, 5), (2, 5)]
+    obs, (one, two, last) = torch.randn(7, 4), model.head
+    plain = nn.Sequential(one, nn.ReLU(), two, nn.ReLU(), last, nn.Tanh())
+    torch.testing.assert_close(model(obs), {"action": plain(obs)})
+    encoded: Any = ContinuousBC(4, 2, encoder_hidden_size_list=[8, 6], bound_type=None)
+    assert encoded(obs)["action"].shape == (7, 2)
+    assert tuple(encoded.head[0].weight.shape) == (64, 6)
+
+
+def test_each_kind_of_action_has_a_model_of_its_own() -> None:
+    with pytest.raises(ConfigError, match="action_space must be one of discrete, got 'continuous'"):
+        DiscreteBC(4, 2, action_space="continuous")
+    with pytest.raises(ConfigError, match="action_space must be one of continuous, regression, got 'discrete'"):
+        ContinuousBC(4, 2, action_space="discrete")

@@ -1,4 +1,4 @@
-"""Encoders of images, and which encoder fits an observation."""
+"""Encoders of images, their options, and which encoder fits an observation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ding_lite.model import ConvEncoder, create_encoder
 from ding_lite.utils import ConfigError
 
 
-def nature(encoder: ConvEncoder) -> nn.Sequential:
+def nature(encoder: Any) -> nn.Sequential:
     """The encoder's function from torch's own layers, with its weights."""
-    convolutions = [module for module in encoder if type(module) is nn.Conv2d]
+    convolutions = list(encoder)[:-1]
     dense: Any = encoder[-1]
     linear = nn.Linear(dense.weight[0].numel(), dense.out_channels)
     linear.weight.data.copy_(dense.weight.data.contiguous().flatten(1))
@@ -78,3 +78,51 @@ def test_what_cannot_be_built_is_one_clear_line(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         create_encoder(obs_shape, sizes, activation)
+
+
+def plain(encoder: Any, strides: list[int], paddings: list[int], x: torch.Tensor) -> torch.Tensor:
+    """The function of an encoder with layer normalisation, from torch's functions and its weights."""
+    for (layer, norm), stride, padding in zip(list(encoder)[:-1], strides, paddings, strict=True):
+        x = nn.functional.conv2d(x, layer.weight, layer.bias, stride, padding)
+        mean, var = x.mean((1, 2, 3), keepdim=True), x.var((1, 2, 3), keepdim=True, unbiased=False)
+        x = (x - mean) / (var + 1e-5).sqrt() * norm.weight[:, None, None] + norm.bias[:, None, None]
+        x = x.relu()
+    dense = encoder[-1]
+    return (x.flatten(1) @ dense.weight.flatten(1).t() + dense.bias).relu()
+
+
+@pytest.mark.parametrize("bytes_", [False, True])
+def test_other_kernels_strides_paddings_and_layer_normalisation(bytes_: bool) -> None:
+    torch.manual_seed(0)
+    # heights: (20 + 2 - 4) / 2 + 1 = 10, (10 - 3) / 1 + 1 = 8; widths: 12, 6, 4
+    encoder: Any = ConvEncoder([3, 20, 12], [5, 6, 7], "relu", [4, 3], [2, 1], [1, 0], layer_norm=True)
+    with torch.no_grad():
+        for _, norm in list(encoder)[:-1]:
+            norm.weight.normal_()
+            norm.bias.normal_()
+    assert tuple(encoder[-1].weight.shape) == (7, 6, 8, 4)
+    x = torch.randint(256, (2, 3, 20, 12), dtype=torch.uint8)
+    expected = plain(encoder, [2, 1], [1, 0], x / 255)
+    torch.testing.assert_close(encoder(x if bytes_ else x / 255), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_any_number_of_convolutions(number: int) -> None:
+    ones = [1] * number
+    for sizes in ([4] * number, [*[4] * number, 9]):
+        encoder = ConvEncoder([2, 6, 6], sizes, "relu", [3] * number, ones, ones)
+        assert encoder(torch.rand(2, 2, 6, 6)).shape == (2, sizes[-1])
+        assert len(encoder) == number + 1
+
+
+def test_lists_of_different_lengths_and_small_images_say_what_to_set() -> None:
+    with pytest.raises(
+        ConfigError, match=r"kernel_size=\[4, 3\], stride=\[2\], padding=\[0, 0\]: give lists of the same"
+    ):
+        ConvEncoder([3, 20, 20], [4, 4, 8], "relu", [4, 3], [2])
+    with pytest.raises(ConfigError, match=r"channels of 2 convolutions, .* like \[64, 64, 512\], got \[4, 4, 4, 8\]"):
+        ConvEncoder([3, 20, 20], [4, 4, 4, 8], "relu", [4, 3], [2, 1])
+    # 1 pixel needs 3 of the first layer's output, which need (3 - 1) 2 + 4 - 2 = 6
+    with pytest.raises(ConfigError, match=r"obs_shape \[3, 5, 20\] is too small: images need 6 x 6 pixels"):
+        ConvEncoder([3, 5, 20], [4, 4, 8], "relu", [4, 3], [2, 1], [1, 0])
+    assert ConvEncoder([3, 6, 6], [4, 4, 8], "relu", [4, 3], [2, 1], [1, 0])(torch.rand(1, 3, 6, 6)).shape == (1, 8)

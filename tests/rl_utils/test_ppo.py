@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor, distributions, tensor
 from ding_lite.rl_utils import (
     a2c_data,
     a2c_error,
+    calculate_kl_div,
+    kl_divergence,
+    log_prob,
     ppo_data,
     ppo_data_continuous,
     ppo_error,
@@ -235,8 +238,11 @@ def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log() -> None:
 
 def test_more_leading_dimensions_change_nothing() -> None:
     data: Any = random_data("discrete")
+    data = data._replace(logit_pretrained=data.logit_old.flip(0))
     folded = ppo_data(*(value.reshape(2, 4, *value.shape[1:]) for value in data))
-    torch.testing.assert_close(ppo_error(folded), ppo_error(data))
+    (loss, info), (expected, expected_info) = ppo_error(folded), ppo_error(data)
+    torch.testing.assert_close((loss, info), (expected, expected_info))
+    torch.testing.assert_close(cast(Any, loss).kl_div, cast(Any, expected).kl_div)
 
 
 def test_continuous_names_are_the_same_functions() -> None:
@@ -265,3 +271,61 @@ def test_arguments_are_not_written_into(kind: str) -> None:
     data, copy = random_data(kind), random_data(kind)
     ppo_error(data, dual_clip=2.0)
     torch.testing.assert_close(tuple(data), tuple(copy), rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("kl_type", "terms"),  # of log-ratios ln 2 and -ln 4, whose exp(-r) are 1/2 and 4
+    [
+        ("k1", (math.log(2), -math.log(4))),
+        ("k2", (math.log(2) ** 2 / 2, math.log(4) ** 2 / 2)),
+        ("k3", (0.5 - 1 + math.log(2), 4 - 1 - math.log(4))),
+    ],
+)
+def test_estimates_of_a_kl_by_hand(kl_type: str, terms: tuple[float, float]) -> None:
+    log_ratio, weight = tensor([math.log(2), -math.log(4)]), tensor([0.5, 3.0])
+    assert calculate_kl_div(log_ratio, kl_type).item() == pytest.approx(sum(terms) / 2, rel=1e-5)
+    weighed = (0.5 * terms[0] + 3 * terms[1]) / 2
+    assert calculate_kl_div(log_ratio, kl_type, weight).item() == pytest.approx(weighed, rel=1e-5)
+
+
+def test_what_estimates_of_a_kl_and_their_gradients_are_in_the_mean() -> None:
+    """All actions once, weighted by their number times their probability under q, give exact means."""
+    gen = torch.Generator().manual_seed(0)
+    q, p = torch.randn(2, 5, generator=gen).double()
+    q.requires_grad_()
+    actions, rows = torch.arange(5), (q.expand(5, 5), p.expand(5, 5))
+    weight = 5 * q.detach().softmax(-1)
+
+    def gradient(loss: Tensor) -> Tensor:
+        return torch.autograd.grad(loss, q)[0]
+
+    forward, backward = kl_divergence(q, p), kl_divergence(p, q)
+    estimates = {
+        kind: calculate_kl_div(log_prob(rows[0], actions) - log_prob(rows[1], actions), kind, weight)
+        for kind in ("k1", "k2", "k3")
+    }
+    torch.testing.assert_close(estimates["k1"], forward)
+    torch.testing.assert_close(estimates["k3"], forward)
+    for kind, expected in (("k1", torch.zeros(5).double()), ("k2", gradient(forward)), ("k3", gradient(backward))):
+        torch.testing.assert_close(torch.autograd.grad(estimates[kind], q, retain_graph=True)[0], expected)
+
+
+@pytest.mark.parametrize("kind", RANDOM)
+def test_the_kl_with_a_pretrained_policy_stands_beside_the_losses(kind: str) -> None:
+    data: Any = random_data(kind)
+    pretrained = random_data(kind).logit_old
+    plain, _ = ppo_error(data)
+    loss: Any = ppo_error(data._replace(logit_pretrained=pretrained), kl_type="k3")[0]
+    torch.testing.assert_close(tuple(loss), tuple(plain))  # three losses, as without it
+    log_ratio = log_prob(data.logit_new, data.action) - log_prob(pretrained, data.action)
+    torch.testing.assert_close(loss.kl_div, calculate_kl_div(log_ratio, "k3", data.weight))
+    policy = (data.logit_new, data.logit_old, data.action, data.adv, data.weight, pretrained)
+    only: Any = ppo_policy_error_continuous(ppo_policy_data_continuous(*policy), kl_type="k3")[0]
+    torch.testing.assert_close(only.kl_div, loss.kl_div)
+
+
+def test_an_unknown_estimate_of_a_kl_is_refused() -> None:
+    with pytest.raises(ValueError, match="kl_type must be 'k1', 'k2' or 'k3', got 'k0'"):
+        calculate_kl_div(torch.zeros(2), "k0")
+    with pytest.raises(ValueError, match="the same shape"):
+        calculate_kl_div(torch.zeros(2), "k1", torch.ones(2, 1))

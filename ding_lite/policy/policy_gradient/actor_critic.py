@@ -132,7 +132,11 @@ class ActorCriticPolicy(Policy):
         return output | {"action": sample(output["logit"])}
 
     def _process_transition(self, obs: Any, policy_output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
-        own = {key: policy_output[key] for key in ("logit", "value", "prev_state") if key in policy_output}
+        own = {
+            key: policy_output[key]
+            for key in ("logit", "value", "prev_state", "logit_pretrained")
+            if key in policy_output
+        }
         return super()._process_transition(obs, policy_output, timestep) | own
 
     @torch.inference_mode()

@@ -3,11 +3,12 @@
 Logged figures:
 
 * `total_loss`: the loss that is minimised, policy_loss + value_weight value_loss - entropy_weight entropy
-  + kl_beta kl.
+  + kl_beta kl; kl_div in place of kl if there is a pretrained policy.
 * `policy_loss`, `value_loss`, `entropy`: its parts without their weights. The entropy is in nats.
 * `approx_kl`: the mean of log pi_old(a) - log pi_new(a), an estimate of KL(pi_old || pi_new).
 * `clipfrac`: the share of the ratios pi_new(a) / pi_old(a) beyond 1 +- clip_ratio.
 * `kl`, only if `kl_beta` or `target_kl` is set: the mean of KL(pi_old || pi_new), in closed form.
+* `kl_div`, only with `pretrained_model_path`: an estimate of KL(pi_new || pi_pretrained).
 * `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
 * `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
 
@@ -27,8 +28,9 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
+from ding_lite.policy.policy_gradient.kl_penalty import check_kl_keys, load_pretrained
 from ding_lite.rl_utils.distribution import kl_divergence
-from ding_lite.rl_utils.ppo import ppo_data, ppo_error
+from ding_lite.rl_utils.ppo import ppo_data, ppo_error, pretrained_kl
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.dist.collectives import allreduce_data
@@ -62,7 +64,9 @@ class PPOPolicy(ActorCriticPolicy):
             value_norm=Key(True, "normalise the returns that the model predicts by their running mean and deviation"),
             ppo_param_init=Key(True, "initialise weights orthogonally, small ones in the policy's last layer"),
             grad_clip_type="clip_norm",
-            kl_beta=Key(0.0, "weight of a penalty, the mean of KL(pi_old || pi_new)", low=0, constant=True),
+            kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0, constant=True),
+            kl_type=Key("k1", "estimate of the second KL: log-ratio, its square, k3", choices=("k1", "k2", "k3")),
+            pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
             target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
             kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
             kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
@@ -73,6 +77,7 @@ class PPOPolicy(ActorCriticPolicy):
         ),
     )
     recurrent: ClassVar[bool] = True
+    _pretrained: nn.Module | None = None
     trainer_keys: ClassVar[tuple[str, ...]] = (
         *("learn.lr_scheduler", "learn.clip_scheduler", "learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl"),
     )
@@ -99,11 +104,7 @@ class PPOPolicy(ActorCriticPolicy):
                 "policy.learn.clip_scheduler changes a number in the loss, but policy.compile=True treats these as "
                 "constants: set one of them to None or False."
             )
-        uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
-        if (learn.get("target_kl") is not None) != uses_target:
-            raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
-        if learn.get("kl_adaptive") and learn.kl_beta <= 0:
-            raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
+        check_kl_keys(cfg.policy)
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
@@ -121,14 +122,26 @@ class PPOPolicy(ActorCriticPolicy):
         self._kl: list[Tensor] = []  # of the updates since the last collect, if they are computed
         super()._init_learn()
 
+    def _init_collect(self) -> None:
+        super()._init_collect()
+        if self._cfg.learn.pretrained_model_path is not None:
+            self._pretrained = load_pretrained(self._model, self._cfg.learn.pretrained_model_path)
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = super()._forward_collect(obs, **kwargs)
+        if self._pretrained is None:
+            return output
+        return output | {"logit_pretrained": self._run(self._pretrained, obs, mode="compute_actor")["logit"]}
+
     def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl"]
+        return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl", "kl_div"]
 
     def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._set_schedules()
         block = self._to_device(samples)
-        keys = ("obs", "action", "logit", *(self._sequences.keys if self._sequences else ()))
-        samples_M = self._arrange({key: block[key] for key in keys})
+        keys = ("obs", "action", "logit", "logit_pretrained", *(self._sequences.keys if self._sequences else ()))
+        samples_M = self._arrange({key: block[key] for key in keys if key in block})
         sizes = rank_sizes(len(next(tree_leaves(samples_M))))
         for epoch in range(self._cfg.learn.epoch_per_collect):
             if epoch == 0 or self._cfg.recompute_adv:
@@ -170,9 +183,10 @@ class PPOPolicy(ActorCriticPolicy):
 
         Args:
             batch: `obs`, `action`, `logit` as collected; `value`, `adv` and `return_` `[B]` as `_targets` returns them;
-                `weight` `[B]` if B differs between ranks. A recurrent model's are described in `Sequences.minibatches`.
+                `weight` `[B]` if B differs between ranks; `logit_pretrained` if there is a pretrained policy. A
+                recurrent model's are described in `Sequences.minibatches`.
         """
-        learn, weight = self._cfg.learn, batch.get("weight")
+        learn, weight, pretrained = self._cfg.learn, batch.get("weight"), batch.get("logit_pretrained")
         if self._sequences:
             output = self._sequences.evaluate(batch)
         else:
@@ -182,10 +196,13 @@ class PPOPolicy(ActorCriticPolicy):
         errors, info = ppo_error(data, self._clip_ratio, learn.value_clip, learn.dual_clip)
         loss = errors.policy_loss + learn.value_weight * errors.value_loss - learn.entropy_weight * errors.entropy_loss
         figures = {"policy_loss": errors.policy_loss, "value_loss": errors.value_loss, "entropy": errors.entropy_loss}
-        if self._kl_beta or learn.get("target_kl") is not None:
+        if (self._kl_beta and pretrained is None) or learn.get("target_kl") is not None:
             kl_B = kl_divergence(batch["logit"], output["logit"])
             figures["kl"] = kl_B.mean() if weight is None else (kl_B * weight).mean()
-            loss = loss + self._kl_beta * figures["kl"]
+        if pretrained is not None:
+            figures["kl_div"] = pretrained_kl(output["logit"], pretrained, batch["action"], learn.kl_type, weight)
+        penalty = figures.get("kl" if pretrained is None else "kl_div")
+        loss = loss if penalty is None else loss + self._kl_beta * penalty
         return loss, {key: value.detach() for key, value in (figures | info._asdict()).items()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
-from ding_lite.model import BC
+from ding_lite.model import BC, ContinuousBC, DiscreteBC
 from ding_lite.policy import BCPolicy
 from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import same
@@ -151,9 +151,14 @@ def test_it_plays_what_is_most_likely_also_to_be_recorded(space: str) -> None:
     assert not any(value.requires_grad for value in played.values())
 
 
-@pytest.mark.parametrize("name", ["bc", "discrete_bc", "continuous_bc"])
-def test_di_engines_names_of_the_model_are_known(name: str) -> None:
-    assert isinstance(make_bc(f"model.type={name}").model, BC)
+@pytest.mark.parametrize(
+    ("name", "kind", "space"),
+    [("bc", BC, "discrete"), ("discrete_bc", DiscreteBC, "discrete"), ("continuous_bc", ContinuousBC, "continuous")],
+)
+def test_di_engines_names_of_the_model_are_known(name: str, kind: type, space: str) -> None:
+    policy = make_bc(f"model.type={name}", space=space)
+    assert type(policy.model) is kind
+    assert policy.learn_mode.forward(expert_data("vector", space))["total_loss"].isfinite()
 
 
 def test_unbounded_actions_may_leave_what_tanh_allows() -> None:

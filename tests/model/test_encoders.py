@@ -1,0 +1,137 @@
+"""Dense residual blocks, layer normalisation, and the network of IMPALA, against their equations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model import MLP, FCEncoder, IMPALAConvEncoder
+from ding_lite.model.encoders import ConvBlock, DenseBlock
+from ding_lite.utils import ConfigError
+
+
+def fill(layer: nn.Module, weight: list[list[float]], bias: list[float]) -> nn.Module:
+    layer.load_state_dict({"weight": torch.tensor(weight), "bias": torch.tensor(bias)})
+    return layer
+
+
+def test_a_dense_block_by_hand() -> None:
+    # x = (1, -2). One: (x1 + x2, 2 x1) = (-1, 2), relu (0, 2). Two: (3 h2, h1 - h2 + 1) = (6, -1).
+    # x + (6, -1) = (7, -3), relu (7, 0).
+    one = fill(nn.Linear(2, 2), [[1.0, 1.0], [2.0, 0.0]], [0.0, 0.0])
+    two = fill(nn.Linear(2, 2), [[0.0, 3.0], [1.0, -1.0]], [0.0, 1.0])
+    block = DenseBlock(one, two, "relu")
+    assert block(torch.tensor([[1.0, -2.0]])).tolist() == [[7.0, 0.0]]
+
+
+def test_residual_blocks_follow_a_first_dense_layer() -> None:
+    torch.manual_seed(0)
+    encoder, x = FCEncoder([3], [5, 5], "tanh", res_block=True), torch.randn(7, 3)
+    first, *blocks = encoder
+    expected = torch.tanh(first(x))
+    assert len(blocks) == 2  # one for each number of the list
+    for block in blocks:
+        assert isinstance(block, DenseBlock)
+        expected = torch.tanh(expected + block.two(torch.tanh(block.one(expected))))
+    torch.testing.assert_close(encoder(x), expected)
+    assert encoder(x).shape == (7, 5)
+
+
+def test_layers_are_normalised_before_the_activation() -> None:
+    encoder: Any = FCEncoder(1, [4], "relu", layer_norm=True)
+    fill(encoder[0][0], [[1.0], [2.0], [3.0], [4.0]], [0.0] * 4)
+    # 1, 2, 3, 4 have mean 2.5 and variance 1.25; x = 2 doubles all, which changes nothing but epsilon's part
+    expected = torch.tensor([-1.5, -0.5, 0.5, 1.5]) / 1.25**0.5
+    torch.testing.assert_close(encoder(torch.tensor([[1.0], [2.0]])), expected.relu().expand(2, 4), atol=1e-4, rtol=0)
+
+
+def test_residual_blocks_are_normalised_too() -> None:
+    encoder = FCEncoder(3, [4], res_block=True, layer_norm=True)
+    assert [type(module) for module in encoder.modules()].count(
+        nn.LayerNorm
+    ) == 3  # the first layer, and two in a block
+
+
+def test_without_options_it_is_the_encoder_of_vectors() -> None:
+    torch.manual_seed(0)
+    plain, x = MLP([3, 5, 2]), torch.randn(7, 3)
+    torch.manual_seed(0)
+    encoder = FCEncoder(3, [5, 2])
+    assert list(encoder.state_dict()) == list(plain.state_dict())
+    torch.testing.assert_close(encoder(x), plain(x), rtol=0, atol=0)
+
+
+def convolve(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """A 3 x 3 convolution of one image, with one pixel of zeros around it: numpy and loops."""
+    height, width = x.shape[1:]
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+    y = np.empty((len(weight), height, width))
+    for i in range(height):
+        for j in range(width):
+            y[:, i, j] = np.tensordot(weight, padded[:, i : i + 3, j : j + 3], 3) + bias
+    return y
+
+
+def pool(x: np.ndarray) -> np.ndarray:
+    """Maxima over 3 x 3 pixels around every second pixel."""
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    rows, columns = range(0, x.shape[1], 2), range(0, x.shape[2], 2)
+    return np.array([[padded[:, i : i + 3, j : j + 3].max((1, 2)) for j in columns] for i in rows]).transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_impala_equals_the_papers_figure(memory_format: torch.memory_format) -> None:
+    torch.manual_seed(0)
+    encoder = IMPALAConvEncoder((2, 9, 7), [3, 4, 4, 6]).double()
+    images = torch.randn(2, 2, 9, 7, dtype=torch.float64)
+    weights = iter([value.numpy().copy() for value in encoder.state_dict().values()])
+    encoder.to(memory_format=memory_format)  # type: ignore[call-overload]  # torch's hints lack it
+    features, values = encoder(images), list(weights)
+    for image, feature in zip(images.numpy(), features, strict=True):
+        rest = iter(values)
+        x = image
+        for _ in range(3):
+            x = pool(convolve(x, next(rest), next(rest)))
+            for _ in range(2):
+                y = convolve(np.maximum(x, 0), next(rest), next(rest))
+                x = x + convolve(np.maximum(y, 0), next(rest), next(rest))
+        assert x.shape == (4, 2, 1)  # 9 x 7, 5 x 4, 3 x 2, 2 x 1
+        dense, bias = next(rest), next(rest)
+        expected = np.maximum(dense.reshape(6, -1) @ np.maximum(x, 0).ravel() + bias, 0)
+        np.testing.assert_allclose(feature.detach().numpy(), expected, atol=1e-12)
+
+
+def test_impala_scales_bytes_and_has_the_papers_sizes() -> None:
+    encoder = IMPALAConvEncoder((3, 72, 96))
+    x = torch.randint(256, (2, 3, 72, 96), dtype=torch.uint8)
+    torch.testing.assert_close(encoder(x), encoder(x / 255))
+    sizes = [module.out_channels for module in encoder.modules() if isinstance(module, nn.Conv2d)]
+    assert sizes == [16] * 5 + [32] * 10 + [256]  # 15 convolutions and a dense layer, as the paper counts
+    assert encoder.dense.kernel_size == (9, 12)
+
+
+def test_impala_with_three_sizes_and_another_number_of_blocks() -> None:
+    encoder = IMPALAConvEncoder((3, 8, 8), [4, 5, 6], nblock=1)
+    assert encoder(torch.rand(2, 3, 8, 8)).shape == (2, 6)
+    assert sum(isinstance(module, ConvBlock) for module in encoder.modules()) == 3
+
+
+def test_gradients_reach_every_parameter() -> None:
+    encoders: list[tuple[nn.Module, Tensor]] = [
+        (FCEncoder(3, [5, 5], "tanh", res_block=True, layer_norm=True), torch.randn(7, 3)),
+        (IMPALAConvEncoder((2, 9, 9), [3, 4, 4, 6], "tanh"), torch.randn(7, 2, 9, 9)),
+    ]
+    for encoder, x in encoders:
+        encoder(x).square().sum().backward()
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in encoder.parameters())
+
+
+def test_sizes_that_do_not_fit_are_one_clear_line() -> None:
+    with pytest.raises(ConfigError, match=r"res_block=True needs layers of one size: .* equal numbers, got \[5, 6\]"):
+        FCEncoder(3, [5, 6], res_block=True)
+    with pytest.raises(ConfigError, match=r"three sections .* like \[16, 32, 32, 256\], got \[16, 256\]"):
+        IMPALAConvEncoder((3, 8, 8), [16, 256])

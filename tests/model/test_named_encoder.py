@@ -1,0 +1,216 @@
+"""`policy.model.encoder`: by name, with options, for parts of a dict, and of one's own; and its mistakes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.config import compile_config
+from ding_lite.entry.setup import prepare_run
+from ding_lite.model import DQN, VAC, ConvEncoder, FCEncoder, IMPALAConvEncoder, create_encoder
+from ding_lite.utils import ENCODER_REGISTRY, MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import EncoderChoice
+
+HYBRID = dict(action_type_shape=2, action_args_shape=3)
+SPACES = {"pdqn": HYBRID}
+# The built-in models with an encoder, by their registered names; `seams` and other tests register their own.
+MODELS = (
+    *("acer", "bc", "bdq", "c51dqn", "continuous_bc", "continuous_qac", "continuous_qvac", "discrete_bc"),
+    *("discrete_qac", "dqn", "drqn", "fqf", "iqn", "pdqn", "pg", "qac_dist", "qrdqn", "rainbowdqn", "sqn", "vac"),
+)
+
+
+def compile_model(policy: str = "dqn", **model: Any) -> Any:
+    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=model))
+    return compile_config((main, dict(policy=dict(type=policy)))).policy.model
+
+
+def build(name: str, **model: Any) -> nn.Module:
+    spaces: dict[str, Any] = dict(action_shape=SPACES.get(name, 3))
+    if name in ("continuous_qac", "continuous_qvac"):
+        spaces["action_space"] = "reparameterization"
+    return MODEL_REGISTRY.find(name)(**spaces, **model)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_builds_the_encoder_that_is_named(name: str) -> None:
+    encoder = dict(type="fc", res_block=True)
+    model = build(name, obs_shape=[5], encoder_hidden_size_list=[4, 4], encoder=encoder)
+    found = [module for module in model.modules() if isinstance(module, FCEncoder)]
+    assert found
+    assert all(len(each) == 3 for each in found)  # a layer and two blocks
+    others = [child for path, child in model.named_modules() if path.endswith("encoder")]
+    assert all(isinstance(each, FCEncoder) for each in others)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_takes_shapes_as_a_number_a_list_or_a_tuple(name: str) -> None:
+    states = []
+    for obs, action in ((5, 3), ([5], [3]), ((5,), (3,))):
+        torch.manual_seed(0)
+        shapes: dict[str, Any] = dict(obs_shape=obs, action_shape=SPACES.get(name, action))
+        if name in ("continuous_qac", "continuous_qvac"):
+            shapes["action_space"] = "regression"
+        states.append(MODEL_REGISTRY.find(name)(**shapes).state_dict())
+    for state in states[1:]:
+        torch.testing.assert_close(state, states[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bdq", "pdqn")])
+def test_several_choices_are_refused_where_an_action_is_one(name: str) -> None:
+    space: dict[str, Any] = {"action_space": "regression"} if name.startswith("continuous_q") else {}
+    with pytest.raises(ConfigError, match=r"policy\.model\.action_shape.* must be a whole number, got \[2, 3\]"):
+        MODEL_REGISTRY.find(name)(obs_shape=5, action_shape=[2, 3], **space)
+
+
+def test_shapes_in_a_config_may_be_lists() -> None:
+    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=dict(obs_shape=(4,), action_shape=[2])))
+    setup = prepare_run((main, dict(policy=dict(type="dqn"))), 0, None, None, [], pipeline="serial_pipeline")
+    assert (setup.cfg.policy.model.obs_shape, setup.cfg.policy.model.action_shape) == (4, 2)
+
+
+def test_options_of_a_name_are_keys_that_are_checked() -> None:
+    kernels = dict(type="conv", kernel_size=[4, 3], stride=(2, 1), padding=[1, 0], layer_norm=True)
+    assert compile_model(encoder=kernels).encoder == dict(kernels, stride=[2, 1])
+    assert compile_model(encoder="impala").encoder == "impala"
+    assert compile_model("impala", encoder=dict(type="impala", nblock=1)).encoder.nblock == 1
+    assert "encoder" not in compile_model()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ("impla", r"Unknown policy\.model\.encoder type 'impla'\. Did you mean 'impala'\?"),
+        (dict(type="cnv"), r"Unknown policy\.model\.encoder type 'cnv'\. Did you mean 'conv'\?"),
+        (dict(layer_norm=True), r"Unknown policy\.model\.encoder type ''\. Registered: conv, fc, impala"),
+        (3, r"Unknown policy\.model\.encoder type '3'"),
+        (
+            dict(type="conv", kernel_sizes=[3]),
+            r"Unknown key 'policy\.model\.encoder\.kernel_sizes'\. Did you mean .*size'",
+        ),
+        (dict(type="fc", res_blok=True), r"Unknown key .* Did you mean 'policy\.model\.encoder\.res_block'"),
+        (dict(type="fc", res_block=1), r"policy\.model\.encoder\.res_block: expected bool, got int 1"),
+        (dict(type="conv", stride=[2, 0]), r"policy\.model\.encoder\.stride: expected at least 1, got 0"),
+        (dict(type="conv", padding=[-1]), r"policy\.model\.encoder\.padding: expected at least 0, got -1"),
+    ],
+)
+def test_a_mistake_is_found_when_the_config_compiles(encoder: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        compile_model(encoder=encoder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "obs_shape", "sizes", "message"),
+    [
+        ("impala", 4, [8, 8], r"'impala' encodes images \(channels, height, width\), got obs_shape 4"),
+        ("fc", [3, 8, 8], [8, 8], r"'fc' encodes vectors, got obs_shape \[3, 8, 8\]"),
+        ("conv", dict(a=4, b=dict(c=[5])), [8, 8], r"'conv' encodes images"),
+        ("fc", 4, [], r"'fc' needs the sizes of its layers: set policy\.model\.encoder_hidden_size_list"),
+    ],
+)
+def test_an_encoder_that_does_not_fit_the_observation_is_refused(
+    encoder: str, obs_shape: Any, sizes: list[int], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        create_encoder(obs_shape, sizes, "relu", encoder)
+
+
+def test_parts_of_a_dict_get_the_encoder_that_fits_them() -> None:
+    shape = dict(camera=[3, 16, 16], inner=dict(front=[1, 16, 16], joints=5))
+    encoder: Any = create_encoder(shape, [4, 4, 4, 8], "relu", dict(type="impala", nblock=1))
+    kinds = [type(module) for module in encoder.modules()]
+    assert kinds.count(IMPALAConvEncoder) == 2
+    obs = dict(camera=torch.rand(2, 3, 16, 16), inner=dict(front=torch.rand(2, 1, 16, 16), joints=torch.rand(2, 5)))
+    assert encoder(obs).shape == (2, 8)
+
+
+def test_a_name_alone_is_the_default_of_its_kind() -> None:
+    for obs_shape, sizes, name, kind in (
+        (5, [8, 4], "fc", FCEncoder),
+        ([3, 40, 40], [4, 4, 4, 8], "conv", ConvEncoder),
+    ):
+        torch.manual_seed(0)
+        plain = create_encoder(obs_shape, sizes, "relu")
+        torch.manual_seed(0)
+        named = create_encoder(obs_shape, sizes, "relu", name)
+        assert isinstance(named, kind)
+        torch.testing.assert_close(named.state_dict(), plain.state_dict(), rtol=0, atol=0)
+
+
+OWN = """
+import torch
+from torch import nn
+
+from ding_lite.utils import ENCODER_REGISTRY
+
+
+@ENCODER_REGISTRY.register("encoder_test_sine")
+class Sine(nn.Module):
+    def __init__(self, obs_shape, hidden_size_list, activation, scale: float = 1.0):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(obs_shape[0], hidden_size_list[-1]), scale
+
+    def forward(self, obs):
+        return torch.sin(self.scale * self.layer(obs))
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    (tmp_path / "encoder_test_own.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "encoder_test_own"
+    ENCODER_REGISTRY.pop("encoder_test_sine", None)
+    sys.modules.pop("encoder_test_own", None)
+
+
+def test_an_encoder_of_ones_own_comes_by_import_names_and_acts(own: str) -> None:
+    network = dict(encoder_hidden_size_list=[8], encoder=dict(type="encoder_test_sine", scale=3))
+    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=network))
+    create = dict(policy=dict(type="dqn", import_names=[own]))
+    setup = prepare_run((main, create), 0, None, None, [], pipeline="serial_pipeline")
+    policy: Any = setup.create_policy(0, "policy")
+    encoder = policy.model.encoder
+    assert (type(encoder).__name__, encoder.scale, encoder.layer.in_features) == ("Sine", 3, 4)
+    assert policy.eval_mode.forward(torch.zeros(6, 4).numpy())["action"].shape == (6,)
+    with pytest.raises(
+        ConfigError, match=r"Unknown key 'policy\.model\.encoder\.scal'.*'policy\.model\.encoder\.scale'"
+    ):
+        prepare_run((main, create), 0, None, None, ["policy.model.encoder.scal=2"])
+
+
+class Wide(nn.Module):
+    """Returns twice the features that it should; a batch's statistics must not depend on how that was found."""
+
+    def __init__(self, obs_shape: Any, hidden_size_list: list[int], activation: str, factor: int = 2) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, factor * hidden_size_list[-1])
+        self.norm = nn.BatchNorm1d(factor * hidden_size_list[-1])
+
+    def forward(self, obs: Any) -> Tensor:
+        return self.norm(self.layer(obs["a"] if isinstance(obs, dict) else obs))
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENCODER_REGISTRY, "encoder_test_wide", Wide)
+
+
+@pytest.mark.usefixtures("wide")
+def test_features_of_another_size_are_refused_and_the_trial_leaves_no_trace() -> None:
+    message = r"'encoder_test_wide' must return features \[B, 8\], .* got \[1, 16\] for one observation"
+    with pytest.raises(ConfigError, match=message):
+        DQN(4, 2, [8], encoder="encoder_test_wide")
+    encoder: EncoderChoice = dict(type="encoder_test_wide", factor=1)
+    for obs_shape in (4, dict(a=4, b=[1, 8, 8])):  # an encoder without `obs_dims` encodes a dict as a whole
+        model: Any = VAC(obs_shape, 2, encoder_hidden_size_list=[8], encoder=encoder)
+        assert isinstance(model.encoder, Wide)
+        assert model.encoder.training
+        assert model.encoder.norm.num_batches_tracked == 0
