@@ -20,6 +20,7 @@ from ding_lite.model.qrdqn import QRDQN
 from ding_lite.model.recurrent import RecurrentCore
 from ding_lite.model.sqn import SQN
 from ding_lite.model.vac import VAC
+from ding_lite.utils.registry import import_modules
 
 __all__ = [
     "ACER",
@@ -56,3 +57,5 @@ __all__ = [
     "RecurrentCore",
     "create_encoder",
 ]
+
+import_modules(__name__, __path__)

@@ -31,6 +31,7 @@ from ding_lite.policy.value.r2d2 import R2D2Policy
 from ding_lite.policy.value.rainbow import RainbowDQNPolicy
 from ding_lite.policy.value.sql import SQLPolicy
 from ding_lite.policy.value.sqn import SQNPolicy
+from ding_lite.utils.registry import import_modules
 
 __all__ = [
     "A2CPolicy",
@@ -65,3 +66,5 @@ __all__ = [
     "TD3BCPolicy",
     "TD3Policy",
 ]
+
+import_modules(__name__, __path__)

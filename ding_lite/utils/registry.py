@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import pkgutil
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -92,6 +94,17 @@ class Registry(dict[str, type]):
             known = ", ".join(sorted(self)) or "none"
             raise ConfigError(f"Unknown {self.kind} type '{name}'.{closest(str(name), self)} Registered: {known}.")
         return self[name]
+
+
+def import_modules(package: str, path: Iterable[str]) -> None:
+    """Import all modules of a package, so that a new file registers its classes without an entry in any list.
+
+    Args:
+        package: the package's `__name__`.
+        path: its `__path__`.
+    """
+    for module in pkgutil.walk_packages(path, f"{package}."):
+        importlib.import_module(module.name)
 
 
 def _same_definition(one: type, other: type) -> bool:

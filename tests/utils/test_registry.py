@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from pathlib import Path
+
 import pytest
 
 from ding_lite.utils.registry import ConfigError, Registry, UserError, closest, place_of
@@ -57,3 +61,23 @@ def test_a_message_begins_with_the_place_of_the_error() -> None:
     with pytest.raises(SyntaxError) as wrong:
         compile("\n1 +", "config.py", "exec")
     assert place_of(wrong.value) == "config.py, line 2: "
+
+
+def test_a_new_file_of_a_package_registers_its_classes_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = tmp_path / "registry_test_zoo" / "cats"
+    family.mkdir(parents=True)
+    (family.parent / "__init__.py").write_text(
+        "from ding_lite.utils.registry import Registry, import_modules\n"
+        "ZOO = Registry('animal')\n"
+        "import_modules(__name__, __path__)\n"
+    )
+    (family / "__init__.py").touch()
+    (family / "lion.py").write_text(
+        "from registry_test_zoo import ZOO\n@ZOO.register('lion')\nclass Lion: ...\n",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.import_module("registry_test_zoo").ZOO.find("lion").__name__ == "Lion"
+    for name in [name for name in sys.modules if name.startswith("registry_test_zoo")]:
+        monkeypatch.delitem(sys.modules, name)
