@@ -141,7 +141,9 @@ def fall(training: bool = True, **env: Any) -> tuple[list[float], list[float]]:
     venv = create_vector_env(make_cfg("bipedalwalker", **env), num_envs=1, seed=0, training=training)
     venv.action_space.seed(0)
     venv.reset()
-    rewards, returns, ended = [], [], False
+    rewards: list[float] = []
+    returns: list[float] = []
+    ended = False
     while len(returns) < 400:
         last = ended
         _, reward, terminated, _, info = venv.step(venv.action_space.sample())
@@ -154,8 +156,7 @@ def fall(training: bool = True, **env: Any) -> tuple[list[float], list[float]]:
     return rewards, returns
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("manager", ["base", "subprocess"])
+@pytest.mark.parametrize(("manager", "training"), [("base", True), ("base", False), ("subprocess", True)])
 def test_a_walker_with_clipped_rewards_has_true_returns(manager: str, training: bool) -> None:
     needs("Box2D")
     rewards, returns = fall(training)
