@@ -167,8 +167,7 @@ RENAMED_IDS = {
     "CarRacing-v2": "CarRacing-v3",
     **{f"{name}-v{n}": f"{name}-v{4 if name in RESIZED else 5}" for name in MUJOCO for n in (2, 3)},
 }
-# Arguments of gymnasium.make that give a successor the observations of the retired version.
-RETIRED_KWARGS = {"Ant-v2": {"use_contact_forces": True}, "Ant-v3": {"use_contact_forces": True}}
+OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # off by default in Ant-v4
 # Values of policy.learn.optimizer in DI-engine, and the names used here.
 OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"}
 # Older names of policies, and the names used here.
@@ -285,11 +284,9 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
     if isinstance(env_id, str) and env_id in RENAMED_IDS:
         set_key(user, "env.env_id", RENAMED_IDS[env_id])
         notes.append(f"env.env_id '{env_id}' is '{RENAMED_IDS[env_id]}' here: gymnasium has retired the old version.")
-        for name, value in RETIRED_KWARGS.get(env_id, {}).items():
-            path = f"env.kwargs.{name}"
-            if get_key(user, path) is None:
-                set_key(user, path, value)
-                notes.append(f"{path} is {value}, as in '{env_id}'.")
+        if env_id in OLD_ANTS and get_key(user, CONTACTS) is None:
+            set_key(user, CONTACTS, True)
+            notes.append(f"{CONTACTS} is True, as in '{env_id}'.")
 
 
 def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:
