@@ -89,7 +89,7 @@ def test_several_processes_can_share_its_sizes(path: Path) -> None:
 
 # What need not be said: sizes that a twin divides, and what names the file's environment and run.
 SAID = ("exp_name", "env.env_id", "policy.learn.batch_size", "policy.collect.n_sample", "policy.collect.n_episode")
-PUBLISHED = ("pong_dqn_config.py", "pong_dqn_ddp_config.py")  # every value of DI-engine's files
+PUBLISHED = ("pong_dqn_config.py", "pong_dqn_ddp_config.py", "pong_dqn_envpool_config.py")  # every value of DI-engine's
 
 
 @pytest.mark.parametrize("path", [path for path in CONFIGS if path.name not in PUBLISHED], ids=lambda path: path.name)
