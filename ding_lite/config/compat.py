@@ -45,6 +45,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.collect.collector": (Any, "the collector has no options of its own"),
     "policy.collect.collector_env_num": (Any, "env.collector_env_num says it"),
     "policy.collect.collector_logit": (False, "a data set contains what its policy needs"),
+    "policy.collect.expert_data_path": (Any, "collect_demo_data takes the path of the record"),
     "policy.collect.data_type": (Any, "collect_demo_data chooses the format by the name of the file"),
     "policy.collect.env_num": (Any, "env.collector_env_num says it"),
     "policy.collect.gae_lambda": (Any, "this policy does not use generalised advantage estimation"),
@@ -119,6 +120,7 @@ REDUNDANT_KEYS = {
 }
 # Older or alternative names, and the name used here.
 RENAMED_KEYS = {
+    "env.max_step": "env.max_episode_steps",
     "env.use_act_scale": "env.act_scale",
     "policy.learn.multi_gpu": "policy.multi_gpu",
     "policy.learn.bp_update_sync": "policy.bp_update_sync",
@@ -153,6 +155,7 @@ MUJOCO = (
     *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum"),
     *("Pusher", "Reacher", "Swimmer", "Walker2d"),
 )
+RESIZED = ("Ant", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum")  # observations of -v5 have another length
 # Values of env.env_id: versions that gymnasium has retired, and their successors.
 RENAMED_IDS = {
     "Pendulum-v0": "Pendulum-v1",
@@ -162,8 +165,9 @@ RENAMED_IDS = {
     "LunarLander-v2": "LunarLander-v3",
     "LunarLanderContinuous-v2": "LunarLanderContinuous-v3",
     "CarRacing-v2": "CarRacing-v3",
-    **{f"{name}-v{n}": f"{name}-v5" for name in MUJOCO for n in (2, 3)},
+    **{f"{name}-v{n}": f"{name}-v{4 if name in RESIZED else 5}" for name in MUJOCO for n in (2, 3)},
 }
+OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # off by default in Ant-v4
 # Values of policy.learn.optimizer in DI-engine, and the names used here.
 OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"}
 # Older names of policies, and the names used here.
@@ -282,6 +286,9 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
     if isinstance(env_id, str) and env_id in RENAMED_IDS:
         set_key(user, "env.env_id", RENAMED_IDS[env_id])
         notes.append(f"env.env_id '{env_id}' is '{RENAMED_IDS[env_id]}' here: gymnasium has retired the old version.")
+        if env_id in OLD_ANTS and get_key(user, CONTACTS) is None:
+            set_key(user, CONTACTS, True)
+            notes.append(f"{CONTACTS} is True, as in '{env_id}'.")
 
 
 def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:

@@ -76,7 +76,8 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
     """Wrap an environment in these wrappers, the first one innermost.
 
     `info["true_reward"]` is the reward below all wrappers, or at the place of `RecordEpisodeStatistics` if it is one of
-    them. Episode returns are sums of these.
+    them. Episode returns are sums of these. An environment that changes its own rewards sets this key itself, and then
+    its value counts instead of the reward below all wrappers.
 
     Args:
         env: the environment.
@@ -91,7 +92,7 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
     meter: RewardMeter | None = None
     for number, (name, options) in enumerate(items):
         if number == place:
-            env = meter = RewardMeter(env)
+            env = meter = RewardMeter(env, below_all=number == 0)
         try:
             env = _find(name)(env, **options)
         except UserError:  # it already says what is wrong
@@ -109,15 +110,22 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
 class RewardMeter(gymnasium.Wrapper):
     """Sums the rewards that the wrapped environment returns, of several steps if an outer wrapper repeats actions.
 
+    Args:
+        env: the environment.
+        below_all: whether no wrapper of the list is below this one. The `true_reward` in `info` then replaces a reward.
+
     Attributes:
         total: the sum since it was last set to 0.
     """
 
-    total = 0.0
+    def __init__(self, env: gymnasium.Env, below_all: bool) -> None:
+        super().__init__(env)
+        self.total = 0.0
+        self._below_all = below_all
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        self.total += float(reward)
+        self.total += float(info.get(TRUE_REWARD, reward) if self._below_all else reward)
         return obs, reward, terminated, truncated, info
 
 

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from ding_lite.config import compile_config
-from ding_lite.config.compat import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_IDS, RENAMED_KEYS
+from ding_lite.config.compat import IGNORED_KEYS, OLD_ANTS, REDUNDANT_KEYS, RENAMED_IDS, RENAMED_KEYS
 from ding_lite.config.schema import get_key, plain
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -23,9 +23,19 @@ def test_a_retired_id_has_a_successor_that_gymnasium_knows(old: str, new: str) -
     main = dict(env=dict(env_id=old))
     cfg = compile_config((main, CREATE))
     assert cfg.env.env_id == new
-    assert cfg.notes == [f"env.env_id '{old}' is '{new}' here: gymnasium has retired the old version."]
+    assert cfg.notes[0] == f"env.env_id '{old}' is '{new}' here: gymnasium has retired the old version."
+    assert len(cfg.notes) == (2 if old in OLD_ANTS else 1)
     assert main == dict(env=dict(env_id=old))
     assert gymnasium.spec(new).id == new
+
+
+@pytest.mark.parametrize(("kwargs", "forces"), [({}, True), (dict(use_contact_forces=False), False)])
+def test_an_ant_that_is_retired_feels_contacts_unless_the_config_says_otherwise(kwargs: Any, forces: bool) -> None:
+    main = dict(env=dict(env_id="Ant-v3", kwargs=kwargs))
+    cfg = compile_config((main, CREATE))
+    assert cfg.env.kwargs == dict(use_contact_forces=forces)
+    assert cfg.notes[1:] == ([] if kwargs else ["env.kwargs.use_contact_forces is True, as in 'Ant-v3'."])
+    assert main == dict(env=dict(env_id="Ant-v3", kwargs=kwargs))
 
 
 def test_a_retired_id_on_the_command_line_has_its_successor_too() -> None:

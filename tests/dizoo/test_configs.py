@@ -17,6 +17,8 @@ from tests.distributed.launcher import ROOT
 from tests.dizoo.extras import EXTRAS, needs
 
 CONFIGS = sorted((ROOT / "dizoo").rglob("*_config.py"))
+TEMPLATES = sorted((ROOT / "dizoo" / "atari" / "config" / "serial").glob("atari_*_config.py"))
+BUILT: set[str] = set()  # networks that a test has built
 NAMES = [str(path.relative_to(ROOT)) for path in CONFIGS]
 
 
@@ -33,8 +35,21 @@ def test_it_compiles_and_fits_its_environment(path: Path) -> None:
     check_shapes(cfg, check_env(cfg.env))
     assert pair == before
     assert cfg.notes == []  # no key of an example is ignored or renamed
-    policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
-    assert sum(parameter.numel() for parameter in policy.model.parameters()) > 0
+    network = repr((cfg.policy.type, cfg.policy.model))
+    if network not in BUILT:  # many games share one, and each takes a while to initialise
+        policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
+        assert sum(parameter.numel() for parameter in policy.model.parameters()) > 0
+        BUILT.add(network)
+
+
+@pytest.mark.parametrize(("game", "num_actions"), [("BreakoutNoFrameskip-v4", 4), ("ALE/MsPacman-v5", 9)])
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_a_template_takes_the_actions_from_the_game(path: Path, game: str, num_actions: int) -> None:
+    cfg = compile_config(path, overrides=[f"env.env_id={game}"])
+    check_shapes(cfg, check_env(cfg.env))
+    assert cfg.policy.model.action_shape == num_actions
+    assert cfg.policy.model.obs_shape == [4, 84, 84]
+    assert cfg.env.stop_value is None  # it would fit one game only
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
@@ -74,7 +89,7 @@ def test_several_processes_can_share_its_sizes(path: Path) -> None:
 
 # What need not be said: sizes that a twin divides, and what names the file's environment and run.
 SAID = ("exp_name", "env.env_id", "policy.learn.batch_size", "policy.collect.n_sample", "policy.collect.n_episode")
-PUBLISHED = ("pong_dqn_config.py", "pong_dqn_ddp_config.py")  # every value of DI-engine's files
+PUBLISHED = ("pong_dqn_config.py", "pong_dqn_ddp_config.py", "pong_dqn_envpool_config.py")  # every value of DI-engine's
 
 
 @pytest.mark.parametrize("path", [path for path in CONFIGS if path.name not in PUBLISHED], ids=lambda path: path.name)
@@ -84,6 +99,8 @@ def test_it_says_only_what_differs_from_the_defaults(path: Path) -> None:
     compile_config((main_config, create_config))
     schema = config_schema(create)
     said = [key for key in schema if key not in SAID and get_key(main_config, key) is not None]
+    back = re.findall(r"^\w+_config\.(\S+) = ", path.read_text(), re.MULTILINE)  # to the default, which a copy changed
+    said = [key for key in said if key not in back]
     assert [key for key in said if get_key(main_config, key) == schema[key].default] == []
     told = ("obs_shape", "action_shape")
     assert not {key for key in told if key in main_config["policy"].get("model", {})}

@@ -136,6 +136,46 @@ def test_lunar_lander_may_be_continuous(kwargs: dict[str, Any]) -> None:
     assert check_env(make_cfg("lunarlander", **kwargs)).action_space.shape == (2,)
 
 
+def fall(training: bool = True, **env: Any) -> tuple[list[float], list[float]]:
+    """Return what a bipedal walker that moves at random learns from and its returns, up to the step after its fall."""
+    venv = create_vector_env(make_cfg("bipedalwalker", **env), num_envs=1, seed=0, training=training)
+    venv.action_space.seed(0)
+    venv.reset()
+    rewards: list[float] = []
+    returns: list[float] = []
+    ended = False
+    while len(returns) < 400:
+        last = ended
+        _, reward, terminated, _, info = venv.step(venv.action_space.sample())
+        rewards.append(float(reward[0]))
+        returns.append(float(info["episode_return"][0]))
+        if last:
+            break
+        ended = bool(terminated[0])
+    venv.close()
+    return rewards, returns
+
+
+@pytest.mark.parametrize(("manager", "training"), [("base", True), ("base", False), ("subprocess", True)])
+def test_a_walker_with_clipped_rewards_has_true_returns(manager: str, training: bool) -> None:
+    needs("Box2D")
+    rewards, returns = fall(training)
+    assert rewards[-2] == -100.0  # the fall
+    clipped, same_returns = fall(training, rew_clip=True, manager=dict(type=manager))
+    assert clipped == [max(-10.0, reward) for reward in rewards]
+    assert same_returns == returns
+    assert returns[-2] == pytest.approx(sum(rewards[:-1]), abs=1e-3)
+    assert returns[-1] == pytest.approx(rewards[-1])  # of the next episode
+
+
+def test_wrappers_around_a_walker_with_clipped_rewards_leave_its_returns_true() -> None:
+    needs("Box2D")
+    rewards, returns = fall()
+    clipped, same_returns = fall(rew_clip=True, wrappers=[dict(name="ClipReward", min_reward=-1.0)])
+    assert clipped == [max(-1.0, reward) for reward in rewards]
+    assert same_returns == returns
+
+
 @pytest.mark.parametrize(("full_obs", "cells"), [(False, 7 * 7), (True, 8 * 8)])
 def test_minigrids_one_hot_vector_says_the_same_as_its_image(full_obs: bool, cells: int) -> None:
     needs("minigrid")

@@ -16,7 +16,7 @@ from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.vector_env import check_env, create_vector_env
 from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ConfigError
-from dizoo.atari.envs.atari_env import AtariEnv, find_rom
+from dizoo.atari.envs.atari_env import AtariEnv, find_rom, find_sticky
 
 MANAGERS = ("base", "subprocess", "native")
 FIRE = 1  # in Breakout's minimal action set: NOOP, FIRE, RIGHT, LEFT
@@ -62,6 +62,7 @@ def assert_same(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> No
         ("PongNoFrameskip-v4", "pong"),
         ("PongDeterministic-v4", "pong"),
         ("Pong-v4", "pong"),
+        ("PongNoFrameskip-v0", "pong"),
         ("ALE/Pong-v5", "pong"),
         ("pong", "pong"),
         ("MsPacmanNoFrameskip-v4", "ms_pacman"),
@@ -89,7 +90,7 @@ def test_every_registered_id_of_ale_py_names_a_rom() -> None:
         ("PnogNoFrameskip-v4", r"no Atari ROM 'Pnog'.*Did you mean 'Pong'"),
         ("ALE/Breakot-v5", r"no Atari ROM 'Breakot'.*Did you mean 'Breakout'"),
         ("ms_packman", r"no Atari ROM 'ms_packman'.*Did you mean 'ms_pacman'"),
-        ("PongNoFrameskip-v0", r"no Atari ROM"),
+        ("Pong-v0", r"no Atari ROM"),
     ],
 )
 def test_an_unknown_game_is_a_config_error_that_names_the_closest(env_id: str, message: str) -> None:
@@ -103,10 +104,20 @@ def test_a_missing_rom_file_is_a_config_error(tmp_path: Any, monkeypatch: pytest
         check_env(atari_config("PongNoFrameskip-v4"))
 
 
-@pytest.mark.parametrize("sticky", [-0.1, 1.5, 0.25])
-def test_sticky_actions_that_cannot_be_are_a_config_error(sticky: float) -> None:
+@pytest.mark.parametrize(("version", "sticky"), [(4, -0.1), (4, 1.5), (4, 0.25), (0, 0.5)])
+def test_sticky_actions_that_cannot_be_are_a_config_error(version: int, sticky: float) -> None:
     with pytest.raises(ConfigError, match=r"env\.sticky_action_prob.*name the game 'pong'"):
-        check_env(atari_config("PongNoFrameskip-v4", sticky_action_prob=sticky))
+        check_env(atari_config(f"PongNoFrameskip-v{version}", sticky_action_prob=sticky))
+
+
+def test_sticky_actions_are_those_of_the_id_or_of_the_key() -> None:
+    gymnasium.register_envs(ale_py)
+    for version in (0, 4):
+        env_id = f"PongNoFrameskip-v{version}"
+        expected = gymnasium.registry[env_id].kwargs["repeat_action_probability"]
+        assert find_sticky(atari_config(env_id)) == expected
+        assert find_sticky(atari_config(env_id, sticky_action_prob=expected)) == expected
+    assert find_sticky(atari_config("pong", sticky_action_prob=0.5)) == 0.5
 
 
 @pytest.mark.parametrize(("env_id", "num_actions"), [("pong", 6), ("breakout", 4), ("ms_pacman", 9)])

@@ -11,6 +11,7 @@ This file does not change lives, rewards and returns; `ding_lite.envs.EpisodeMon
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, ClassVar
 
 import gymnasium
@@ -25,12 +26,31 @@ from ding_lite.envs.vector_env import EnvSpec
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
 
-GAME_ID = re.compile(r"(?:ALE/(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<rom>\w+))")
+GAME_ID = re.compile(
+    r"ALE/(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<v0>\w+)NoFrameskip-v0|(?P<rom>\w+)"
+)
+STICKY = {"-v0": 0.25, "-v4": 0.0}  # ids that fix the probability of sticky actions, by their ending
 DEFAULT_LIMIT = 108_000  # emulator frames, half an hour of play: the usual limit in the literature
 SCREEN = 84  # pixels
 GAMES_PER_SEED = 32  # restoring a game takes a reset of 3 ms for every game since the last one with a seed
 # games whose start depends on what was played before
 REMEMBERING = ("hangman", "haunted_house", "ice_hockey", "sir_lancelot", "surround", "time_pilot", "yars_revenge")
+
+
+def find_sticky(cfg_env: EasyDict) -> float:
+    """Return the probability per emulator frame that the previous action is repeated: of the id, or else of the key.
+
+    Raises:
+        ConfigError: the key is not a probability, or contradicts the id.
+    """
+    given = cfg_env.sticky_action_prob
+    fixed = STICKY.get(str(cfg_env.env_id)[-3:], given)
+    if not 0 <= given <= 1 or given not in (0, fixed):
+        raise ConfigError(
+            f"env.sticky_action_prob is {given} with env.env_id '{cfg_env.env_id}': expected a probability, and 0 for "
+            f"an id that ends with '-v4', 0.25 with '-v0'; name the game '{find_rom(cfg_env.env_id)}' to choose it."
+        )
+    return fixed
 
 
 def find_rom(env_id: str) -> str:
@@ -55,6 +75,15 @@ def find_rom(env_id: str) -> str:
     except OSError as error:
         raise ConfigError(f"env.env_id '{env_id}': the ROM '{rom}' cannot be read: {error}") from error
     return rom
+
+
+@cache
+def count_actions(rom: str) -> int:
+    """Return the number of actions that have an effect in a game."""
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.loadROM(roms.get_rom_path(rom))  # type: ignore[arg-type]  # find_rom has seen the file
+    return len(ale.getMinimalActionSet())
 
 
 class AtariEngine(AtariVectorEnv):
@@ -136,7 +165,9 @@ class AtariEnv(gymnasium.Env):
         episodic_life=True,
         frame_skip=Key(4, "emulator frames per env step"),
         noop_max=Key(30, "largest number of no-ops at the start of a game; the number is drawn for each game"),
-        sticky_action_prob=Key(0.0, "probability per emulator frame that the previous action is repeated"),
+        sticky_action_prob=Key(
+            0.0, "probability per emulator frame that the previous action is repeated; 0.25 for ids that end with '-v0'"
+        ),
         fire_reset=Key(False, "press FIRE at the start of a game"),
         manager=dict(type="native"),  # ale-py's engine is the fastest
     )
@@ -176,14 +207,14 @@ class AtariEnv(gymnasium.Env):
             num_threads: threads of the engine.
             autoreset_mode: when a game that ended is replaced by the next one.
         """
-        rom, limit = find_rom(cfg_env.env_id), cfg_env.max_episode_steps
+        rom, sticky, limit = find_rom(cfg_env.env_id), find_sticky(cfg_env), cfg_env.max_episode_steps
         return AtariEngine(
             rom,
             num_envs,
-            games_per_seed=1 if cfg_env.sticky_action_prob or rom in REMEMBERING else GAMES_PER_SEED,
+            games_per_seed=1 if sticky or rom in REMEMBERING else GAMES_PER_SEED,
             num_threads=num_threads,
             max_num_frames_per_episode=limit * cfg_env.frame_skip if limit else DEFAULT_LIMIT,
-            repeat_action_probability=cfg_env.sticky_action_prob,
+            repeat_action_probability=sticky,
             autoreset_mode=autoreset_mode,
             img_height=SCREEN,
             img_width=SCREEN,
@@ -203,18 +234,11 @@ class AtariEnv(gymnasium.Env):
         Raises:
             ConfigError: there is no such game, or the probability of sticky actions does not fit the id.
         """
-        rom, sticky = find_rom(cfg_env.env_id), cfg_env.sticky_action_prob
-        if not 0 <= sticky <= 1 or (sticky and cfg_env.env_id.endswith("-v4")):
-            raise ConfigError(
-                f"env.sticky_action_prob is {sticky} with env.env_id '{cfg_env.env_id}': expected a probability, and 0 "
-                f"for a '-v4' id; name the game '{rom}' to play with sticky actions."
-            )
-        ALEInterface.setLoggerMode(LoggerMode.Error)
-        ale = ALEInterface()
-        ale.loadROM(roms.get_rom_path(rom))  # type: ignore[arg-type]  # find_rom has seen the file
+        rom = find_rom(cfg_env.env_id)
+        find_sticky(cfg_env)
         stack = cfg_env.frame_stack
         return EnvSpec(
             gymnasium.spaces.Box(0, 255, (max(1, stack), SCREEN, SCREEN), np.uint8),
-            gymnasium.spaces.Discrete(len(ale.getMinimalActionSet())),
+            gymnasium.spaces.Discrete(count_actions(rom)),
             stack if stack > 1 else 0,
         )

@@ -9,6 +9,7 @@ bipedalwalker_ppo_config = EasyDict(
         evaluator_env_num=5,
         n_evaluator_episode=5,
         stop_value=300,
+        rew_clip=True,
     ),
     policy=dict(
         learn=dict(

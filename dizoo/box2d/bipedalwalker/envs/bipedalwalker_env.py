@@ -8,6 +8,7 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.envs.wrappers import apply_wrappers
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 from dizoo.extras import require
@@ -21,10 +22,12 @@ class BipedalWalkerEnv(gymnasium.Wrapper):
 
     config: ClassVar = dict(
         env_id=Key("BipedalWalker-v3", "gymnasium id"),
-        rew_clip=Key(False, "train with a reward of at least -10, instead of -100 for a fall"),
+        rew_clip=Key(False, "learn from rewards of at least -10, a fall is worth -100; returns sum the true rewards"),
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("Box2D", "box2d")
-        super().__init__(make_gymnasium(cfg_env))
-        self._rew_clip = cfg_env.rew_clip
+        env = make_gymnasium(cfg_env)
+        if cfg_env.rew_clip:
+            env = apply_wrappers(env, [dict(name="ClipReward", min_reward=LEAST_REWARD)])
+        super().__init__(env)

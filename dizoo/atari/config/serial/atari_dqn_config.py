@@ -1,0 +1,46 @@
+"""DQN on any Atari game, on Pong unless `env.env_id` names another one.
+
+The values are those of DI-engine's file for Qbert.
+The project has not trained this config to its end.
+"""
+
+from easydict import EasyDict
+
+atari_dqn_config = EasyDict(
+    exp_name="atari_dqn_seed0",
+    env=dict(
+        env_id="PongNoFrameskip-v4",
+    ),
+    policy=dict(
+        cuda=True,
+        model=dict(encoder_hidden_size_list=[128, 128, 512]),
+        learn=dict(
+            update_per_collect=10,  # learner iterations
+            batch_size=32,
+            learning_rate=0.0001,
+            target_update_freq=500,  # learner iterations
+        ),
+        collect=dict(n_sample=96),  # env steps
+        eval=dict(evaluator=dict(eval_freq=4000)),  # learner iterations
+        other=dict(
+            eps=dict(start=1.0, end=0.05, decay=1000000),  # env steps
+            replay_buffer=dict(replay_buffer_size=400000),  # env steps
+        ),
+    ),
+)
+main_config = atari_dqn_config
+
+atari_dqn_create_config = EasyDict(
+    env=dict(
+        type="atari",
+        import_names=["dizoo.atari.envs.atari_env"],
+    ),
+    env_manager=dict(type="native"),
+    policy=dict(type="dqn"),
+)
+create_config = atari_dqn_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=int(1e7))

@@ -1,0 +1,19 @@
+"""ACER on Atari Breakout, with the values of `atari_acer_config.py`; DI-engine has no such file."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_acer_config import atari_acer_config, atari_acer_create_config
+
+breakout_acer_config = copy.deepcopy(atari_acer_config)
+breakout_acer_config.exp_name = "breakout_acer_seed0"
+breakout_acer_config.env.env_id = "BreakoutNoFrameskip-v4"
+breakout_acer_config.env.fire_reset = True  # the ball has to be served
+main_config = breakout_acer_config
+
+breakout_acer_create_config = copy.deepcopy(atari_acer_create_config)
+create_config = breakout_acer_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=int(1e7))

@@ -1,0 +1,20 @@
+"""QR-DQN on Atari Breakout, with the values of `atari_qrdqn_config.py`; DI-engine has no such file."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_qrdqn_config import atari_qrdqn_config, atari_qrdqn_create_config
+
+breakout_qrdqn_config = copy.deepcopy(atari_qrdqn_config)
+breakout_qrdqn_config.exp_name = "breakout_qrdqn_seed0"
+breakout_qrdqn_config.env.env_id = "BreakoutNoFrameskip-v4"
+breakout_qrdqn_config.env.fire_reset = True  # the ball has to be served
+breakout_qrdqn_config.policy.eval.eps = 0.01  # else a policy that never serves waits for the time limit
+main_config = breakout_qrdqn_config
+
+breakout_qrdqn_create_config = copy.deepcopy(atari_qrdqn_create_config)
+create_config = breakout_qrdqn_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=int(1e7))

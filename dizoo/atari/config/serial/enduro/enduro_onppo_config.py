@@ -1,0 +1,18 @@
+"""PPO on Atari Enduro, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_ppo_config import atari_ppo_config, atari_ppo_create_config
+
+enduro_onppo_config = copy.deepcopy(atari_ppo_config)
+enduro_onppo_config.exp_name = "enduro_onppo_seed0"
+enduro_onppo_config.env.env_id = "EnduroNoFrameskip-v4"
+main_config = enduro_onppo_config
+
+enduro_onppo_create_config = copy.deepcopy(atari_ppo_create_config)
+create_config = enduro_onppo_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_onpolicy
+
+    serial_pipeline_onpolicy((main_config, create_config), seed=0, max_env_step=int(1e7))

@@ -1,0 +1,21 @@
+"""DQN on Atari Pong with one engine for all games, with the values of DI-engine's file of the same name.
+
+DI-engine uses EnvPool; here it is the engine of ale-py.
+"""
+
+import copy
+
+from dizoo.atari.config.serial.pong.pong_dqn_config import pong_dqn_config, pong_dqn_create_config
+
+pong_dqn_envpool_config = copy.deepcopy(pong_dqn_config)
+pong_dqn_envpool_config.exp_name = "pong_dqn_envpool_seed0"
+main_config = pong_dqn_envpool_config
+
+pong_dqn_envpool_create_config = copy.deepcopy(pong_dqn_create_config)
+pong_dqn_envpool_create_config.env_manager.type = "native"
+create_config = pong_dqn_envpool_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

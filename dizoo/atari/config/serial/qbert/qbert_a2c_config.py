@@ -1,0 +1,18 @@
+"""A2C on Atari Qbert, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_a2c_config import atari_a2c_config, atari_a2c_create_config
+
+qbert_a2c_config = copy.deepcopy(atari_a2c_config)
+qbert_a2c_config.exp_name = "qbert_a2c_seed0"
+qbert_a2c_config.env.env_id = "QbertNoFrameskip-v4"
+main_config = qbert_a2c_config
+
+qbert_a2c_create_config = copy.deepcopy(atari_a2c_create_config)
+create_config = qbert_a2c_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_onpolicy
+
+    serial_pipeline_onpolicy((main_config, create_config), seed=0, max_env_step=int(1e7))

@@ -1,0 +1,18 @@
+"""ACER on Atari Qbert, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_acer_config import atari_acer_config, atari_acer_create_config
+
+qbert_acer_config = copy.deepcopy(atari_acer_config)
+qbert_acer_config.exp_name = "qbert_acer_seed0"
+qbert_acer_config.env.env_id = "QbertNoFrameskip-v4"
+main_config = qbert_acer_config
+
+qbert_acer_create_config = copy.deepcopy(atari_acer_create_config)
+create_config = qbert_acer_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=int(1e7))

@@ -1,0 +1,23 @@
+"""Conservative Q-learning from recorded data of Atari Qbert, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_discrete_cql_config import (
+    atari_discrete_cql_config,
+    atari_discrete_cql_create_config,
+)
+
+qbert_cql_config = copy.deepcopy(atari_discrete_cql_config)
+qbert_cql_config.exp_name = "qbert_cql_seed0"
+qbert_cql_config.env.env_id = "QbertNoFrameskip-v4"
+qbert_cql_config.env.stop_value = 30000
+qbert_cql_config.policy.collect.data_path = "./qbert_dqn_seed0/expert_demos.hdf5"
+main_config = qbert_cql_config
+
+qbert_cql_create_config = copy.deepcopy(atari_discrete_cql_create_config)
+create_config = qbert_cql_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_offline
+
+    serial_pipeline_offline((main_config, create_config), seed=0)

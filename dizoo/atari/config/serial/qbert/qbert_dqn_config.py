@@ -1,0 +1,19 @@
+"""DQN on Atari Qbert, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_dqn_config import atari_dqn_config, atari_dqn_create_config
+
+qbert_dqn_config = copy.deepcopy(atari_dqn_config)
+qbert_dqn_config.exp_name = "qbert_dqn_seed0"
+qbert_dqn_config.env.env_id = "QbertNoFrameskip-v4"
+qbert_dqn_config.env.stop_value = 30000
+main_config = qbert_dqn_config
+
+qbert_dqn_create_config = copy.deepcopy(atari_dqn_create_config)
+create_config = qbert_dqn_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

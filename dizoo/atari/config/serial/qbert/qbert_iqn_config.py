@@ -1,0 +1,20 @@
+"""IQN on Atari Qbert, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_iqn_config import atari_iqn_config, atari_iqn_create_config
+
+qbert_iqn_config = copy.deepcopy(atari_iqn_config)
+qbert_iqn_config.exp_name = "qbert_iqn_seed0"
+qbert_iqn_config.env.env_id = "QbertNoFrameskip-v4"
+qbert_iqn_config.env.stop_value = 30000
+qbert_iqn_config.policy.priority = True
+main_config = qbert_iqn_config
+
+qbert_iqn_create_config = copy.deepcopy(atari_iqn_create_config)
+create_config = qbert_iqn_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

@@ -1,0 +1,21 @@
+"""Off-policy PPO on Atari Qbert, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_ppo_offpolicy_config import (
+    atari_ppo_offpolicy_config,
+    atari_ppo_offpolicy_create_config,
+)
+
+qbert_offppo_config = copy.deepcopy(atari_ppo_offpolicy_config)
+qbert_offppo_config.exp_name = "qbert_offppo_seed0"
+qbert_offppo_config.env.env_id = "QbertNoFrameskip-v4"
+main_config = qbert_offppo_config
+
+qbert_offppo_create_config = copy.deepcopy(atari_ppo_offpolicy_create_config)
+create_config = qbert_offppo_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=int(1e7))

@@ -1,0 +1,20 @@
+"""QR-DQN on Atari Qbert, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_qrdqn_config import atari_qrdqn_config, atari_qrdqn_create_config
+
+qbert_qrdqn_config = copy.deepcopy(atari_qrdqn_config)
+qbert_qrdqn_config.exp_name = "qbert_qrdqn_seed0"
+qbert_qrdqn_config.env.env_id = "QbertNoFrameskip-v4"
+qbert_qrdqn_config.env.stop_value = 30000
+qbert_qrdqn_config.policy.priority = True
+main_config = qbert_qrdqn_config
+
+qbert_qrdqn_create_config = copy.deepcopy(atari_qrdqn_create_config)
+create_config = qbert_qrdqn_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

@@ -1,0 +1,20 @@
+"""Rainbow on Atari Qbert, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_rainbow_config import atari_rainbow_config, atari_rainbow_create_config
+
+qbert_rainbow_config = copy.deepcopy(atari_rainbow_config)
+qbert_rainbow_config.exp_name = "qbert_rainbow_seed0"
+qbert_rainbow_config.env.env_id = "QbertNoFrameskip-v4"
+qbert_rainbow_config.env.stop_value = 30000
+qbert_rainbow_config.policy.priority = False
+main_config = qbert_rainbow_config
+
+qbert_rainbow_create_config = copy.deepcopy(atari_rainbow_create_config)
+create_config = qbert_rainbow_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

@@ -1,0 +1,21 @@
+"""ACER on Atari SpaceInvaders, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_acer_config import atari_acer_config, atari_acer_create_config
+
+spaceinvaders_acer_config = copy.deepcopy(atari_acer_config)
+spaceinvaders_acer_config.exp_name = "spaceinvaders_acer_seed0"
+spaceinvaders_acer_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
+spaceinvaders_acer_config.policy.learn.learning_rate_actor = 0.00005
+spaceinvaders_acer_config.policy.learn.learning_rate_critic = 0.0001
+spaceinvaders_acer_config.policy.learn.entropy_weight = 0.03
+main_config = spaceinvaders_acer_config
+
+spaceinvaders_acer_create_config = copy.deepcopy(atari_acer_create_config)
+create_config = spaceinvaders_acer_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=int(1e7))

@@ -1,0 +1,19 @@
+"""FQF on Atari SpaceInvaders, with the values of DI-engine's file of the same name."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_fqf_config import atari_fqf_config, atari_fqf_create_config
+
+spaceinvaders_fqf_config = copy.deepcopy(atari_fqf_config)
+spaceinvaders_fqf_config.exp_name = "spaceinvaders_fqf_seed0"
+spaceinvaders_fqf_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
+spaceinvaders_fqf_config.policy.other.replay_buffer.replay_buffer_size = 1000000  # env steps
+main_config = spaceinvaders_fqf_config
+
+spaceinvaders_fqf_create_config = copy.deepcopy(atari_fqf_create_config)
+create_config = spaceinvaders_fqf_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=int(1e7))

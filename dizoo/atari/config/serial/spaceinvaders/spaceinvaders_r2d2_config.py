@@ -1,0 +1,20 @@
+"""R2D2 on Atari SpaceInvaders, with the values of DI-engine's file of the same name, but for a smaller buffer."""
+
+import copy
+
+from dizoo.atari.config.serial.atari_r2d2_config import atari_r2d2_config, atari_r2d2_create_config
+
+spaceinvaders_r2d2_config = copy.deepcopy(atari_r2d2_config)
+spaceinvaders_r2d2_config.exp_name = "spaceinvaders_r2d2_seed0"
+spaceinvaders_r2d2_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
+spaceinvaders_r2d2_config.env.evaluator_env_num = 5
+spaceinvaders_r2d2_config.env.n_evaluator_episode = 5
+main_config = spaceinvaders_r2d2_config
+
+spaceinvaders_r2d2_create_config = copy.deepcopy(atari_r2d2_create_config)
+create_config = spaceinvaders_r2d2_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=int(1e7))

@@ -1,0 +1,36 @@
+"""DDPG on Ant-v5, up to a mean return of 6000.
+
+The values are those of DI-engine. The project has not trained this config to its end.
+"""
+
+from easydict import EasyDict
+
+ant_ddpg_config = EasyDict(
+    exp_name="ant_ddpg_seed0",
+    env=dict(
+        env_id="Ant-v5",
+        collector_env_num=1,
+        stop_value=6000,
+    ),
+    policy=dict(
+        num_threads=1,
+        learn=dict(batch_size=256),
+        collect=dict(n_sample=1),  # env steps
+    ),
+)
+main_config = ant_ddpg_config
+
+ant_ddpg_create_config = EasyDict(
+    env=dict(
+        type="mujoco",
+        import_names=["dizoo.mujoco.envs.mujoco_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="ddpg"),
+)
+create_config = ant_ddpg_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

@@ -1,0 +1,58 @@
+"""PPO with continuous actions on Reacher-v5.
+
+DI-engine has no such file. The values are those of Stable-Baselines3's zoo for an older version.
+The project has not trained this config to its end.
+"""
+
+from easydict import EasyDict
+
+reacher_onppo_config = EasyDict(
+    exp_name="reacher_onppo_seed0",
+    env=dict(
+        env_id="Reacher-v5",
+        collector_env_num=1,
+        norm_obs=True,
+        norm_reward=True,
+    ),
+    policy=dict(
+        num_threads=1,
+        discount_factor=0.9,
+        model=dict(
+            share_encoder=False,
+            encoder_hidden_size_list=[64, 64],
+            actor_head_layer_num=0,
+            critic_head_layer_num=0,
+            activation="tanh",
+        ),
+        learn=dict(
+            epoch_per_collect=5,
+            batch_size=32,
+            learning_rate=0.000104019,
+            value_weight=0.950368,
+            entropy_weight=7.52585e-08,
+            clip_ratio=0.3,
+            grad_clip_value=0.9,
+        ),
+        collect=dict(
+            n_sample=512,  # env steps
+            gae_lambda=1.0,
+        ),
+        eval=dict(evaluator=dict(eval_freq=5000)),  # learner iterations
+    ),
+)
+main_config = reacher_onppo_config
+
+reacher_onppo_create_config = EasyDict(
+    env=dict(
+        type="mujoco",
+        import_names=["dizoo.mujoco.envs.mujoco_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="ppo"),
+)
+create_config = reacher_onppo_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline_onpolicy
+
+    serial_pipeline_onpolicy((main_config, create_config), seed=0, max_env_step=int(1e6))
