@@ -238,7 +238,12 @@ def test_ignored_parts_of_create_config() -> None:
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
 def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
-    values = {"env.n_evaluator_episode": 16, "env.stop_value": 3, "policy.model.action_space": "discrete"}
+    values = {
+        "env.n_evaluator_episode": 16,
+        "env.max_episode_steps": 9,
+        "env.stop_value": 3,
+        "policy.model.action_space": "discrete",
+    }
     values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0, "policy.learn.kappa": 0.5}
     values |= {"policy.learn.adam_eps": 1e-5, "policy.learn.optimizer": "sgd", "policy.learn.target_theta": 0.1}
     values |= {"policy.collect.n_sample": 64, "policy.unroll_len": 8, "policy.model.obs_shape": 4}
