@@ -15,7 +15,7 @@ import numpy as np
 from easydict import EasyDict
 
 from ding_lite.envs.seeded_env import SeededEnv
-from ding_lite.envs.spaces import PolicyObservations
+from ding_lite.envs.spaces import PolicyObservations, stack_depth
 from ding_lite.envs.wrappers import apply_wrappers
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_of
 from ding_lite.utils.tree import tree_map
@@ -119,8 +119,3 @@ def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int 
         env = gymnasium.wrappers.TransformObservation(env, lambda obs: tree_map(np.array, obs), None)
         env = gymnasium.wrappers.FrameStackObservation(env, cfg_env.frame_stack, padding_type="zero")
     return SeededEnv(env, index)
-
-
-def stack_depth(cfg_env: EasyDict) -> int:
-    """Return the number of frames in one observation, 0 if observations are not frame stacks."""
-    return cfg_env.frame_stack if cfg_env.frame_stack > 1 else 0

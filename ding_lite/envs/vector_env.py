@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,32 +37,15 @@ import gymnasium
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, stack_depth, wrap_single
+from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, wrap_single
 from ding_lite.envs.checks import build_checked
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.spaces import PolicyObservations, policy_side
+from ding_lite.envs.spaces import EnvSpec, PolicyObservations, policy_side, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import find_own_randomness
 from ding_lite.utils.registry import ConfigError
-
-
-@dataclass(frozen=True)
-class EnvSpec:
-    """The properties of a single environment on which a model depends.
-
-    Attributes:
-        observation_space: observations as the policy sees them, see `PolicyObservations`.
-        action_space: actions as the policy chooses them, see `policy_side`.
-        frame_stack: number of frames in one observation; 0 if observations are not frame stacks.
-        notes: messages for the user about the conversion of observations.
-    """
-
-    observation_space: gymnasium.Space[Any]
-    action_space: gymnasium.Space[Any]
-    frame_stack: int
-    notes: tuple[str, ...] = ()
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:

@@ -21,7 +21,7 @@ from easydict import EasyDict
 from gymnasium.vector import AutoresetMode
 
 from ding_lite.envs.seeded_env import episode_seed
-from ding_lite.envs.vector_env import EnvSpec
+from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
 
