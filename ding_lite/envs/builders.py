@@ -6,7 +6,7 @@ This module never imports torch, because worker processes import it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,8 @@ import gymnasium
 import numpy as np
 from easydict import EasyDict
 
+from ding_lite.envs.env_pool import EnvPoolBuilder
+from ding_lite.envs.gymnasium_engine import GymnasiumBuilder
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import PolicyObservations, stack_depth
 from ding_lite.envs.wrappers import apply_wrappers
@@ -21,7 +23,8 @@ from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_o
 from ding_lite.utils.tree import tree_map
 
 Builder = Callable[[EasyDict], gymnasium.Env]
-MANAGERS = ("base", "subprocess", "native")
+ENGINES = ("native", "env_pool")  # managers that play all environments at once
+MANAGERS = ("base", "subprocess", *ENGINES)
 
 
 def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
@@ -33,8 +36,8 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
             `cfg.env.type` is returned, or a function that makes the gymnasium id.
 
     Raises:
-        ConfigError: the type, the id or the manager is unknown, or the manager is 'native' and the environment has no
-            engine of its own.
+        ConfigError: the type, the id or the manager is unknown, or the manager is 'native' or 'env_pool' and the
+            environment has no such engine.
     """
     manager = cfg_env.manager.type
     if manager not in MANAGERS:
@@ -42,23 +45,58 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
             f"env.manager.type is '{manager}', expected one of {MANAGERS}.{closest(str(manager), MANAGERS)}"
         )
     builder: Any
+    plain_if: Mapping[str, Any] | None = None
     if builders:
         builder = builders[0]
     elif cfg_env.type == "gymnasium":
-        builder = partial(make_gymnasium, spec=_find_id(cfg_env.env_id))
+        plain_if = {}
+        builder = partial(make_gymnasium, spec=None if manager == "env_pool" else _find_id(cfg_env.env_id))
     else:
         builder = ENV_REGISTRY.find(cfg_env.type)
-    if manager == "native" and not hasattr(builder, "make_native"):
+        plain_if = getattr(builder, "plain_if", None)
+    return _find_engine(builder, plain_if, cfg_env) if manager in ENGINES else builder
+
+
+def _find_engine(builder: Any, plain_if: Mapping[str, Any] | None, cfg_env: EasyDict) -> Any:
+    """Return what has the method `make_native` for the manager that the config names.
+
+    Args:
+        builder: builds one environment.
+        plain_if: see `create_vector_env`; None if the environment is never a plain gymnasium id.
+        cfg_env: the compiled `cfg.env`.
+    """
+    native = cfg_env.manager.type == "native"
+    if native and hasattr(builder, "make_native"):
+        return builder
+    if not native and hasattr(builder, "env_pool_task"):
+        return builder.env_pool_task(cfg_env)
+    spec: Any = _find_id(cfg_env.env_id) if native and plain_if is not None else None
+    if plain_if is None or (native and spec.vector_entry_point is None):
         raise ConfigError(
-            f"env.manager.type is 'native', but '{cfg_env.type}' environments have no engine of their own: set it to "
-            "'base' or 'subprocess'."
+            f"env.manager.type is '{cfg_env.manager.type}', but '{cfg_env.type}' environments have no "
+            f"{'engine of their own' if native else 'equivalent in envpool'}: set it to 'base' or 'subprocess'."
         )
-    return builder
+    _check_plain(cfg_env, plain_if)
+    return GymnasiumBuilder(spec) if native else EnvPoolBuilder(_given(cfg_env.env_id))
+
+
+def _check_plain(cfg_env: EasyDict, plain_if: Mapping[str, Any]) -> None:
+    for key, value in plain_if.items():
+        if cfg_env[key] != value:
+            raise ConfigError(
+                f"env.{key} is {cfg_env[key]!r}, which env.manager.type '{cfg_env.manager.type}' cannot do: set the "
+                f"key to {value!r}, or the manager to 'base' or 'subprocess'."
+            )
+
+
+def _given(env_id: str | None) -> str:
+    if not env_id:
+        raise ConfigError("env.env_id is not set: expected a gymnasium id such as 'CartPole-v1'.")
+    return env_id
 
 
 def _find_id(env_id: str | None) -> Any:
-    if not env_id:
-        raise ConfigError("env.env_id is not set: expected a gymnasium id such as 'CartPole-v1'.")
+    env_id = _given(env_id)
     try:
         return gymnasium.spec(env_id)
     except (gymnasium.error.Error, ModuleNotFoundError) as error:

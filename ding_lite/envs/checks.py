@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from easydict import EasyDict
 from gymnasium.spaces import Dict
 
 from ding_lite.envs.spaces import sample_masked
@@ -50,6 +51,14 @@ def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnas
         env.close()
         raise
     return env, info
+
+
+def check_lives(cfg_env: EasyDict, info: dict[str, Any]) -> None:
+    """Raise `ConfigError` if `episodic_life` is set and the `info` of a reset has no lives."""
+    if cfg_env.episodic_life and "lives" not in info:
+        raise ConfigError(
+            "env.episodic_life is True, but the environment has no info['lives']: set the key to False, or add them."
+        )
 
 
 def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:

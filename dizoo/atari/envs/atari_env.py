@@ -20,12 +20,13 @@ from ale_py.vector_env import AtariVectorEnv
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode
 
+from ding_lite.envs.env_pool import EnvPoolBuilder
 from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
 
-GAME_ID = re.compile(r"(?:ALE/(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<rom>\w+))")
+GAME_ID = re.compile(r"(?:(?:ALE/)?(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<rom>\w+))")
 DEFAULT_LIMIT = 108_000  # emulator frames, half an hour of play: the usual limit in the literature
 SCREEN = 84  # pixels
 GAMES_PER_SEED = 32  # restoring a game takes a reset of 3 ms for every game since the last one with a seed
@@ -37,12 +38,13 @@ def find_rom(env_id: str) -> str:
     """Return the name of a game's ROM.
 
     Args:
-        env_id: for example 'ALE/MsPacman-v5', 'MsPacmanNoFrameskip-v4' or 'ms_pacman', which all give 'ms_pacman'.
+        env_id: for example 'ALE/MsPacman-v5', 'MsPacman-v5', 'MsPacmanNoFrameskip-v4' or 'ms_pacman', which all give
+            'ms_pacman'.
 
     Raises:
         ConfigError: there is no such game, or its ROM file is missing or damaged.
     """
-    names = {rom.title().replace("_", ""): rom for rom in roms.get_all_rom_ids()}
+    names = {_title(rom): rom for rom in roms.get_all_rom_ids()}
     match = GAME_ID.fullmatch(str(env_id))
     name = match[match.lastgroup] if match and match.lastgroup else str(env_id)
     rom = names.get(name, name)
@@ -55,6 +57,10 @@ def find_rom(env_id: str) -> str:
     except OSError as error:
         raise ConfigError(f"env.env_id '{env_id}': the ROM '{rom}' cannot be read: {error}") from error
     return rom
+
+
+def _title(rom: str) -> str:
+    return rom.title().replace("_", "")
 
 
 class AtariEngine(AtariVectorEnv):
@@ -197,18 +203,33 @@ class AtariEnv(gymnasium.Env):
         )
 
     @classmethod
+    def env_pool_task(cls, cfg_env: EasyDict) -> EnvPoolBuilder:
+        """Return envpool's game with the same preprocessing; it draws the number of no-ops from at least one.
+
+        Raises:
+            ConfigError: see `check`.
+        """
+        rom = cls._check_game(cfg_env)
+        options = dict(
+            max_episode_steps=DEFAULT_LIMIT // cfg_env.frame_skip,
+            stack_num=1,  # envpool fills a stack with copies of its first frame, not with zeros
+            frame_skip=cfg_env.frame_skip,
+            noop_max=max(1, cfg_env.noop_max),
+            repeat_action_probability=cfg_env.sticky_action_prob,
+            use_fire_reset=cfg_env.fire_reset,
+            img_height=SCREEN,
+            img_width=SCREEN,
+        )
+        return EnvPoolBuilder(f"{_title(rom)}-v5", options, join_frames=True)
+
+    @classmethod
     def check(cls, cfg_env: EasyDict) -> EnvSpec:
         """Return the spaces without playing.
 
         Raises:
             ConfigError: there is no such game, or the probability of sticky actions does not fit the id.
         """
-        rom, sticky = find_rom(cfg_env.env_id), cfg_env.sticky_action_prob
-        if not 0 <= sticky <= 1 or (sticky and cfg_env.env_id.endswith("-v4")):
-            raise ConfigError(
-                f"env.sticky_action_prob is {sticky} with env.env_id '{cfg_env.env_id}': expected a probability, and 0 "
-                f"for a '-v4' id; name the game '{rom}' to play with sticky actions."
-            )
+        rom = cls._check_game(cfg_env)
         ALEInterface.setLoggerMode(LoggerMode.Error)
         ale = ALEInterface()
         ale.loadROM(roms.get_rom_path(rom))  # type: ignore[arg-type]  # find_rom has seen the file
@@ -218,3 +239,13 @@ class AtariEnv(gymnasium.Env):
             gymnasium.spaces.Discrete(len(ale.getMinimalActionSet())),
             stack if stack > 1 else 0,
         )
+
+    @staticmethod
+    def _check_game(cfg_env: EasyDict) -> str:
+        rom, sticky = find_rom(cfg_env.env_id), cfg_env.sticky_action_prob
+        if not 0 <= sticky <= 1 or (sticky and cfg_env.env_id.endswith("-v4")):
+            raise ConfigError(
+                f"env.sticky_action_prob is {sticky} with env.env_id '{cfg_env.env_id}': expected a probability, and 0 "
+                f"for a '-v4' id; name the game '{rom}' to play with sticky actions."
+            )
+        return rom

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import gymnasium
 from easydict import EasyDict
@@ -23,6 +23,7 @@ class BipedalWalkerEnv(gymnasium.Wrapper):
         env_id=Key("BipedalWalker-v3", "gymnasium id"),
         rew_clip=Key(False, "train with a reward of at least -10, instead of -100 for a fall"),
     )
+    plain_if: ClassVar[dict[str, Any]] = {"rew_clip": False}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("Box2D", "box2d")
