@@ -96,6 +96,41 @@ def test_every_step_is_a_transition_of_gymnasiums_environment(env_id: str) -> No
     assert ends >= (0 if env_id in ("MountainCarContinuous-v0", "Acrobot-v1") else 3)
 
 
+@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Hopper-v5"])
+def test_mujocos_transitions_are_gymnasiums(env_id: str) -> None:
+    pytest.importorskip("mujoco")
+    single: Any = gymnasium.make(env_id).unwrapped
+    for row in play(make(2, env_id=env_id, act_scale=False), 60):
+        after = successors(row)
+        for n, obs in enumerate(row["obs"].astype(np.float64)):
+            if np.abs(obs).max() == 10:
+                continue  # an observation shows speeds of at most 10, so the state is not known
+            single.reset(seed=0)
+            single.set_state(np.append(0.0, obs[: single.model.nq - 1]), obs[single.model.nq - 1 :])
+            expected, reward, terminated, _, _ = single.step(row["action"][n])
+            np.testing.assert_allclose(after[n], expected, atol=1e-3)
+            np.testing.assert_allclose(row["reward"][n], reward, atol=1e-3)
+            assert row["terminated"][n] == terminated
+
+
+def test_minigrids_rooms_are_gymnasiums() -> None:
+    pytest.importorskip("minigrid")
+    single: Any = gymnasium.make("MiniGrid-Empty-5x5-v0")
+    expected, _ = single.reset()
+    ends = {"terminated": 0, "truncated": 0}
+    for row in play(make(1, env_id="MiniGrid-Empty-5x5-v0"), 700):
+        assert (row["obs"]["image"][0] == np.moveaxis(expected["image"], 2, 0)).all()
+        assert row["obs"]["direction"][0].argmax() == expected["direction"]
+        expected, reward, terminated, truncated, _ = single.step(row["action"][0])
+        assert row["reward"][0] == pytest.approx(reward)
+        assert (row["terminated"][0], row["truncated"][0]) == (terminated, truncated)
+        ends["terminated"] += terminated
+        ends["truncated"] += truncated
+        if terminated or truncated:
+            expected, _ = single.reset()
+    assert min(ends.values()) > 0
+
+
 def test_an_ended_environment_shows_its_next_start_at_once_and_no_step_is_lost() -> None:
     rows = play(make(4, env_id="CartPole-v1"), 100)
     lengths = np.zeros(4, np.int64)

@@ -361,11 +361,8 @@ def test_mistakes_are_config_errors_before_anything_starts(overrides: dict[str, 
 
 def test_envpool_that_is_not_installed_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(
-        ConfigError, match=r"needs the extra 'envpool' .*: pip install 'ding_lite\[envpool\]'"
-    ) as caught:
+    with pytest.raises(ConfigError, match=r"needs the extra 'envpool' .*: pip install 'ding_lite\[envpool\]'\.$"):
         check_env(env_config(env_id="CartPole-v1", manager={"type": "env_pool"}))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 4)])
