@@ -14,8 +14,8 @@ import gymnasium
 import numpy as np
 from easydict import EasyDict
 
-from ding_lite.envs.env_pool import EnvPoolBuilder
-from ding_lite.envs.gymnasium_engine import GymnasiumBuilder
+from ding_lite.envs.checks import find_id
+from ding_lite.envs.engines import ENGINES, find_engine
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import PolicyObservations, stack_depth
 from ding_lite.envs.wrappers import apply_wrappers
@@ -23,7 +23,6 @@ from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_o
 from ding_lite.utils.tree import tree_map
 
 Builder = Callable[[EasyDict], gymnasium.Env]
-ENGINES = ("native", "env_pool")  # managers that play all environments at once
 MANAGERS = ("base", "subprocess", *ENGINES)
 
 
@@ -50,58 +49,13 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
         builder = builders[0]
     elif cfg_env.type == "gymnasium":
         plain_if = {}
-        builder = partial(make_gymnasium, spec=None if manager == "env_pool" else _find_id(cfg_env.env_id))
+        builder = partial(make_gymnasium, spec=None if manager == "env_pool" else find_id(cfg_env.env_id))
     else:
         builder = ENV_REGISTRY.find(cfg_env.type)
         plain_if = getattr(builder, "plain_if", None)
-    return _find_engine(builder, plain_if, cfg_env) if manager in ENGINES else builder
-
-
-def _find_engine(builder: Any, plain_if: Mapping[str, Any] | None, cfg_env: EasyDict) -> Any:
-    """Return what has the method `make_native` for the manager that the config names.
-
-    Args:
-        builder: builds one environment.
-        plain_if: see `create_vector_env`; None if the environment is never a plain gymnasium id.
-        cfg_env: the compiled `cfg.env`.
-    """
-    native = cfg_env.manager.type == "native"
-    if native and hasattr(builder, "make_native"):
+    if manager not in ENGINES or (manager == "native" and hasattr(builder, "make_native")):
         return builder
-    if not native and hasattr(builder, "env_pool_task"):
-        return builder.env_pool_task(cfg_env)
-    spec: Any = _find_id(cfg_env.env_id) if native and plain_if is not None else None
-    if plain_if is None or (native and spec.vector_entry_point is None):
-        raise ConfigError(
-            f"env.manager.type is '{cfg_env.manager.type}', but '{cfg_env.type}' environments have no "
-            f"{'engine of their own' if native else 'equivalent in envpool'}: set it to 'base' or 'subprocess'."
-        )
-    _check_plain(cfg_env, plain_if)
-    return GymnasiumBuilder(spec) if native else EnvPoolBuilder(_given(cfg_env.env_id))
-
-
-def _check_plain(cfg_env: EasyDict, plain_if: Mapping[str, Any]) -> None:
-    for key, value in plain_if.items():
-        if cfg_env[key] != value:
-            raise ConfigError(
-                f"env.{key} is {cfg_env[key]!r}, which env.manager.type '{cfg_env.manager.type}' cannot do: set the "
-                f"key to {value!r}, or the manager to 'base' or 'subprocess'."
-            )
-
-
-def _given(env_id: str | None) -> str:
-    if not env_id:
-        raise ConfigError("env.env_id is not set: expected a gymnasium id such as 'CartPole-v1'.")
-    return env_id
-
-
-def _find_id(env_id: str | None) -> Any:
-    env_id = _given(env_id)
-    try:
-        return gymnasium.spec(env_id)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        hint = closest(env_id, gymnasium.registry) or " Add the module that registers it to env.import_names."
-        raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
+    return find_engine(builder, plain_if, cfg_env)
 
 
 def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
@@ -115,7 +69,7 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
     Raises:
         ConfigError: gymnasium does not know the id, or cannot make it with `env.kwargs`.
     """
-    spec = spec or _find_id(cfg_env.env_id)
+    spec = spec or find_id(cfg_env.env_id)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # gymnasium warns about ids that have a newer version

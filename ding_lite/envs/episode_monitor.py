@@ -15,7 +15,6 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import policy_side
-from ding_lite.utils.tree import tree_map
 
 
 class EpisodeMonitor(VectorWrapper):
@@ -96,10 +95,10 @@ class EpisodeMonitor(VectorWrapper):
         reward_N = np.sign(reward_N) if self._clip_rewards else reward_N
         return obs, reward_N.astype(np.float32), terminated_N, truncated_N, info
 
-    def _gather(self, final_obs: Any, index_K: np.ndarray) -> Any:
+    def _gather(self, final_obs: np.ndarray, index_K: np.ndarray) -> Any:
         """Return the final observations of the environments `index_K` as one batch `[K, ...]` in new memory."""
-        if isinstance(final_obs, dict) or final_obs.dtype != object:
-            return tree_map(lambda leaf: leaf[index_K], final_obs)
+        if final_obs.dtype != object:
+            return final_obs[index_K]
         space = self.single_observation_space
         rows = [final_obs[i] for i in index_K]
         return concatenate(space, rows, create_empty_array(space, n=len(rows), fn=np.empty))  # type: ignore[arg-type]

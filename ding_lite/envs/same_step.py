@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 
 from ding_lite.envs.checks import check_lives
 from ding_lite.envs.spaces import EnvSpec, observation_side, stack_depth
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
 
 
 class SameStepEngine(VectorEnv):
@@ -102,8 +102,9 @@ class SameStepEngine(VectorEnv):
         self._obs, self._info = self._push(self._convert(raw)), info
         last: dict[str, Any] = {}
         if (ended_N := terminated_N | truncated_N).any():
-            last = {"final_obs": self._obs, "final_info": info}
-            self._begin(np.flatnonzero(ended_N))
+            index_K = np.flatnonzero(ended_N)
+            last = {"final_obs": _final(self._obs, index_K), "final_info": info}
+            self._begin(index_K)
         return self._obs, reward_N, terminated_N, truncated_N, self._info | last
 
     def _begin(self, index_K: np.ndarray) -> None:
@@ -128,6 +129,16 @@ class SameStepEngine(VectorEnv):
             return obs
         frames = obs if self._join else tree_map(lambda leaf: leaf[:, None], obs)
         return tree_map(lambda old, new: np.concatenate([old[:, new.shape[1] :], new], 1), self._obs, frames)
+
+
+def _final(obs: Any, index_K: np.ndarray) -> np.ndarray:
+    """Return observations as gymnasium has them in `final_obs`: an array of dicts if they are dicts."""
+    if not isinstance(obs, dict):
+        return obs
+    rows = np.full(len(next(tree_leaves(obs))), None, object)
+    for n in index_K.tolist():
+        rows[n] = tree_map(lambda leaf, n=n: leaf[n], obs)
+    return rows
 
 
 def _put(whole: Any, index_K: np.ndarray, rows: Any) -> Any:

@@ -35,8 +35,9 @@ from functools import partial
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ding_lite.envs.builders import ENGINES, Builder, build_plain, build_single, find_builder, wrap_single
+from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, wrap_single
 from ding_lite.envs.checks import build_checked, check_lives
+from ding_lite.envs.engines import ENGINES
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds

@@ -25,6 +25,7 @@ from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
+from dizoo.atari.envs.atari_env_pool import make_task
 
 GAME_ID = re.compile(r"(?:(?:ALE/)?(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<rom>\w+))")
 DEFAULT_LIMIT = 108_000  # emulator frames, half an hour of play: the usual limit in the literature
@@ -204,23 +205,13 @@ class AtariEnv(gymnasium.Env):
 
     @classmethod
     def env_pool_task(cls, cfg_env: EasyDict) -> EnvPoolBuilder:
-        """Return envpool's game with the same preprocessing; it draws the number of no-ops from at least one.
+        """Return envpool's game with the same preprocessing.
 
         Raises:
             ConfigError: see `check`.
         """
-        rom = cls._check_game(cfg_env)
-        options = dict(
-            max_episode_steps=DEFAULT_LIMIT // cfg_env.frame_skip,
-            stack_num=1,  # envpool fills a stack with copies of its first frame, not with zeros
-            frame_skip=cfg_env.frame_skip,
-            noop_max=max(1, cfg_env.noop_max),
-            repeat_action_probability=cfg_env.sticky_action_prob,
-            use_fire_reset=cfg_env.fire_reset,
-            img_height=SCREEN,
-            img_width=SCREEN,
-        )
-        return EnvPoolBuilder(f"{_title(rom)}-v5", options, join_frames=True)
+        limit = cfg_env.max_episode_steps or DEFAULT_LIMIT // cfg_env.frame_skip
+        return make_task(cfg_env, _title(cls._check_game(cfg_env)), SCREEN, limit)
 
     @classmethod
     def check(cls, cfg_env: EasyDict) -> EnvSpec:
