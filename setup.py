@@ -7,6 +7,8 @@ here = Path(__file__).parent
 BOX2D = ['box2d>=2.3.10; python_version < "3.14"']  # before gymnasium 1.2.3 its own extra compiles another
 MINIGRID = ["minigrid>=3.0"]
 OFFLINE = ["h5py>=3.10", "minari>=0.5.4"]  # data sets in HDF5 files, and Minari's
+# 300 MB of wheels, 740 MB installed, mostly robots; therefore not an extra of the tests, which skip it if it is missing
+ENVPOOL = ["envpool>=1.2"]
 LIGHTNING = ["lightning>=2.4"]
 
 setup(
@@ -42,6 +44,7 @@ setup(
         ],
         "plot": ["matplotlib>=3.8"],
         "box2d": BOX2D,
+        "envpool": ENVPOOL,
         "mujoco": ["gymnasium[mujoco]>=1.1"],
         "minigrid": MINIGRID,
         "offline": OFFLINE,

@@ -181,7 +181,7 @@ TYPES: dict[str, dict[str, str]] = {
         "subprocess": "subprocess",
         "async_subprocess": "subprocess",
         "base_v2": "base",
-        "env_pool": "native",
+        "env_pool": "env_pool",
         "gym_vector": "subprocess",
         "subprocess_v2": "subprocess",
     },

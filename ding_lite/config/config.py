@@ -37,7 +37,7 @@ from ding_lite.config.compat import (
     translate_create,
 )
 from ding_lite.config.normalization import check_observations
-from ding_lite.envs.vector_env import EnvSpec
+from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, declared_keys, describe, matches, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of

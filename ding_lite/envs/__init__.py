@@ -5,7 +5,8 @@ from ding_lite.envs.checks import EnvError
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.vector_env import EnvSpec, check_env, create_vector_env
+from ding_lite.envs.spaces import EnvSpec
+from ding_lite.envs.vector_env import check_env, create_vector_env
 
 __all__ = [
     "ENV_DEFAULTS",

@@ -6,7 +6,7 @@ This module never imports torch, because worker processes import it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,14 +14,16 @@ import gymnasium
 import numpy as np
 from easydict import EasyDict
 
+from ding_lite.envs.checks import find_id
+from ding_lite.envs.engines import ENGINES, find_engine
 from ding_lite.envs.seeded_env import SeededEnv
-from ding_lite.envs.spaces import PolicyObservations
+from ding_lite.envs.spaces import PolicyObservations, stack_depth
 from ding_lite.envs.wrappers import apply_wrappers
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_of
 from ding_lite.utils.tree import tree_map
 
 Builder = Callable[[EasyDict], gymnasium.Env]
-MANAGERS = ("base", "subprocess", "native")
+MANAGERS = ("base", "subprocess", *ENGINES)
 
 
 def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
@@ -33,8 +35,8 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
             `cfg.env.type` is returned, or a function that makes the gymnasium id.
 
     Raises:
-        ConfigError: the type, the id or the manager is unknown, or the manager is 'native' and the environment has no
-            engine of its own.
+        ConfigError: the type, the id or the manager is unknown, or the manager is 'native' or 'env_pool' and the
+            environment has no such engine.
     """
     manager = cfg_env.manager.type
     if manager not in MANAGERS:
@@ -42,28 +44,18 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
             f"env.manager.type is '{manager}', expected one of {MANAGERS}.{closest(str(manager), MANAGERS)}"
         )
     builder: Any
+    plain_if: Mapping[str, Any] | None = None
     if builders:
         builder = builders[0]
     elif cfg_env.type == "gymnasium":
-        builder = partial(make_gymnasium, spec=_find_id(cfg_env.env_id))
+        plain_if = {}
+        builder = partial(make_gymnasium, spec=None if manager == "env_pool" else find_id(cfg_env.env_id))
     else:
         builder = ENV_REGISTRY.find(cfg_env.type)
-    if manager == "native" and not hasattr(builder, "make_native"):
-        raise ConfigError(
-            f"env.manager.type is 'native', but '{cfg_env.type}' environments have no engine of their own: set it to "
-            "'base' or 'subprocess'."
-        )
-    return builder
-
-
-def _find_id(env_id: str | None) -> Any:
-    if not env_id:
-        raise ConfigError("env.env_id is not set: expected a gymnasium id such as 'CartPole-v1'.")
-    try:
-        return gymnasium.spec(env_id)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        hint = closest(env_id, gymnasium.registry) or " Add the module that registers it to env.import_names."
-        raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
+        plain_if = getattr(builder, "plain_if", None)
+    if manager not in ENGINES or (manager == "native" and hasattr(builder, "make_native")):
+        return builder
+    return find_engine(builder, plain_if, cfg_env)
 
 
 def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
@@ -77,7 +69,7 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
     Raises:
         ConfigError: gymnasium does not know the id, or cannot make it with `env.kwargs`.
     """
-    spec = spec or _find_id(cfg_env.env_id)
+    spec = spec or find_id(cfg_env.env_id)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # gymnasium warns about ids that have a newer version
@@ -119,8 +111,3 @@ def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int 
         env = gymnasium.wrappers.TransformObservation(env, lambda obs: tree_map(np.array, obs), None)
         env = gymnasium.wrappers.FrameStackObservation(env, cfg_env.frame_stack, padding_type="zero")
     return SeededEnv(env, index)
-
-
-def stack_depth(cfg_env: EasyDict) -> int:
-    """Return the number of frames in one observation, 0 if observations are not frame stacks."""
-    return cfg_env.frame_stack if cfg_env.frame_stack > 1 else 0

@@ -10,10 +10,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from easydict import EasyDict
 from gymnasium.spaces import Dict
 
 from ding_lite.envs.spaces import sample_masked
-from ding_lite.utils.registry import ConfigError, UserError, place_of
+from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
 
 OLD_INTERFACE = (
     "This is the interface of gym before 0.26: port the environment to gymnasium, whose reset(seed=, options=) returns "
@@ -24,6 +25,23 @@ OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpect
 
 class EnvError(UserError, RuntimeError):
     """An environment failed during a run."""
+
+
+def given_id(env_id: str | None) -> str:
+    """Return `env.env_id`, or raise `ConfigError` if it is not set."""
+    if not env_id:
+        raise ConfigError("env.env_id is not set: expected a gymnasium id such as 'CartPole-v1'.")
+    return env_id
+
+
+def find_id(env_id: str | None) -> Any:
+    """Return gymnasium's spec of `env.env_id`, or raise `ConfigError` if there is none."""
+    env_id = given_id(env_id)
+    try:
+        return gymnasium.spec(env_id)
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        hint = closest(env_id, gymnasium.registry) or " Add the module that registers it to env.import_names."
+        raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
 
 
 def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnasium.Env, dict[str, Any]]:
@@ -50,6 +68,14 @@ def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnas
         env.close()
         raise
     return env, info
+
+
+def check_lives(cfg_env: EasyDict, info: dict[str, Any]) -> None:
+    """Raise `ConfigError` if `episodic_life` is set and the `info` of a reset has no lives."""
+    if cfg_env.episodic_life and "lives" not in info:
+        raise ConfigError(
+            "env.episodic_life is True, but the environment has no info['lives']: set the key to False, or add them."
+        )
 
 
 def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:

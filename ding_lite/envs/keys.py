@@ -26,7 +26,7 @@ ENV_KEYS: dict[str, Any] = dict(
     max_episode_steps=Key(
         None, "env steps after which an episode is truncated; None: the environment's own limit", type=int, low=1
     ),
-    kwargs=Key({}, "further arguments of gymnasium.make"),
+    kwargs=Key({}, "further arguments of gymnasium.make, or of envpool.make"),
     wrappers=Key(
         [],
         "wrappers of each environment, the first innermost: names in gymnasium.wrappers or 'module:Class' of your own, "
@@ -48,9 +48,13 @@ ENV_KEYS: dict[str, Any] = dict(
         reward_discount=Key(None, "discount of this return; None: policy.discount_factor", type=float, low=0, high=1),
     ),
     manager=dict(
-        type=Key("base", "'base': in this process; 'subprocess': a process for each; 'native': the game's own engine"),
+        type=Key(
+            "base",
+            "'base': in this process; 'subprocess': a process for each; 'native': the game's own engine; 'env_pool': "
+            "envpool's, the extra `envpool`",
+        ),
         num_threads=Key(
-            0, "threads of a native engine; 0: the cores divided by the processes on this machine", low=0, high=4096
+            0, "threads of an engine; 0: the cores divided by the processes on this machine", low=0, high=4096
         ),
         step_timeout=Key(60.0, "seconds after which a silent subprocess is replaced", low=0.001, high=10**6),
         max_retry=Key(3, "how many times in a row a subprocess environment may fail before the run ends", low=0),

@@ -8,17 +8,41 @@ because worker processes import it. Shapes: N environments, A choices.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
+from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from gymnasium.spaces.utils import flatdim, flatten
+from gymnasium.spaces.utils import flatdim
 
 from ding_lite.utils.registry import ConfigError
 
 CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
 LONGEST = 2**16  # numbers of a one-hot vector
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """The properties of a single environment on which a model depends.
+
+    Attributes:
+        observation_space: observations as the policy sees them, see `PolicyObservations`.
+        action_space: actions as the policy chooses them, see `policy_side`.
+        frame_stack: number of frames in one observation; 0 if observations are not frame stacks.
+        notes: messages for the user about the conversion of observations.
+    """
+
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+    frame_stack: int
+    notes: tuple[str, ...] = ()
+
+
+def stack_depth(cfg_env: EasyDict) -> int:
+    """Return the number of frames in one observation, 0 if observations are not frame stacks."""
+    return cfg_env.frame_stack if cfg_env.frame_stack > 1 else 0
 
 
 class BoxActions:
@@ -98,7 +122,7 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self.observation_space, self._convert, self.note = _observation_side(env.observation_space)
+        self.observation_space, self._convert, self.note = observation_side(env.observation_space)
 
     @classmethod
     def wrap(cls, env: gymnasium.Env) -> gymnasium.Env:
@@ -111,8 +135,12 @@ class PolicyObservations(gymnasium.ObservationWrapper):
         return self._convert(observation)
 
 
-def _observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
-    """Return the policy's space, a function that converts an observation, and a note for the user."""
+def observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
+    """Return the policy's space, a function that converts an observation or a batch of them, and a note for the user.
+
+    Raises:
+        ConfigError: see `PolicyObservations`.
+    """
     _check_supported(space)
     if isinstance(space, Box):
         return _box_side(space)
@@ -124,12 +152,25 @@ def _observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any]
             f"expected at most {LONGEST}; wrap the environment."
         )
     vector = Box(0, 1, (flatdim(space),), np.float32)
-    return vector, lambda obs: np.asarray(flatten(space, obs), np.float32), ""
+    return vector, lambda obs: _flatten(space, np.asarray(obs)), ""
+
+
+def _flatten(space: gymnasium.Space[Any], obs: np.ndarray) -> np.ndarray:
+    """Return observations `[..., *shape]` as vectors `[..., A]`, as `gymnasium.spaces.flatten` does it with one."""
+    batch = obs.shape[: obs.ndim - len(space.shape or ())]
+    if isinstance(space, MultiBinary):
+        return obs.reshape(*batch, -1).astype(np.float32)
+    if isinstance(space, Discrete):
+        return (obs[..., None] - space.start == np.arange(space.n)).astype(np.float32)
+    assert isinstance(space, MultiDiscrete)
+    digits = (obs - space.start).reshape(*batch, -1)
+    parts = [digits[..., i, None] == np.arange(n) for i, n in enumerate(space.nvec.flat)]
+    return np.concatenate(parts, -1, dtype=np.float32)
 
 
 def _dict_side(space: Dict) -> tuple[Dict, Callable[[Any], Any], str]:
     small = {key: part for key, part in space.items() if isinstance(part, Box | Dict) or flatdim(part) <= LONGEST}
-    sides = {key: _observation_side(part) for key, part in small.items()}
+    sides = {key: observation_side(part) for key, part in small.items()}
     changed = {key: convert for key, (part, convert, _) in sides.items() if part is not space[key]}
     if "action_mask" in space.spaces or not changed:
         return space, lambda obs: obs, ""
@@ -154,11 +195,11 @@ def _box_side(space: Box) -> tuple[Box, Callable[[Any], Any], str]:
     if not shape:
         number = Box(space.low.reshape(1), space.high.reshape(1), dtype=space.dtype.type)
         vector, convert, note = _box_side(number)
-        return vector, lambda obs: convert(np.reshape(obs, 1)), note
+        return vector, lambda obs: convert(np.asarray(obs)[..., None]), note
     if len(shape) == 3 and shape[2] in CHANNELS and min(shape[:2]) > max(CHANNELS):
         image = Box(np.moveaxis(space.low, 2, 0), np.moveaxis(space.high, 2, 0), dtype=space.dtype.type)
         note = f"observations {list(shape)} are images in the order height, width, channels: the policy sees them as "
-        return image, lambda obs: np.moveaxis(np.asarray(obs), 2, 0), note + f"{list(image.shape)}, channels first."
+        return image, lambda obs: np.moveaxis(np.asarray(obs), -1, -3), note + f"{list(image.shape)}, channels first."
     if np.issubdtype(space.dtype, np.floating) or (space.dtype == np.uint8 and len(shape) > 1):
         return space, lambda obs: obs, ""
     floats = Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)

@@ -29,40 +29,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
-import gymnasium
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, stack_depth, wrap_single
-from ding_lite.envs.checks import build_checked
+from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, wrap_single
+from ding_lite.envs.checks import build_checked, check_lives
+from ding_lite.envs.engines import ENGINES
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.spaces import PolicyObservations, policy_side
+from ding_lite.envs.spaces import EnvSpec, PolicyObservations, policy_side, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import find_own_randomness
 from ding_lite.utils.registry import ConfigError
-
-
-@dataclass(frozen=True)
-class EnvSpec:
-    """The properties of a single environment on which a model depends.
-
-    Attributes:
-        observation_space: observations as the policy sees them, see `PolicyObservations`.
-        action_space: actions as the policy chooses them, see `policy_side`.
-        frame_stack: number of frames in one observation; 0 if observations are not frame stacks.
-        notes: messages for the user about the conversion of observations.
-    """
-
-    observation_space: gymnasium.Space[Any]
-    action_space: gymnasium.Space[Any]
-    frame_stack: int
-    notes: tuple[str, ...] = ()
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:
@@ -88,10 +70,7 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
         observation_space = wrap_single(env, builder, cfg_env).observation_space
     finally:
         env.close()
-    if cfg_env.episodic_life and "lives" not in info:
-        raise ConfigError(
-            "env.episodic_life is True, but the environment has no info['lives']: set the key to False, or add them."
-        )
+    check_lives(cfg_env, info)
     action_space = policy_side(env.action_space, cfg_env.act_scale)[0]
     return EnvSpec(observation_space, action_space, stack_depth(cfg_env), tuple(filter(None, notes)))
 
@@ -115,6 +94,9 @@ def create_vector_env(
       `frame_stack` and `max_episode_steps` itself. If that has `counts_episodes = True`, its `reset` takes seeds and
       options as `SeededEnv.reset` does, and gymnasium's `reset_mask`, and it restarts ended episodes in the same way.
       Otherwise its episodes start anew when a run is resumed.
+    * `plain_if`, a dict: if these keys of `cfg.env` have these values, the environment is the gymnasium environment
+      `cfg.env.env_id` and nothing else. Engines that know the id, see `env_pool` and `gymnasium_engine`, then play it.
+    * a class method `env_pool_task(cfg)`, if the environment is another one of envpool, see `env_pool`.
 
     Args:
         cfg_env: the compiled `cfg.env`.
@@ -134,7 +116,7 @@ def create_vector_env(
         raise ConfigError(f"Expected {num_envs} functions that build an environment, as configured, got {len(builds)}.")
     env: VectorEnv
     counts_episodes = True
-    if manager.type == "native":
+    if manager.type in ENGINES:
         num_threads = manager.num_threads or max(1, _cpu_count() // local_world_size)
         env = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
         counts_episodes = getattr(env, "counts_episodes", False)

@@ -39,7 +39,7 @@ def check_wrappers(cfg_env: EasyDict) -> None:
                 f"hold: set {REPLACED[name]}=True instead."
             )
         _find(name)
-    if cfg_env.manager.type == "native":
+    if cfg_env.manager.type in ("native", "env_pool"):
         raise ConfigError(
             "env.wrappers: a native engine runs all environments at once, so they cannot be wrapped one by one: set "
             "env_manager.type to 'base' or 'subprocess'."

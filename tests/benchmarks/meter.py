@@ -44,9 +44,7 @@ class Meter:
 
     def _count(self, *_: Any) -> None:
         self._depth -= 1
-        self.updates += (
-            self._depth == 0
-        )  # torch calls the hooks again where `step` of a subclass calls that of its base
+        self.updates += self._depth == 0  # torch calls the hooks again where a subclass's `step` calls its base's
 
     def boundary(self, env_steps: int) -> None:
         """Call before each collect, with the environment steps done so far.

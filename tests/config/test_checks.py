@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 
 from ding_lite.config import check_shapes, compile_config, read_config
 from ding_lite.config.schema import get_key, set_key
-from ding_lite.envs.vector_env import EnvSpec, check_env
+from ding_lite.envs import EnvSpec, check_env
 from ding_lite.utils.registry import (
     ConfigError,
 )

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 from ding_lite.config import check_shapes, compile_config
-from ding_lite.envs.vector_env import EnvSpec
+from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.registry import (
     ConfigError,
 )

@@ -346,7 +346,7 @@ def test_check_env_reports_the_spaces_that_the_vector_has(manager: str) -> None:
         ({"env_id": "no_such_module:Env-v0"}, r"no 'no_such_module:Env-v0'.*env\.import_names"),
         ({"env_id": "CartPole-v1", "kwargs": {"gravty": 1}}, r"env\.kwargs \{'gravty': 1\}.*gravty"),
         ({"env_id": "CartPole-v1", "manager": {"type": "subproces"}}, r"env\.manager\.type.*Did you mean 'subprocess'"),
-        ({"env_id": "CartPole-v1", "manager": {"type": "native"}}, r"'native'.*'gymnasium'.*'base' or 'subprocess'"),
+        ({"env_id": "Pendulum-v1", "manager": {"type": "native"}}, r"'native'.*'gymnasium'.*'base' or 'subprocess'"),
         ({"env_id": "CartPole-v1", "episodic_life": True}, r"env\.episodic_life.*lives"),
         ({"type": "cout"}, r"'cout'.*Did you mean 'count'"),
     ],
@@ -357,6 +357,12 @@ def test_mistakes_are_config_errors_before_anything_starts(overrides: dict[str, 
     with pytest.raises(ConfigError, match=message):
         check_env(cfg)
     assert not multiprocessing.active_children()
+
+
+def test_envpool_that_is_not_installed_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    with pytest.raises(ConfigError, match=r"needs the extra 'envpool' .*: pip install 'ding_lite\[envpool\]'\.$"):
+        check_env(env_config(env_id="CartPole-v1", manager={"type": "env_pool"}))
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 4)])

@@ -189,7 +189,8 @@ def test_wrong_arguments_are_refused_before_the_run_starts(wrappers: Any, messag
         check_env(env_config("grid", wrappers=wrappers))
 
 
-def test_a_native_engine_refuses_wrappers_in_one_line() -> None:
+@pytest.mark.parametrize("manager", ["native", "env_pool"])
+def test_a_native_engine_refuses_wrappers_in_one_line(manager: str) -> None:
     main = merge(main_config, dict(env=dict(wrappers=["FlattenObservation"])))
     with pytest.raises(ConfigError, match=r"env\.wrappers: a native engine runs all environments at once"):
-        compile_config((main, merge(create_config, dict(env_manager=dict(type="native")))))
+        compile_config((main, merge(create_config, dict(env_manager=dict(type=manager)))))

@@ -21,13 +21,15 @@ from ale_py.vector_env import AtariVectorEnv
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode
 
+from ding_lite.envs.env_pool import EnvPoolBuilder
 from ding_lite.envs.seeded_env import episode_seed
-from ding_lite.envs.vector_env import EnvSpec
+from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
+from dizoo.atari.envs.atari_env_pool import make_task
 
 GAME_ID = re.compile(
-    r"ALE/(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<v0>\w+)NoFrameskip-v0|(?P<rom>\w+)"
+    r"(?:ALE/)?(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<v0>\w+)NoFrameskip-v0|(?P<rom>\w+)"
 )
 STICKY = {"-v0": 0.25, "-v4": 0.0}  # ids that fix the probability of sticky actions, by their ending
 DEFAULT_LIMIT = 108_000  # emulator frames, half an hour of play: the usual limit in the literature
@@ -57,12 +59,13 @@ def find_rom(env_id: str) -> str:
     """Return the name of a game's ROM.
 
     Args:
-        env_id: for example 'ALE/MsPacman-v5', 'MsPacmanNoFrameskip-v4' or 'ms_pacman', which all give 'ms_pacman'.
+        env_id: for example 'ALE/MsPacman-v5', 'MsPacman-v5', 'MsPacmanNoFrameskip-v4' or 'ms_pacman', which all give
+            'ms_pacman'.
 
     Raises:
         ConfigError: there is no such game, or its ROM file is missing or damaged.
     """
-    names = {rom.title().replace("_", ""): rom for rom in roms.get_all_rom_ids()}
+    names = {_title(rom): rom for rom in roms.get_all_rom_ids()}
     match = GAME_ID.fullmatch(str(env_id))
     name = match[match.lastgroup] if match and match.lastgroup else str(env_id)
     rom = names.get(name, name)
@@ -84,6 +87,10 @@ def count_actions(rom: str) -> int:
     ale = ALEInterface()
     ale.loadROM(roms.get_rom_path(rom))  # type: ignore[arg-type]  # find_rom has seen the file
     return len(ale.getMinimalActionSet())
+
+
+def _title(rom: str) -> str:
+    return rom.title().replace("_", "")
 
 
 class AtariEngine(AtariVectorEnv):
@@ -226,6 +233,16 @@ class AtariEnv(gymnasium.Env):
             reward_clipping=False,
             use_fire_reset=cfg_env.fire_reset,
         )
+
+    @classmethod
+    def env_pool_task(cls, cfg_env: EasyDict) -> EnvPoolBuilder:
+        """Return envpool's game with the same preprocessing.
+
+        Raises:
+            ConfigError: see `check`.
+        """
+        limit = cfg_env.max_episode_steps or DEFAULT_LIMIT // cfg_env.frame_skip
+        return make_task(cfg_env, _title(find_rom(cfg_env.env_id)), SCREEN, limit, find_sticky(cfg_env))
 
     @classmethod
     def check(cls, cfg_env: EasyDict) -> EnvSpec:

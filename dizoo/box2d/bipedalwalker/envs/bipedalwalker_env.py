@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import gymnasium
 from easydict import EasyDict
@@ -24,6 +24,7 @@ class BipedalWalkerEnv(gymnasium.Wrapper):
         env_id=Key("BipedalWalker-v3", "gymnasium id"),
         rew_clip=Key(False, "learn from rewards of at least -10, a fall is worth -100; returns sum the true rewards"),
     )
+    plain_if: ClassVar[dict[str, Any]] = {"rew_clip": False}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("Box2D", "box2d")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import gymnasium
 from easydict import EasyDict
@@ -23,6 +23,7 @@ class LunarLanderEnv(gymnasium.Wrapper):
     config: ClassVar = dict(
         env_id=Key("LunarLander-v3", "gymnasium id"),
     )
+    plain_if: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("Box2D", "box2d")

@@ -1,0 +1,174 @@
+"""Plays environments with envpool: C++ on several threads, from the extra `envpool`.
+
+envpool resets an ended environment in the next step, and ignores that step's action. Here the ended environments are
+reset at once, and only they, so that every step is a transition of every environment.
+
+Differences from gymnasium, which hold for envpool 1.2.5:
+
+* It reports an episode that terminates in the last step that its time limit allows as truncated only. Therefore the
+  limit is counted here, and envpool's is one step longer. In MiniGrid and BabyAI, whose rewards depend on that limit,
+  it is left alone, and a goal that is reached in the very last step is a truncation.
+* Seeds are fixed when a pool is built: a reset with seeds builds a new one. This takes milliseconds, and for Atari a
+  tenth of a second for each game. An episode depends on the ones before, so none is restored when a run is resumed.
+* Observations and actions of float64 are shown as float32, and unbounded spaces of Box2D as such.
+
+This module never imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+from easydict import EasyDict
+from gymnasium.spaces import Box, Dict
+
+from ding_lite.envs.same_step import EngineBuilder, SameStepEngine
+from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.spaces import stack_depth
+from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.utils.tree import tree_map
+
+OWN_LIMIT = ("MiniGrid-", "BabyAI-")  # tasks whose rewards depend on the time limit
+ENDLESS = np.iinfo(np.int32).max  # envpool's time limit of tasks that have none
+BOOKKEEPING = ("env_id", "players")  # keys of envpool's `info`
+
+
+def import_envpool() -> ModuleType:
+    """Import envpool and return it.
+
+    Raises:
+        ConfigError: it is not installed, or not whole.
+    """
+    try:
+        return importlib.import_module("envpool")
+    except (ImportError, FileNotFoundError) as error:  # a file that is missing: the assets are packages of their own
+        raise ConfigError(
+            f"env_manager.type='env_pool' needs the extra 'envpool' ({error}): pip install 'ding_lite[envpool]'."
+        ) from error
+
+
+@dataclass(frozen=True)
+class EnvPoolBuilder(EngineBuilder):
+    """Builds envpool's vector environment of a task.
+
+    Attributes:
+        task: envpool's name of the environment, mostly gymnasium's id.
+        options: arguments of `envpool.make`; `env.kwargs` comes on top.
+        join_frames: see `SameStepEngine`.
+    """
+
+    task: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    join_frames: bool = False
+
+    def make_native(self, cfg_env: EasyDict, num_envs: int, num_threads: int) -> EnvPoolEngine:
+        """Build the engine, which has to be reset with seeds first.
+
+        Raises:
+            ConfigError: envpool is not installed, or does not know the task or one of the options.
+        """
+        known = import_envpool().list_all_envs()
+        if self.task not in known:
+            raise ConfigError(f"env.env_id: envpool knows no '{self.task}'.{closest(self.task, known)}")
+        options = {**self.options, **cfg_env.kwargs, "num_envs": num_envs, "num_threads": num_threads}
+        return EnvPoolEngine(self.task, options, cfg_env.max_episode_steps, stack_depth(cfg_env), self.join_frames)
+
+
+class EnvPoolEngine(SameStepEngine):
+    """envpool in the mode SAME_STEP.
+
+    Args:
+        task: envpool's name of the environment.
+        options: arguments of `envpool.make`, with `num_envs`.
+        limit: env steps after which an episode is truncated; None: envpool's own limit.
+        frame_stack: see `SameStepEngine`.
+        join_frames: see `SameStepEngine`.
+
+    Raises:
+        ConfigError: envpool does not accept the options, or the environment has several players.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        options: dict[str, Any],
+        limit: int | None = None,
+        frame_stack: int = 0,
+        join_frames: bool = False,
+    ) -> None:
+        self._task = task
+        self._pool: Any = None
+        spec, *spaces = self._call("make_spec", options)
+        self._limit = limit or spec.config.max_episode_steps
+        own_limit = task.startswith(OWN_LIMIT) or self._limit == ENDLESS
+        self._options = options if own_limit else {**options, "max_episode_steps": self._limit + 1}
+        if spec.config.max_num_players > 1:
+            raise ConfigError(f"env.env_id '{task}' has several players in envpool: expected one.")
+        super().__init__(options["num_envs"], _usual(spaces[0]), _usual(spaces[1]), frame_stack, join_frames)
+
+    def _call(self, function: str, options: dict[str, Any]) -> tuple[Any, ...]:
+        """Call a function of envpool with the task and these options.
+
+        Returns:
+            What it made, and the spaces of that: observations and actions.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # bounds of spaces lose precision
+                made = getattr(import_envpool(), function)(self._task, **options)
+                return made, made.observation_space, made.action_space
+        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+            own = {key: value for key, value in options.items() if key not in ("num_envs", "num_threads", "seed")}
+            reason = str(error).partition("\n")[0]
+            raise ConfigError(f"env.env_id '{self._task}' cannot be made by envpool with {own}: {reason}") from error
+
+    def _set_seeds(self, index_K: np.ndarray, seed_N: list[int] | None, options: dict[str, Any]) -> None:
+        if options:
+            raise ValueError(f"envpool's reset has no options {sorted(options)}: expected 'reset_mask' only.")
+        if seed_N is None and self._pool is not None:
+            return
+        if len(index_K) < self.num_envs:
+            raise ValueError("envpool cannot set the seeds of some environments only: reset all of them.")
+        self._pool = None  # ends its threads before others start
+        seeds = derive_seeds(0, n=self.num_envs) if seed_N is None else [int(seed) for seed in seed_N]
+        self._pool, *_ = self._call("make_gymnasium", {**self._options, "seed": seeds})
+
+    def _restart(self, index_K: np.ndarray) -> tuple[Any, dict[str, Any]]:
+        obs, info = self._pool.reset(index_K.astype(np.int32))
+        return _single_precision(obs), _without_bookkeeping(info)
+
+    def _advance(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        obs, reward_N, terminated_N, truncated_N, info = self._pool.step(actions)
+        truncated_N = truncated_N | (info["elapsed_step"] >= self._limit)
+        return _single_precision(obs), reward_N, terminated_N, truncated_N, _without_bookkeeping(info)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the threads."""
+        self._pool = None
+
+
+def _usual(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    """Return a space with floats of 32 bits; bounds at the limits of their type become infinite."""
+    if isinstance(space, Dict):
+        return Dict({key: _usual(part) for key, part in space.items()})
+    if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
+        return space
+    limits = np.finfo(space.dtype)
+    low = np.where(np.isin(space.low, (limits.tiny, limits.min)), -np.inf, space.low)  # envpool takes tiny for lowest
+    high = np.where(space.high == limits.max, np.inf, space.high)
+    return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+
+def _single_precision(obs: Any) -> Any:
+    return tree_map(lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf, obs)
+
+
+def _without_bookkeeping(info: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in info.items() if key not in BOOKKEEPING}
