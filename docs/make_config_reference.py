@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from ding_lite.config import schema
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
@@ -122,12 +122,12 @@ def model_entries(cls: type) -> list[Entry]:
     meanings = {
         m[1]: " ".join(m[2].split()) for m in re.finditer(r"^    (\w+): (.+?)(?=^    \w+: |\n\n|\Z)", text, re.M | re.S)
     }
-    entries = []
+    entries, hints = [], get_type_hints(vars(owner)["__init__"])
     for param in inspect.signature(cls).parameters.values():
         if param.name not in meanings:
             raise ValueError(f"{cls.__module__}.{cls.__name__}: the docstring's Args do not describe '{param.name}'.")
         default = "" if param.default is param.empty else repr(param.default)
-        entries.append(Entry(param.name, str(param.annotation), default, meanings[param.name].rstrip(".")))
+        entries.append(Entry(param.name, describe(hints[param.name]), default, meanings[param.name].rstrip(".")))
     return entries
 
 

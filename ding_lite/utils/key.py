@@ -232,7 +232,8 @@ def describe(hint: Any) -> str:
     if isinstance(hint, tuple):
         return " or ".join(dict.fromkeys(describe(option) for option in hint))
     text = str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
-    for long, short in (("collections.abc.Sequence", "list"), ("typing.", ""), ("NoneType", "None"), (" | ", " or ")):
+    names = {"collections.abc.Mapping[str, typing.Any]": "dict", "collections.abc.Sequence": "list"}
+    for long, short in (*names.items(), ("typing.", ""), ("NoneType", "None"), (" | ", " or ")):
         text = text.replace(long, short)
     return text
 
