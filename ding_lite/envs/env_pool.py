@@ -37,6 +37,7 @@ from ding_lite.utils.tree import tree_map
 
 OWN_LIMIT = ("MiniGrid-", "BabyAI-")  # tasks whose rewards depend on the time limit
 ENDLESS = np.iinfo(np.int32).max  # envpool's time limit of tasks that have none
+RESERVED = ("num_envs", "num_threads", "batch_size", "seed", "env_seed")  # options that other keys of the config set
 BOOKKEEPING = ("env_id", "players")  # keys of envpool's `info`
 
 
@@ -77,6 +78,8 @@ class EnvPoolBuilder(EngineBuilder):
         known = import_envpool().list_all_envs()
         if self.task not in known:
             raise ConfigError(f"env.env_id: envpool knows no '{self.task}'.{closest(self.task, known)}")
+        if reserved := sorted(set(RESERVED) & set(cfg_env.kwargs)):
+            raise ConfigError(f"env.kwargs: {reserved} are not options of an environment: set the config's own keys.")
         options = {**self.options, **cfg_env.kwargs, "num_envs": num_envs, "num_threads": num_threads}
         return EnvPoolEngine(self.task, options, cfg_env.max_episode_steps, stack_depth(cfg_env), self.join_frames)
 

@@ -317,6 +317,7 @@ def test_atari_has_the_settings_of_the_config() -> None:
         ("gymnasium", {"env_id": None}, r"env\.env_id is not set"),
         ("gymnasium", {"env_id": "CartPole-v1", "kwargs": {"gravty": 1}}, r"'CartPole-v1' .*\{'gravty': 1\}.*gravty"),
         ("gymnasium", {"env_id": "CartPole-v1", "kwargs": {"reward_threshold": "x"}}, r"'reward_threshold': 'x'"),
+        ("gymnasium", {"env_id": "CartPole-v1", "kwargs": {"batch_size": 2}}, r"env\.kwargs: \['batch_size'\]"),
         ("gymnasium", {"env_id": "CartPole-v1", "episodic_life": True}, r"env\.episodic_life.*lives"),
         ("pendulum", {"continuous": False}, r"env\.continuous is False.*set the key to True"),
         ("minigrid", {}, r"'minigrid' environments have no equivalent in envpool"),
