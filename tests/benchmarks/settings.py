@@ -169,24 +169,24 @@ class PPOTask(Task):
 
 CARTPOLE, PONG = "CartPole-v0", "PongNoFrameskip-v4"
 PENDULUM, HALFCHEETAH = "Pendulum-v1", "HalfCheetah-v5"
+CARTPOLE_DQN: dict[str, Any] = dict(
+    env_id=CARTPOLE,
+    hidden=(128, 128, 64),
+    collect_steps=8,
+    updates=5,
+    batch_size=64,
+    learning_rate=1e-3,
+    gamma=0.97,
+    nstep=1,
+    buffer_size=20_000,
+    target_freq=100,
+    learning_starts=64,
+)  # 4-128-128-64-2, or twice 32 quantiles in the place of 2
 CONTINUOUS: dict[str, Any] = dict(
     hidden=(256, 256), collect_steps=8, batch_size=256, learning_rate=3e-4, gamma=0.99, iterations=8
 )
 TASKS: dict[str, Task] = {
-    "cartpole_dqn": DQNTask(
-        env_id=CARTPOLE,
-        hidden=(128, 128, 64),
-        collect_steps=8,
-        updates=5,
-        batch_size=64,
-        learning_rate=1e-3,
-        gamma=0.97,
-        nstep=1,
-        buffer_size=20_000,
-        target_freq=100,
-        learning_starts=64,
-        parameters=25_538,  # 4-128-128-64-2
-    ),
+    "cartpole_dqn": DQNTask(parameters=25_538, **CARTPOLE_DQN),
     "cartpole_ppo": PPOTask(
         env_id=CARTPOLE,
         hidden=(64, 64),
@@ -212,21 +212,7 @@ TASKS: dict[str, Task] = {
         learning_starts=1000,
         parameters=1_687_206,  # three convolutions, 3136-512-6
     ),
-    "cartpole_qrdqn": QRDQNTask(
-        env_id=CARTPOLE,
-        hidden=(128, 128, 64),
-        collect_steps=8,
-        updates=5,
-        batch_size=64,
-        learning_rate=1e-3,
-        gamma=0.97,
-        nstep=1,
-        buffer_size=20_000,
-        target_freq=100,
-        learning_starts=64,
-        quantiles=32,
-        parameters=29_568,  # 4-128-128-64-(2 x 32)
-    ),
+    "cartpole_qrdqn": QRDQNTask(quantiles=32, parameters=29_568, **CARTPOLE_DQN),
     # an actor D-256-256-A, for SAC with mu and sigma, and two critics (D + A)-256-256-1
     "pendulum_sac": QACTask(env_id=PENDULUM, algorithm="sac", updates=24, parameters=201_988, **CONTINUOUS),
     "pendulum_td3": QACTask(env_id=PENDULUM, algorithm="td3", updates=12, parameters=201_731, **CONTINUOUS),
