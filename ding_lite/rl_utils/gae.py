@@ -1,6 +1,6 @@
 """Generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438).
 
-Shapes: T steps; any dimensions may follow, usually one of B trajectories.
+Shapes: T steps; any dimensions may follow, usually one of B trajectories. M agents.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ding_lite.rl_utils.common import check_same_shape, discounted_sum
 
 
 class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Input of `gae`, all `[T, ...]`.
+    """Input of `gae`, all `[T, ...]`; or `value` and `next_value` `[T, B, M]` and the rest `[T, B]`, which M agents share.
 
     Attributes:
         value: V(s_t).
@@ -33,7 +33,7 @@ class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
 
 @torch.no_grad()
 def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
-    """Return the advantages of equation 16, `[T, ...]`, without gradient.
+    """Return the advantages of equation 16, in the shape of `value`, without gradient.
 
     delta_t = r_t + gamma (1 - done_t) V(s_{t+1}) - V(s_t)
     A_t = delta_t + gamma lambda (1 - traj_flag_t) A_{t+1}
@@ -47,6 +47,9 @@ def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
         ValueError: the fields' shapes differ.
     """
     value, next_value, reward, done, traj_flag = data
+    if value.ndim == 3 and reward.ndim == 2:  # the agents share rewards and ends
+        reward = reward.unsqueeze(-1).expand_as(value)
+        done, traj_flag = (x if x is None else x.unsqueeze(-1).expand_as(value) for x in (done, traj_flag))
     check_same_shape(value=value, next_value=next_value, reward=reward, done=done, traj_flag=traj_flag)
     if done is not None:
         next_value = next_value.masked_fill(done.bool(), 0.0)

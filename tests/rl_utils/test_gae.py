@@ -88,6 +88,17 @@ def test_pieces_of_a_trajectory_in_separate_columns_are_independent() -> None:
         torch.testing.assert_close(alone, whole[:, b])
 
 
+@pytest.mark.parametrize("without", [(), ("traj_flag",), ("done", "traj_flag")])
+def test_agents_that_share_a_reward_have_the_advantages_of_each_alone(without: tuple[str, ...]) -> None:
+    shared: Any = random_data()
+    shared = shared._replace(**dict.fromkeys(without))
+    agents: list[Any] = [random_data(seed) for seed in (1, 2, 3)]
+    value, next_value = (torch.stack(parts, -1) for parts in zip(*(agent[:2] for agent in agents), strict=True))
+    adv = gae(shared._replace(value=value, next_value=next_value), 0.9, 0.7)
+    alone = [gae(shared._replace(value=agent.value, next_value=agent.next_value), 0.9, 0.7) for agent in agents]
+    torch.testing.assert_close(adv, torch.stack(alone, -1))
+
+
 def test_a_right_value_has_no_advantage() -> None:
     # reward 1 for ever: V = 1 / (1 - gamma) = 10
     value = torch.full((6, 2), 10.0)
