@@ -14,7 +14,7 @@ from ding_lite.rl_utils.common import check_same_shape, discounted_sum
 
 
 class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Input of `gae`, all `[T, ...]`; or `value` and `next_value` `[T, B, M]` and the rest `[T, B]`, which M agents share.
+    """Input of `gae`, all `[T, ...]`. If M agents share the rest `[T, B]`, both values are `[T, B, M]`.
 
     Attributes:
         value: V(s_t).
