@@ -18,8 +18,7 @@ from tests.benchmarks.settings import TASKS
 from tests.benchmarks.sides import PEERS, SideError, load_note, peer_python, run_side, spread
 
 # Stable-Baselines3 has no double target, and always clips the gradient's norm at 10.
-CLIPPED = ("policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=10.0")
-LIKE_SB3 = ("policy.double=False", *CLIPPED)
+LIKE_SB3 = ("policy.double=False", "policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=10.0")
 BF16, COMPILED = "policy.precision=bf16", "policy.compile=True"
 
 
@@ -55,7 +54,7 @@ COMPARISONS = (
     Comparison("cartpole_dqn", "sb3", 1.6, "compiled", (*LIKE_SB3, COMPILED), threads=(1,)),
     Comparison("cartpole_ppo", "di_engine", 2.0, threads=(1,), rate="updates_per_s"),
     Comparison("cartpole_ppo", "sb3", 1.5, threads=(1,)),
-    Comparison("cartpole_qrdqn", "sb3", 1.5, options=CLIPPED, threads=(1,)),
+    Comparison("cartpole_qrdqn", "sb3", 1.5, options=LIKE_SB3, threads=(1,)),
     Comparison("pendulum_sac", "sb3", 1.5, threads=(1,)),
     Comparison("pendulum_sac", "di_engine", 1.5, threads=(1,)),
     Comparison("pendulum_td3", "sb3", 1.5, threads=(1,)),
