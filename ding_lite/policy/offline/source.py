@@ -20,7 +20,7 @@ REPLAY_KEYS = (
 class OfflinePolicy:
     """Mixin for policies that learn from the data set `policy.collect.data_path` and act only in evaluations.
 
-    Put it before the algorithm's base class: `class TD3BCPolicy(OfflinePolicy, QACPolicy)`. The algorithm itself does
+    Put it before the algorithm's base class: `class TD3BCPolicy(OfflinePolicy, TD3Policy)`. The algorithm itself does
     not depend on the source of its samples. A batch is a dict of `[B, ...]` tensors on the policy's device: `obs`,
     `action`, `reward`, `next_obs`, `done` and `value_gamma`, the discount of the bootstrap. If the policy has the key
     `nstep`, `reward` is the discounted sum over that many steps.
