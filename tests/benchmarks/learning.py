@@ -56,8 +56,25 @@ RUNS = {
     "mtcar_ppo": Run("classic_control/mountain_car/config/mtcar_ppo_config.py", 3_000_000),
     "lunarlander_ppo": Run("box2d/lunarlander/config/lunarlander_ppo_config.py", 3_000_000),
     **{
-        f"lunarlander_{kind}": Run(f"box2d/lunarlander/config/lunarlander_{kind}_config.py", 1_000_000, mode="serial")
-        for kind in ("acer", "c51", "cont_ddpg", "cont_sac", "cont_td3", "discrete_sac", "dqn", "qrdqn", "r2d2")
+        f"lunarlander_{kind}": Run(f"box2d/lunarlander/config/lunarlander_{kind}_config.py", 400_000, mode="serial")
+        for kind in (
+            "acer",
+            "c51",
+            "cont_ddpg",
+            "cont_sac",
+            "cont_td3",
+            "discrete_sac",
+            "dqn",
+            "qrdqn",
+            "r2d2",
+            "rainbow",
+        )
+    },
+    **{
+        f"bipedalwalker_{kind}": Run(
+            f"box2d/bipedalwalker/config/bipedalwalker_{kind}_config.py", 500_000, mode="serial"
+        )
+        for kind in ("sac", "td3")
     },
     "memory_r2d2": Run("memory/config/memory_r2d2_config.py", 200_000, mode="serial"),
     "memory_ppo": Run("memory/config/memory_ppo_config.py", 400_000),
@@ -67,7 +84,7 @@ RUNS = {
 }
 
 
-def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 1800) -> dict[str, Any]:
+def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 4 * 3600) -> dict[str, Any]:
     """Run one config; return its result.json with `goal` and `wall`, the seconds of the whole command.
 
     Raises:

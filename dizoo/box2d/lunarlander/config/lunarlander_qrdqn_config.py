@@ -1,4 +1,4 @@
-"""QR-DQN on LunarLander, with the values of DI-engine's file of the same name."""
+"""QR-DQN on LunarLander-v3, solved at a mean return of 200; training stops at 230."""
 
 from easydict import EasyDict
 
@@ -6,14 +6,33 @@ lunarlander_qrdqn_config = EasyDict(
     exp_name="lunarlander_qrdqn_seed0",
     env=dict(
         env_id="LunarLander-v3",
-        stop_value=200,
+        evaluator_env_num=5,
+        n_evaluator_episode=5,
+        stop_value=230,
     ),
     policy=dict(
         num_threads=1,
-        collect=dict(n_sample=128),
-        eval=dict(evaluator=dict(eval_freq=50)),
+        discount_factor=0.99,
+        nstep=3,
+        model=dict(
+            encoder_hidden_size_list=[128, 128, 64],
+        ),
+        learn=dict(
+            update_per_collect=32,
+            batch_size=64,
+            learning_rate=0.0005,
+            target_update_freq=500,
+        ),
+        collect=dict(n_sample=64),
+        eval=dict(evaluator=dict(eval_freq=2000)),
         other=dict(
-            replay_buffer=dict(replay_buffer_size=20000),
+            eps=dict(
+                type="linear",
+                start=1.0,
+                end=0.05,
+                decay=20000,
+            ),
+            replay_buffer=dict(replay_buffer_size=100000),
         ),
     ),
 )

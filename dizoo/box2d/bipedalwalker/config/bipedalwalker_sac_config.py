@@ -1,0 +1,51 @@
+"""SAC on BipedalWalker-v3, solved at a mean return of 300."""
+
+from easydict import EasyDict
+
+bipedalwalker_sac_config = EasyDict(
+    exp_name="bipedalwalker_sac_seed0",
+    env=dict(
+        env_id="BipedalWalker-v3",
+        evaluator_env_num=5,
+        n_evaluator_episode=5,
+        stop_value=300,
+        rew_clip=True,
+    ),
+    policy=dict(
+        num_threads=1,
+        random_collect_size=5000,
+        model=dict(
+            actor_head_hidden_size=256,
+            critic_head_hidden_size=256,
+        ),
+        learn=dict(
+            update_per_collect=32,
+            batch_size=128,
+            learning_rate_q=0.0005,
+            learning_rate_policy=0.0005,
+            learning_rate_alpha=0.0003,
+            auto_alpha=True,
+        ),
+        collect=dict(n_sample=64),
+        eval=dict(evaluator=dict(eval_freq=5000)),
+        other=dict(
+            replay_buffer=dict(replay_buffer_size=300000),
+        ),
+    ),
+)
+main_config = bipedalwalker_sac_config
+
+bipedalwalker_sac_create_config = EasyDict(
+    env=dict(
+        type="bipedalwalker",
+        import_names=["dizoo.box2d.bipedalwalker.envs.bipedalwalker_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="sac"),
+)
+create_config = bipedalwalker_sac_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)
