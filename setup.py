@@ -10,6 +10,7 @@ OFFLINE = ["h5py>=3.10", "minari>=0.5.4"]  # data sets in HDF5 files, and Minari
 # 300 MB of wheels, 740 MB installed, mostly robots; therefore not an extra of the tests, which skip it if it is missing
 ENVPOOL = ["envpool>=1.2"]
 LIGHTNING = ["lightning>=2.4"]
+COMPLETION = ["shtab>=1.7"]  # completion of the command line in bash and zsh
 
 setup(
     name="ding_lite",
@@ -41,7 +42,9 @@ setup(
             *MINIGRID,
             *OFFLINE,
             *LIGHTNING,
+            *COMPLETION,
         ],
+        "completion": COMPLETION,
         "plot": ["matplotlib>=3.8"],
         "box2d": BOX2D,
         "envpool": ENVPOOL,
@@ -50,5 +53,5 @@ setup(
         "offline": OFFLINE,
         "lightning": LIGHTNING,
     },
-    entry_points={"console_scripts": ["ding_lite=ding_lite.entry.cli:main"]},
+    entry_points={"console_scripts": ["ding_lite=ding_lite.cli.main:main"]},
 )

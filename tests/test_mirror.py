@@ -10,6 +10,9 @@ TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "ding_lite"
 # Modules without a file of their own, by the test file that covers them; both are paths below ding_lite/ and tests/.
 COVERED = {
+    "cli/test_classic.py": ["cli/resume.py", "cli/running.py", "entry/pipelines.py"],
+    "cli/test_main.py": ["cli/completion.py", "cli/options.py", "cli/parsers.py"],
+    "cli/test_train.py": ["cli/seeds.py"],
     "config/test_config.py": ["config/schema.py"],
     "distributed/test_rpc.py": [
         *("entry/rpc/agent.py", "entry/rpc/link.py", "entry/rpc/observer.py", "entry/rpc/serial_entry_rpc.py")
@@ -17,7 +20,6 @@ COVERED = {
     "entry/offline/test_serial_offline.py": [
         *("entry/offline/source.py", "entry/offline/serial_entry_bc.py", "entry/offline/serial_entry_offline.py"),
     ],
-    "entry/test_cli.py": ["entry/commands.py", "entry/pipelines.py"],
     "entry/test_normalized_runs.py": ["config/normalization.py", "entry/normalized.py"],
     "entry/test_serial_entry.py": ["entry/experiment.py", "entry/setup.py"],
     "entry/test_resume.py": ["entry/keeper.py"],

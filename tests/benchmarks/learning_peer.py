@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # for the peer's interpreter
 
-from tests.benchmarks.settings import TASKS, Task, limit_threads
+from tests.benchmarks.settings import TASKS, QRDQNTask, Task, limit_threads
 
 STEPS = {  # environment steps of a run
     "cartpole_qrdqn": 50_000,
@@ -33,7 +33,8 @@ STEPS = {  # environment steps of a run
 
 def task_to_learn(name: str) -> Task:
     """A task of the rates' comparison; QR-DQN's epsilon is lower, so that it can balance for long."""
-    return replace(TASKS[name], epsilon=0.05) if name == "cartpole_qrdqn" else TASKS[name]
+    task = TASKS[name]
+    return replace(task, epsilon=0.05) if isinstance(task, QRDQNTask) else task
 
 
 def train_ours(args: argparse.Namespace) -> tuple[float, list[float]]:
@@ -125,8 +126,8 @@ def main() -> None:
     args = parse()
     if args.side:
         limit_threads(1)
-        seconds, returns = SIDES[args.side](args)
-        Path(args.result).write_text(json.dumps({"seconds": seconds, "return": statistics.fmean(returns)}) + "\n")
+        took, returned = SIDES[args.side](args)
+        Path(args.result).write_text(json.dumps({"seconds": took, "return": statistics.fmean(returned)}) + "\n")
         return
     from tests.benchmarks.sides import PEERS, peer_python
 
@@ -140,11 +141,11 @@ def main() -> None:
             for side in SIDES:
                 results[side].append(run_side(args, side, task, seed))
         for side, runs in results.items():
-            returns, seconds = [run["return"] for run in runs], [run["seconds"] for run in runs]
+            each = ", ".join(f"{run['return']:.0f}" for run in runs)
+            seconds = ", ".join(f"{run['seconds']:.0f}" for run in runs)
+            mean = statistics.fmean(run["return"] for run in runs)
             steps = (args.steps or STEPS[task]) / 1000
-            each = ", ".join(f"{value:.0f}" for value in returns)
-            took = ", ".join(f"{value:.0f}" for value in seconds)
-            print(f"| {task} | {steps:g} | {side} | {each} | {statistics.fmean(returns):.0f} | {took} |", flush=True)
+            print(f"| {task} | {steps:g} | {side} | {each} | {mean:.0f} | {seconds} |", flush=True)
 
 
 if __name__ == "__main__":

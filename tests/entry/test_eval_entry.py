@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ding_lite.cli.main import main
 from ding_lite.entry import evaluate_checkpoint
-from ding_lite.entry.cli import main
 from ding_lite.utils import CheckpointError, ConfigError, save_checkpoint
 from tests.entry.helpers import pair, run
 

@@ -15,8 +15,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 import ding_lite.entry.setup as entry_setup
+from ding_lite.cli.main import main
 from ding_lite.entry import evaluate_checkpoint, serial_pipeline, serial_pipeline_onpolicy
-from ding_lite.entry.cli import main
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy

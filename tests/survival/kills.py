@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 import dizoo.classic_control.cartpole.envs.cartpole_env  # noqa: F401 (what the run imports)
-from ding_lite.entry.cli import main as ding_lite_main
+from ding_lite.cli.main import main as ding_lite_main
 from ding_lite.utils.checkpoint.store import CheckpointStore, load_file
 from tests.distributed.launcher import MARK, clean_environment
 from tests.survival.common import CONFIGS, checkpoints, compare_runs, logged_iter, read_json

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -125,14 +126,23 @@ def _read_json(path: str) -> dict[str, Any]:
         return {}
 
 
+def new_name(exp_name: str) -> str:
+    """Return the directory that a new run would get now, see `open_exp_dir`."""
+    return next(path for path in _names(exp_name) if not os.path.lexists(path))
+
+
+def _names(exp_name: str) -> Iterator[str]:
+    """Yield the names that a new run may get, the first one first."""
+    yield exp_name
+    stamped = f"{exp_name.rstrip('/')}_{time.strftime('%y%m%d_%H%M%S')}"
+    yield stamped
+    yield from (f"{stamped}_{k}" for k in itertools.count(1))
+
+
 def _make_new_dir(exp_name: str) -> str:
     os.makedirs(os.path.dirname(os.path.abspath(exp_name)), exist_ok=True)
-    stamped = f"{exp_name.rstrip('/')}_{time.strftime('%y%m%d_%H%M%S')}"
-    path, tries = exp_name, itertools.count()
-    while True:
-        try:
+    for path in _names(exp_name):
+        with suppress(FileExistsError):
             os.mkdir(path)  # atomic: of two runs that start together, one gets the name
-            return path
-        except FileExistsError:
-            k = next(tries)
-            path = f"{stamped}_{k}" if k else stamped
+            break
+    return path

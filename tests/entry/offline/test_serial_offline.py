@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ding_lite import entry
+from ding_lite.cli.main import main
 from ding_lite.entry import find_pipeline, serial_pipeline_bc, serial_pipeline_offline
-from ding_lite.entry.cli import main
 from ding_lite.policy import BCPolicy
 from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, load_checkpoint
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config

@@ -1,4 +1,4 @@
-"""The command line: whole runs, and one clear line for every mistake, before anything starts."""
+"""DI-engine's options and `resume`: whole runs, and one clear line for every mistake, before anything starts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 
 import ding_lite
 import ding_lite.entry.setup as entry_setup
+from ding_lite.cli.main import main
 from ding_lite.config import compile_config, read_saved_run, save_config
-from ding_lite.entry.cli import main
 from ding_lite.utils import save_checkpoint
 from tests.distributed.launcher import ROOT, clean_environment, finish, start
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
@@ -59,6 +59,12 @@ def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path) -> 
     by_hand = run("policy.learn.batch_size=16", seed=3, max_env_step=160)
     model = last_checkpoint(tmp_path / "run")["policy"]["model"]
     assert parameter_hash(model) == parameter_hash(by_hand.model)
+
+
+def test_a_directory_is_named_for_the_seed_of_its_run(tmp_path: Path) -> None:
+    main(["-c", str(CONFIG), "-s", "5", *SHORT[1:], "max_env_step=80"])
+    assert [path.name for path in tmp_path.iterdir()] == ["cartpole_dqn_seed5"]
+    assert result(tmp_path / "cartpole_dqn_seed5")["seed"] == 5
 
 
 def test_the_policys_class_says_which_loop_trains_it(tmp_path: Path) -> None:
@@ -336,30 +342,26 @@ def test_a_port_in_use(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "-c is missing"),
+        (["-s", "1"], "-c is missing"),
         (["-m", "eval"], "--ckpt is missing"),
         (["-m", "onpolicy", "-c", "x.py"], "invalid choice"),
-        (["resume"], "resume: give the directory"),
-        (["resume", "run", "-s", "1"], "leave out -m, -c, -s"),
-        (["resume", "run", "-m", "serial"], "leave out -m, -c, -s"),
+        (["resume"], "the following arguments are required: DIR"),
+        (["resume", "run", "-s", "1"], "unrecognized arguments: -s 1"),
+        (["resume", "run", "--nproc", "0"], "expected --nproc >= 1"),
         (["-m", "eval", "--ckpt", "x", "--nproc", "2"], "leave out --nproc"),
         (["-c", "x.py", "--nproc", "0"], "expected --nproc >= 1"),
         (["-c", "x.py", "--episodes", "3"], "--ckpt and --episodes need -m eval"),
         (["-c", "x.py", "--ckpt", "run"], "--ckpt and --episodes need -m eval"),
-        (["resume", "run", "--ckpt", "run"], "--ckpt and --episodes need -m eval"),
         (["-m", "eval", "--ckpt", "x", "--episodes", "0"], "expected --episodes >= 1, got 0"),
         (["-m", "eval", "--ckpt", "x", "--divide"], "leave out --nproc, --max-restarts and --divide"),
         (["-m", "rpc", "-c", "x.py", "--divide"], "leave out --divide"),
-        (["resume", "run", "--divide"], "leave out -m, -c, -s and --divide"),
+        (["resume", "run", "--divide"], "unrecognized arguments: --divide"),
     ],
 )
-def test_missing_options_are_said_with_the_usage(
+def test_missing_options_are_said_in_one_line(
     capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2
-    assert message in capsys.readouterr().err
+    assert message in mistake(capsys, *words)
 
 
 def test_an_experiment_directory_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
@@ -371,7 +373,7 @@ def test_an_experiment_directory_that_cannot_be_made(capsys: pytest.CaptureFixtu
 VERSION = """
 import sys
 from ding_lite.config import compile_config, save_config
-from ding_lite.entry.cli import main
+from ding_lite.cli.main import main
 try:
     main(["--version"])
 finally:
@@ -485,7 +487,7 @@ def test_ctrl_c_while_torch_is_imported_is_one_line() -> None:
                 if name == "torch":
                     raise KeyboardInterrupt
         sys.meta_path.insert(0, Interrupting())
-        from ding_lite.entry.cli import main
+        from ding_lite.cli.main import main
         main(["-c", "config.py"])
     """
     run = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
     """Carry out a command; a user's mistake ends the process with exit status 2.
 
     Args:
-        args: the options, which `cli.py` has checked.
+        args: the options, which the command has checked.
     """
     if args.nproc > 1 or args.max_restarts > 0:
         try:
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
     with DDPContext():
-        limits, overrides = _split_words(args.words)
+        limits, overrides = split_words(args.words)
         if args.mode == "eval":
             _evaluate(args, limits, overrides)
         elif args.resume is not None:
@@ -53,7 +54,21 @@ def _train(args: argparse.Namespace, limits: dict[str, int], overrides: list[str
     limits = _limits_of(pipeline, limits)
     if args.divide and get_world_size() > 1:
         overrides = [TOGETHER, *overrides, *divided_sizes(pair, get_world_size(), overrides)]
+    if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, so that theirs counts
+        overrides = [f"exp_name={rename_for_seed(pair[0]['exp_name'], args.seed)}", *overrides]
     pipeline(pair, args.seed, overrides=overrides, **limits)
+
+
+def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
+    """Return an experiment's name with its ending `_seedN` set to a seed.
+
+    Args:
+        exp_name: the name.
+        seed: the seed.
+        always: add the ending to a name that has none.
+    """
+    name, found = re.subn(r"_seed-?\d+$", f"_seed{seed}", exp_name)
+    return f"{name}_seed{seed}" if always and not found else name
 
 
 def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) -> None:
@@ -79,7 +94,7 @@ def _launch(args: argparse.Namespace) -> int:
     """Run this command on `--nproc` processes; return the exit status."""
     if read_launch() is not None:
         raise UserError("--nproc and --max-restarts start processes: leave them out under another launcher or srun.")
-    limits, _ = _split_words(args.words)
+    limits, _ = split_words(args.words)
     pipeline = MODES.get(args.mode, "")  # empty: the ranks find it by the policy's class
     if args.resume is not None:
         pipeline = _read_resumable(args.resume, bool(args.words)).pipeline
@@ -170,7 +185,7 @@ def _config_beside(checkpoint: str) -> str:
     return path
 
 
-def _split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     """Separate the limits `max_env_step=...` and `max_train_iter=...` from overrides of the config.
 
     Raises:

@@ -1,0 +1,57 @@
+"""Finds the command of a command line, parses its options and runs it.
+
+Without a command, the words are DI-engine's options, see `classic.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from ding_lite import __version__
+from ding_lite.cli.parsers import COMMANDS, OVERRIDE, create_parser, load_command, overview
+from ding_lite.utils.registry import UserError, closest
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command line; a user's mistake ends it with one line and exit status 2.
+
+    Args:
+        argv: the arguments; None: those of this process.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    sys.path.insert(0, os.getcwd())  # import_names may name modules there; a console script does not add it
+    first = words[0] if words else "--help"
+    if first in COMMANDS:
+        _run_command(first, words[1:])
+    elif words[:2] == ["help", *words[1:2]] and words[-1] in COMMANDS:
+        _run_command(words[-1], ["--help"])
+    elif first in ("-h", "--help", "help"):
+        print(overview())
+    elif first in ("-v", "--version"):
+        print(__version__)
+    elif first.startswith("-") or OVERRIDE.match(first):
+        _run_command("classic", words)
+    else:
+        sys.stderr.write(f"Unknown command '{first}'.{closest(first, COMMANDS)} See ding_lite --help.\n")
+        raise SystemExit(2)
+
+
+def _run_command(name: str, words: list[str]) -> None:
+    command = load_command(name)
+    parser = create_parser(name, command)
+    overrides = [word for word in words if OVERRIDE.match(word)]  # first, or `-s 0 1 key=value` would take them
+    args = parser.parse_intermixed_args([word for word in words if not OVERRIDE.match(word)])
+    args.words = [*getattr(args, "words", []), *overrides]
+    if overrides and "key=value" not in command.USAGE:
+        parser.error(f"it takes no key=value, got '{overrides[0]}'")
+    try:
+        command.run(args)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The commands and their parsers."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import textwrap
+from types import ModuleType
+from typing import NoReturn
+
+COMMANDS = ("train", "resume", "completion")  # modules of this package, in the order of the help
+OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")  # how a word that changes a config key begins
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's, whose errors are one line and status 2, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}. See {self.prog} --help.\n")
+
+
+def load_command(name: str) -> ModuleType:
+    """Return the module of a command."""
+    return importlib.import_module(f"ding_lite.cli.{name}")
+
+
+def create_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
+    """Return the parser of a command's options."""
+    prog = "ding_lite" if name == "classic" else f"ding_lite {name}"
+    text = textwrap.dedent(command.__doc__ or "").strip()
+    parser = Parser(
+        prog,
+        usage=f"{prog} {command.USAGE}",
+        description=text,
+        epilog="examples:\n" + textwrap.indent(textwrap.dedent(command.EXAMPLES).strip(), "  "),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    return parser
+
+
+def create_whole_parser() -> argparse.ArgumentParser:
+    """Return a parser of all commands, from which a shell's completion is made."""
+    whole = argparse.ArgumentParser("ding_lite")
+    commands = whole.add_subparsers(dest="command")
+    for name in COMMANDS:
+        command = load_command(name)
+        command.add_arguments(commands.add_parser(name, help=help_line(name)))
+    return whole
+
+
+def overview() -> str:
+    """Return the help of the whole command line: a line for each command."""
+    lines = [f"  {name:<11} {help_line(name)}" for name in COMMANDS]
+    return "\n".join(
+        [
+            "usage: ding_lite COMMAND ...",
+            "",
+            "Config-driven reinforcement learning, on one process or many.",
+            "",
+            *lines,
+            "",
+            "ding_lite COMMAND --help tells the options of a command. Without a command the",
+            "options are those of DI-engine: ding_lite -m serial -c FILE -s 0.",
+        ]
+    )
+
+
+def help_line(name: str) -> str:
+    """Return the first line of a command's docstring, without its point."""
+    return (load_command(name).__doc__ or "").strip().splitlines()[0].rstrip(".")

@@ -1,0 +1,56 @@
+"""Train a config file: one run, or one for each of several seeds.
+
+The policy's class chooses the training loop. A run writes into the directory exp_name; for each of several seeds it is
+NAME_seedN, and a table at the end compares them.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ding_lite.cli.options import add_run_options, check_run_options, start
+from ding_lite.entry.pipelines import MODES
+from ding_lite.utils.dist.interrupt import ends_at_interrupt
+from ding_lite.utils.registry import ConfigError
+
+USAGE = "-c FILE [-s SEED ...] [--jobs J] [--nproc N [--divide]] [--max-restarts K] [-m MODE] [key=value ...]"
+EXAMPLES = """
+ding_lite train -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
+ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000
+ding_lite train -c CONFIG --nproc 2 --divide policy.learn.batch_size=128
+ding_lite train -c CONFIG --nproc 2 --max-restarts 3
+python -m torch.distributed.launch --nproc_per_node=2 -m ding_lite train -c CONFIG --divide
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("-c", "--config", required=True, metavar="FILE", help="file with main_config and create_config")
+    parser.add_argument(
+        "-s", "--seeds", "--seed", type=int, nargs="+", metavar="SEED", help="a run for each, instead of the config's"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="J", help="runs side by side, if there are several seeds"
+    )
+    parser.add_argument(
+        "-m", "--mode", choices=(*MODES,), help="another training loop: bc, DI-engine's name for offline, or rpc"
+    )
+    add_run_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Carry the command out."""
+    seeds = list(dict.fromkeys(args.seeds or [None]))
+    mistake = check_run_options(args)
+    if args.jobs < 1:
+        mistake = f"expected --jobs >= 1, got {args.jobs}"
+    if mistake:
+        raise ConfigError(f"{mistake}.")
+    if len(seeds) == 1:
+        args.seed, args.resume = seeds[0], None
+        start(args)
+        return
+    with ends_at_interrupt():
+        from ding_lite.cli.seeds import run_seeds  # noqa: PLC0415  (reading a config loads torch)
+
+    raise SystemExit(run_seeds(args, seeds))

@@ -1,0 +1,88 @@
+"""Finding a command, its help and its completion."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ding_lite.cli.main import main
+from ding_lite.cli.parsers import COMMANDS, create_parser, help_line, load_command, overview
+from tests.distributed.launcher import clean_environment
+
+
+@pytest.fixture(autouse=True)
+def same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))  # main adds the current directory
+
+
+def test_every_command_is_in_the_overview_with_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["--help"], ["help"]):
+        main(words)
+        assert capsys.readouterr().out.strip() == overview()
+    for name in COMMANDS:
+        assert f"  {name:<11} {help_line(name)}" in overview()
+    assert max(map(len, overview().splitlines())) < 80
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "classic"])
+def test_the_help_of_a_command_has_a_usage_that_it_accepts_and_examples(name: str) -> None:
+    command = load_command(name)
+    text = create_parser(name, command).format_help()
+    assert text.startswith(f"usage: ding_lite{'' if name == 'classic' else ' ' + name} ")
+    assert "examples:\n  " in text
+    assert help_line(name).endswith(tuple("abcdefghijklmnopqrstuvwxyz"))
+
+
+def test_help_has_two_spellings(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for words in (["train", "--help"], ["help", "train"]):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian", "-c", "x.py"], "Unknown command 'trian'. Did you mean 'train'? See ding_lite --help."),
+        (["train"], "ding_lite train: the following arguments are required: -c/--config. See ding_lite train --help."),
+        (["completion", "bash", "a.b=1"], "ding_lite completion: it takes no key=value, got 'a.b=1'."),
+        (["completion", "fish"], "ding_lite completion: argument shell: invalid choice: 'fish'"),
+    ],
+)
+def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(message)
+    assert told.count("\n") == 1
+
+
+def test_help_of_all_commands_comes_without_torch() -> None:
+    code = "import sys; from ding_lite.cli.parsers import create_whole_parser; create_whole_parser(); "
+    code += "sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=clean_environment(), timeout=120).returncode == 0
+
+
+def test_bash_completes_commands_options_and_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("shtab")
+    main(["completion", "bash"])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    (tmp_path / "config.py").touch()
+    ask = """
+        source ./script
+        complete_of() {
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            _shtab_ding_lite
+            echo "${COMPREPLY[@]}"
+        }
+        complete_of ding_lite tr; complete_of ding_lite train --j; complete_of ding_lite train -c con
+    """
+    done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["train", "--jobs", "config.py"], done.stderr

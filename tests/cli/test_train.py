@@ -1,0 +1,97 @@
+"""Training several seeds: their directories, their table, and what one that fails or a signal does to the others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ding_lite.cli.running import rename_for_seed
+from tests.distributed.launcher import clean_environment, finish, start
+from tests.entry.helpers import CONFIG, SHORT, result
+
+QUICK = [*SHORT[1:], "env.stop_value=None"]
+
+
+def train(*words: str, config: Path = CONFIG) -> subprocess.CompletedProcess[str]:
+    return finish(start([sys.executable, "-m", "ding_lite", "train", "-c", str(config), *words]), timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("name", "always", "renamed"),
+    [
+        ("pong_seed0", False, "pong_seed7"),
+        ("pong", False, "pong"),
+        ("pong", True, "pong_seed7"),
+        ("data/pong_seed12", True, "data/pong_seed7"),
+        ("seed0_pong", True, "seed0_pong_seed7"),
+    ],
+)
+def test_a_name_says_the_seed_of_its_run(name: str, always: bool, renamed: str) -> None:
+    assert rename_for_seed(name, 7, always) == renamed
+
+
+def test_each_seed_has_a_directory_and_a_line_of_the_table(tmp_path: Path) -> None:
+    (tmp_path / "cartpole_dqn_seed3").mkdir()  # of an earlier run, which stays as it is
+    done = train("-s", "2", "3", "2", "--jobs", "2", *QUICK, "max_env_step=80")
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names[:2] == ["cartpole_dqn_seed2", "cartpole_dqn_seed3"]
+    assert len(names) == 3  # the third is that of seed 3, with the time behind its name
+    assert names[2].startswith("cartpole_dqn_seed3_")
+    assert not list((tmp_path / names[1]).iterdir())
+    told = [result(tmp_path / name) for name in (names[0], names[2])]
+    assert [(run["seed"], run["envstep"]) for run in told] == [(2, 80), (3, 80)]
+    lines = done.stdout.splitlines()
+    assert [line.split()[:3] for line in lines[1:3]] == [["2", "max_env_step", "80"], ["3", "max_env_step", "80"]]
+    mean = sum(run["eval_return_best"] for run in told) / 2
+    assert lines[3].startswith(f"best return {mean:.2f} +- ")
+    assert lines[4] == f"directories {names[0]}, {names[2]}"
+
+
+def test_a_seed_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+    text = CONFIG.read_text() + "\nimport os, sys\nif '-s' in sys.argv and sys.argv[sys.argv.index('-s') + 1] == '1':\n"
+    (tmp_path / "mine.py").write_text(text + "    raise RuntimeError('this seed is unlucky')\n")
+    done = train("-s", "0", "1", "2", *QUICK, "max_env_step=80", "exp_name=run", config=tmp_path / "mine.py")
+    assert done.returncode == 2
+    assert "seed 1 failed: " in done.stderr
+    assert "this seed is unlucky" in done.stderr
+    assert [line.split()[1] for line in done.stdout.splitlines()[1:4]] == ["max_env_step", "failed", "max_env_step"]
+
+
+def test_a_mistake_is_told_once_before_anything_starts(tmp_path: Path) -> None:
+    done = train("-s", "0", "1", "policy.learn.bacth_size=3")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "Did you mean 'policy.learn.batch_size'?" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_lets_each_run_save_and_starts_no_other(tmp_path: Path) -> None:
+    words = ["train", "-c", str(CONFIG), "-s", "0", "1", "2", "--jobs", "2", *QUICK, "exp_name=run"]
+    process = start([sys.executable, "-m", "ding_lite", *words])
+    deadline = time.monotonic() + 240
+    while not all(list(tmp_path.glob(f"run_seed{seed}/metrics.jsonl")) for seed in (0, 1)):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    done = finish(process, timeout=240)
+    assert done.returncode == 128 + signal.SIGINT
+    assert sorted(path.name for path in tmp_path.glob("run*")) == ["run_seed0", "run_seed1"]
+    for seed in (0, 1):
+        assert json.loads((tmp_path / f"run_seed{seed}/result.json").read_text())["stop_reason"] == "interrupted"
+        assert f"continue with ding_lite resume run_seed{seed}" in done.stderr
+    assert "not started" in done.stdout
+
+
+def test_several_seeds_are_refused_under_a_launcher() -> None:
+    there = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555"}
+    words = [sys.executable, "-m", "ding_lite", "train", "-c", str(CONFIG), "-s", "0", "1"]
+    done = subprocess.run(words, env=clean_environment() | there, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "leave the launcher out" in done.stderr
