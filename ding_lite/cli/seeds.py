@@ -51,7 +51,7 @@ class SeedRun:
     @property
     def status(self) -> int | None:
         """Exit status, None before its end."""
-        return self.process and self.process.poll()
+        return self.process.poll() if self.process else None
 
 
 def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.entry import cli
+from ding_lite.cli import main as cli
 from ding_lite.policy import Policy
 from tests.distributed.launcher import run_ranks, say
 from tests.docs.test_docs import ROOT, blocks
