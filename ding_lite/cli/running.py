@@ -141,7 +141,7 @@ def _read_resumable(directory: str, changed: bool) -> SavedRun:
         raise ConfigError(f"Cannot resume '{directory}': it is no experiment directory, total_config.py is missing.")
     result = read_result(directory)
     reason = result.get("stop_reason", "interrupted")
-    if reason != "interrupted" and not changed:
+    if reason not in ("interrupted", "callback") and not changed:
         what = f"{reason}={2 * result[LIMITS[reason]]}" if reason in LIMITS else "env.stop_value=None"
         if reason == "train_epoch":
             what = f"policy.learn.train_epoch={2 * result['epoch']}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ding_lite.entry.pipelines import PIPELINES
 
 if TYPE_CHECKING:
+    from ding_lite.entry.callbacks import Callback
     from ding_lite.entry.eval_entry import evaluate_checkpoint
     from ding_lite.entry.launcher.function import LaunchError, launch
     from ding_lite.entry.offline.demo_data import collect_demo_data
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ding_lite.entry.serial_entry_onpolicy import serial_pipeline_onpolicy
 
 MODULES = {
+    "Callback": "callbacks",
     "LaunchError": "launcher.function",
     "RolloutDataset": "rollout_dataset",
     "collect_demo_data": "offline.demo_data",
@@ -29,6 +31,7 @@ MODULES = {
     **{name: pipeline.module for name, pipeline in PIPELINES.items()},
 }
 __all__ = [
+    "Callback",
     "LaunchError",
     "RolloutDataset",
     "collect_demo_data",

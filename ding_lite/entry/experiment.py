@@ -6,13 +6,14 @@ A loop, such as `serial_pipeline`, creates one `Experiment` and calls `finished`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.reward import Rewarded, add_reward_model
@@ -85,13 +86,15 @@ class Experiment(AbstractContextManager[Any]):
         setup: the checked config and everything else that describes the run.
         create_source: builds the source of samples; by default this process plays environments.
         axis: the count on the horizontal axis of curves: 'envstep', or 'train_iter' if no environment is played.
+        callbacks: what the user attached to the run.
 
     Attributes:
         policy: the policy that is trained.
         collector: produces the samples, see `Source`.
         evaluator: evaluates the policy.
         learner: trains the policy.
-        stop_reason: why the run ended: 'interrupted', 'stop_value' or a key of `LIMITS`; empty while it runs.
+        stop_reason: why the run ended: 'interrupted', 'stop_value', 'callback' or a key of `LIMITS`; empty while it
+            runs.
 
     Raises:
         SystemExit: at the end of the context, if a signal interrupted the run or its last checkpoint was not saved.
@@ -102,8 +105,11 @@ class Experiment(AbstractContextManager[Any]):
         setup: RunSetup,
         create_source: Callable[[RunSetup, Policy, InterruptGuard, ExitStack], Source] = play,
         axis: str = "envstep",
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self._setup, self.stop_reason = setup, ""
+        self._callbacks = CallbackList(callbacks) if callbacks else None
+        self._asked_to_stop = False  # by a callback of this rank
         self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
         keep_freed_memory()
         self.policy = setup.create_policy(get_rank(), "policy")
@@ -120,10 +126,14 @@ class Experiment(AbstractContextManager[Any]):
                 hook.log_show_after_iter,
                 self._on_log,
                 hook.check_ranks_after_iter,
+                self._on_update if self._callbacks else None,
             )
             model = source.rewarded and source.rewarded.model
-            keeper.resume(self.learner, self.collector, self.evaluator, self.counts, model)
+            parts = (self.learner, self.collector, self.evaluator, self.counts, model)
+            keeper.resume(*parts, self._callbacks, self._on_save if self._callbacks else None)
             self._reporter.begin(self.policy, source.lines, setup.spec, self.counts()[axis], source.total)
+            if self._callbacks is not None:
+                self._callbacks.on_start(self)
             self._stack = stack.pop_all()
 
     def create_replay_buffer(self) -> ReplayBuffer:
@@ -152,6 +162,21 @@ class Experiment(AbstractContextManager[Any]):
         counts = {"envstep": self.collector.envstep, "train_iter": self.learner.train_iter}
         return counts | {"episode_count": self.collector.episode_count, **self._source.counts()}
 
+    # The methods for callbacks.
+
+    def log(self, figures: Mapping[str, float]) -> None:
+        """Record figures at the current counts, averaged over all ranks. Collective: every rank must call it.
+
+        Args:
+            figures: numbers by their names, such as `mine/episode_length`; the same names on all ranks.
+        """
+        counts = self.counts()
+        self._reporter.figures(allreduce_data(dict(figures), "mean"), counts)
+
+    def stop(self) -> None:
+        """End the run after the learner iterations of this collect. It is enough that one rank calls it."""
+        self._asked_to_stop = True
+
     # The methods that a training loop calls.
 
     def finished(self) -> bool:
@@ -161,14 +186,18 @@ class Experiment(AbstractContextManager[Any]):
         elif not self.stop_reason:
             counts, limits = self.counts(), {**self._setup.limits, **self._source.limits}
             reached = (key for key, count in LIMITS.items() if key in limits and counts[count] >= limits[key])
-            self.stop_reason = next(reached, "")
+            self.stop_reason = next(reached, "") or self._stopped_by_callback()
         return bool(self.stop_reason)
+
+    def _stopped_by_callback(self) -> str:
+        """Return 'callback' if a callback of any rank has asked to stop, else an empty text."""
+        return "callback" if self._callbacks and allreduce_data(int(self._asked_to_stop)) else ""
 
     def evaluate(self) -> bool:
         """Evaluate the policy if an evaluation is due, and save it if it is the best so far.
 
         Returns:
-            Whether the mean return reached `env.stop_value`.
+            Whether the run is over: the mean return reached `env.stop_value`, or a callback stopped it.
         """
         if not self.evaluator.should_eval(self.learner.train_iter):
             return False
@@ -177,9 +206,13 @@ class Experiment(AbstractContextManager[Any]):
             self._reporter.evaluation(info, self.counts())
             if info["best"]:
                 self._keeper.save_best()
+        if self._callbacks is not None and info:
+            self._callbacks.after_evaluation(self, info)
         if stop_flag:
             self.stop_reason = "stop_value"
-        return stop_flag
+        elif not self.stop_reason:
+            self.stop_reason = self._stopped_by_callback()
+        return bool(self.stop_reason)
 
     def collect(self) -> dict[str, Any]:
         """Collect once with the current policy.
@@ -189,6 +222,8 @@ class Experiment(AbstractContextManager[Any]):
         """
         samples, figures = self.collector.collect()
         self._reporter.collect(figures, self.counts())
+        if self._callbacks is not None:
+            self._callbacks.after_collect(self, figures)
         return samples
 
     def sample(self, replay: ReplayBuffer) -> Iterable[dict[str, Any]]:
@@ -232,6 +267,14 @@ class Experiment(AbstractContextManager[Any]):
     def _on_log(self, values: dict[str, float]) -> None:
         self._reporter.training(values, self._source.figures(), self.counts())
 
+    def _on_update(self, output: Mapping[str, Any]) -> None:
+        assert self._callbacks is not None
+        self._callbacks.after_update(self, output)
+
+    def _on_save(self, path: str) -> None:
+        assert self._callbacks is not None
+        self._callbacks.after_checkpoint(self, path)
+
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self._stack:
             if error is not None:
@@ -240,5 +283,7 @@ class Experiment(AbstractContextManager[Any]):
                 self.evaluator.last_iter = -1  # so that an evaluation is due, whatever `eval_freq` is
                 self.evaluate()
             status = self._keeper.finish(self.stop_reason)
+            if self._callbacks is not None:
+                self._callbacks.on_end(self)
         if status:
             raise SystemExit(status)

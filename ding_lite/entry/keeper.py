@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ding_lite.config import save_config
+from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.normalized import check_statistics, load_statistics
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
@@ -53,6 +54,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._policy = policy
         self._hook = setup.cfg.policy.learn.learner.hook
         self._parts: dict[str, Any] = {}  # whose state is the same on all ranks
+        self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
         self._replay_state: dict[str, Any] | None = None  # to be restored
         self._cut: tuple[torch.Tensor, Any] | None = None  # environments not restored, their last observations
@@ -113,6 +115,8 @@ class RunKeeper(AbstractContextManager[Any]):
         evaluator: Any,
         counts: Callable[[], Mapping[str, int]],
         reward_model: RewardModel | None = None,
+        callbacks: Callback | None = None,
+        on_save: Callable[[str], None] | None = None,
     ) -> None:
         """Register the parts to save from now on; if a run continues, restore them and the random states.
 
@@ -122,19 +126,24 @@ class RunKeeper(AbstractContextManager[Any]):
             evaluator: has `state_dict` and `load_state_dict`.
             counts: returns all counts of the run.
             reward_model: the run's; None if it has none.
+            callbacks: the run's; None if it has none.
+            on_save: called with the path of each checkpoint that has been written.
 
         Raises:
             CheckpointError: the run and the checkpoint do not have the same reward model.
         """
         parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
-        self._parts = parts if reward_model is None else {**parts, "reward_model": reward_model}
-        self._counts = counts
+        more = {"reward_model": reward_model, "callbacks": callbacks}
+        self._parts = {**parts, **{name: part for name, part in more.items() if part is not None}}
+        self._counts, self._on_save = counts, on_save
         loaded, self._loaded = self._loaded, None
         if loaded is None:
             return
         for name, part in parts.items():
             part.load_state_dict(loaded.state[name])
         load_reward_model(reward_model, loaded.state, loaded.name)
+        if callbacks is not None and "callbacks" in loaded.state:
+            callbacks.load_state_dict(loaded.state["callbacks"])
         self._saved_iter, self._saved_eval_count = learner.train_iter, evaluator.eval_count
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
         if loaded.local_state is None:
@@ -204,11 +213,17 @@ class RunKeeper(AbstractContextManager[Any]):
             self._store.save(train_iter, self._state_dict(), local_state, keep_parts="replay" not in local_state)
         )
         self._saved_eval_count = eval_count if saved else -1
+        self._tell_saved(saved, "ckpt_last.pth.tar")
         return saved
 
     def save_best(self) -> None:
         """Write the checkpoint of the best evaluation so far."""
-        self._report(self._store.save_best(self._state_dict()))
+        saved = self._report(self._store.save_best(self._state_dict()))
+        self._tell_saved(saved, "ckpt_best.pth.tar")
+
+    def _tell_saved(self, saved: bool, name: str) -> None:
+        if saved and self._on_save is not None:
+            self._on_save(self._path("ckpt", name))
 
     @contextmanager
     def learning(self) -> Iterator[None]:

@@ -138,6 +138,10 @@ class RunReporter(AbstractContextManager[Any]):
         tagged |= {**data, **self._take_collected()}
         self._logger.scalars(tagged, counts["envstep"], counts["train_iter"])
 
+    def figures(self, values: Mapping[str, float], counts: Mapping[str, int]) -> None:
+        """Record figures of the user, by tag, at the counts of the run."""
+        self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"])
+
     def _take_collected(self) -> dict[str, float]:
         sums, self._collected = self._collected, Counter()
         values = {}

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
@@ -24,6 +25,7 @@ def serial_pipeline(
     max_env_step: int = int(1e10),
     *,
     overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Policy:
     """Train an off-policy policy until it reaches a limit, or until an evaluation reaches `env.stop_value`.
 
@@ -38,6 +40,7 @@ def serial_pipeline(
         max_train_iter: the run ends after this many learner iterations.
         max_env_step: the run ends after this many env steps of all ranks together.
         overrides: `dotted.key=value` strings, which replace values of the config.
+        callbacks: are called at the events of the run, see `Callback`.
 
     Returns:
         The trained policy.
@@ -48,7 +51,7 @@ def serial_pipeline(
     """
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
-    with Experiment(setup) as experiment:
+    with Experiment(setup, callbacks=callbacks) as experiment:
         replay = experiment.create_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():

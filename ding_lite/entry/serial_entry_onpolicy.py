@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
@@ -21,6 +22,7 @@ def serial_pipeline_onpolicy(
     max_env_step: int = int(1e10),
     *,
     overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Policy:
     """Train an on-policy policy. It learns from the samples of each collect at once and then discards them.
 
@@ -30,7 +32,7 @@ def serial_pipeline_onpolicy(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     options = (input_cfg, seed, env_setting, model, overrides)
     setup = prepare_run(*options, pipeline="serial_pipeline_onpolicy", limits=limits)
-    with Experiment(setup) as experiment:
+    with Experiment(setup, callbacks=callbacks) as experiment:
         learn_onpolicy(experiment)
     return experiment.policy
 

@@ -143,6 +143,11 @@ class Policy:
 
     # Learn mode.
 
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """All optimizers of torch that learning uses, for instance to change a learning rate."""
+        return [optimizer for step in self._optimizers.values() for optimizer in step.optimizers.values()]
+
     def _init_learn(self) -> None:
         """Create what learning needs in addition to the model: optimizers, target networks."""
         self._init_optimizer()

@@ -24,6 +24,7 @@ class Learner:
         on_log: called for each record with the means of the policy's figures, over all ranks and over all iterations
             since the last record. A figure that only some iterations return is averaged over these iterations.
         check_freq: learner iterations between two comparisons of the parameters and buffers of all ranks; 0: never.
+        on_update: called after each learner iteration with what the policy returned.
 
     Attributes:
         train_iter: learner iterations so far.
@@ -35,8 +36,9 @@ class Learner:
         log_freq: int,
         on_log: Callable[[dict[str, float]], None],
         check_freq: int = 0,
+        on_update: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        self._policy, self._log_freq, self._on_log = policy, log_freq, on_log
+        self._policy, self._log_freq, self._on_log, self._on_update = policy, log_freq, on_log, on_update
         self._check_freq = check_freq if get_world_size() > 1 else 0
         self._names = list(dict.fromkeys([*policy.monitor_vars(), "skipped_updates"]))  # the latter may come later
         self._means = RunningMeans()
@@ -74,6 +76,8 @@ class Learner:
             self._on_log(self._means.take(self._names))
         if self._check_freq and self.train_iter % self._check_freq == 0:
             check_ranks(self._policy.checksum(), self.train_iter)
+        if self._on_update is not None:
+            self._on_update(output)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of iterations, which is the same on all ranks."""

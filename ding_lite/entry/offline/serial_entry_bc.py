@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.offline.serial_entry_offline import learn_offline
 from ding_lite.policy import Policy
 
@@ -19,6 +20,7 @@ def serial_pipeline_bc(
     max_iter: int = int(1e6),
     *,
     overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> tuple[Policy, bool]:
     """Imitate the actions of a data set; the same as `serial_pipeline_offline`, with DI-engine's arguments.
 
@@ -29,9 +31,10 @@ def serial_pipeline_bc(
         model: a model to train instead of the one that `cfg.policy.model` describes.
         max_iter: learner iterations.
         overrides: `dotted.key=value` strings, stronger than the config.
+        callbacks: are called at the events of the run, see `Callback`.
 
     Returns:
         The trained policy, and whether it converged: reached `env.stop_value`. Errors are `serial_pipeline_offline`'s.
     """
     data = [] if data_path is None else [f"policy.collect.data_path={data_path}"]
-    return learn_offline(input_cfg, seed, None, model, max_iter, [*overrides, *data])
+    return learn_offline(input_cfg, seed, None, model, max_iter, [*overrides, *data], callbacks)

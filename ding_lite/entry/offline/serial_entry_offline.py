@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.offline.source import create_feed, read_alike
 from ding_lite.entry.setup import prepare_run
@@ -22,6 +23,7 @@ def serial_pipeline_offline(
     max_train_iter: int = int(1e10),
     *,
     overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Policy:
     """Learn from a data set until `policy.learn.train_epoch`, another limit or the stop value is reached.
 
@@ -36,6 +38,7 @@ def serial_pipeline_offline(
         model: a model to train instead of the one that `cfg.policy.model` describes.
         max_train_iter: learner iterations.
         overrides: `dotted.key=value` strings, stronger than the config.
+        callbacks: are called at the events of the run, see `Callback`.
 
     Returns:
         The trained policy.
@@ -44,7 +47,7 @@ def serial_pipeline_offline(
         ConfigError: a mistake in the config or the data set, on every rank, before anything has started.
         SystemExit: after an interrupted run has saved its checkpoint.
     """
-    return learn_offline(input_cfg, seed, env_setting, model, max_train_iter, overrides)[0]
+    return learn_offline(input_cfg, seed, env_setting, model, max_train_iter, overrides, callbacks)[0]
 
 
 def learn_offline(
@@ -54,6 +57,7 @@ def learn_offline(
     model: nn.Module | None,
     max_train_iter: int,
     overrides: Sequence[str],
+    callbacks: Sequence[Callback] = (),
 ) -> tuple[Policy, bool]:
     """Run `serial_pipeline_offline`; return the policy, and whether it reached the stop value."""
     if env_setting is not None:
@@ -62,7 +66,7 @@ def learn_offline(
     options = (input_cfg, seed, env_setting, model, overrides)
     setup = prepare_run(*options, pipeline="serial_pipeline_offline", limits={"max_train_iter": max_train_iter})
     dataset = read_alike(setup.cfg, setup.spec)
-    with Experiment(setup, partial(create_feed, dataset), axis="train_iter") as experiment:
+    with Experiment(setup, partial(create_feed, dataset), axis="train_iter", callbacks=callbacks) as experiment:
         while not experiment.finished():
             if experiment.evaluate():
                 break

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.normalized import refuse_normalization
 from ding_lite.entry.rpc.agent import create_remote
@@ -27,6 +28,7 @@ def serial_pipeline_rpc(
     max_env_step: int = int(1e10),
     *,
     overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Policy | None:
     """Train an on-policy policy with one agent, rank 0, and observers, all other ranks, over torch.distributed.rpc.
 
@@ -62,15 +64,15 @@ def serial_pipeline_rpc(
         if rank != AGENT:
             _observe(setup, rank)
             return None
-        return _lead(setup)
+        return _lead(setup, callbacks)
 
 
-def _lead(setup: RunSetup) -> Policy:
+def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:
     """Run as the agent. At the end of the run, unless an error ends it, tell the observers."""
     status: Any = 0
     with RPCLink(None) as link:
         try:
-            with Experiment(setup, partial(create_remote, link)) as experiment:
+            with Experiment(setup, partial(create_remote, link), callbacks=callbacks) as experiment:
                 learn_onpolicy(experiment)
         except SystemExit as end:
             status = end.code

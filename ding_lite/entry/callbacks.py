@@ -1,0 +1,106 @@
+"""What users attach to a run: they see its figures and parts, may log more figures, and may stop it.
+
+Each pipeline takes `callbacks`. Every rank calls the same methods in the same order, so a callback may use collectives,
+such as `allreduce_data`, wherever all ranks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ding_lite.entry.experiment import Experiment
+
+
+class Callback:
+    """Base class of callbacks; every method may be overridden and does nothing here.
+
+    `run` is the running `Experiment`. Its parts are `run.policy`, `run.collector`, `run.learner` and `run.evaluator`;
+    `run.counts()` are its counts over all ranks; `run.log(figures)` records figures; `run.stop()` ends it.
+    """
+
+    def on_start(self, run: Experiment) -> None:
+        """Called when all parts are built, before the first evaluation."""
+
+    def after_collect(self, run: Experiment, figures: Mapping[str, float]) -> None:
+        """Called after each collect; not in runs that learn offline.
+
+        Args:
+            run: the run.
+            figures: sums over all ranks, see `SampleCollector.collect`: `env_step`, `episode`, `return`, `length`.
+        """
+
+    def after_update(self, run: Experiment, output: Mapping[str, Any]) -> None:
+        """Called after each learner iteration.
+
+        Args:
+            run: the run.
+            output: this rank's figures as the policy returned them, as tensors. To read one waits for its device.
+        """
+
+    def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+        """Called after each evaluation.
+
+        Args:
+            run: the run.
+            info: `return_mean`, `return_std`, `return_min`, `return_max`, `return_best`, `length_mean`, `returns` of
+                each episode, and `best`, whether it is the best evaluation so far; the same on all ranks.
+        """
+
+    def after_checkpoint(self, run: Experiment, path: str) -> None:
+        """Called after each checkpoint has been written.
+
+        Args:
+            run: the run.
+            path: the checkpoint, on the machine of rank 0.
+        """
+
+    def on_end(self, run: Experiment) -> None:
+        """Called after the last evaluation and the last checkpoint, unless an error ended the run."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs: numbers, texts and tensors, the same on all ranks."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
+
+
+class CallbackList(Callback):
+    """Calls several callbacks, in their order."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = tuple(callbacks)
+
+    def on_start(self, run: Experiment) -> None:
+        for callback in self.callbacks:
+            callback.on_start(run)
+
+    def after_collect(self, run: Experiment, figures: Mapping[str, float]) -> None:
+        for callback in self.callbacks:
+            callback.after_collect(run, figures)
+
+    def after_update(self, run: Experiment, output: Mapping[str, Any]) -> None:
+        for callback in self.callbacks:
+            callback.after_update(run, output)
+
+    def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+        for callback in self.callbacks:
+            callback.after_evaluation(run, info)
+
+    def after_checkpoint(self, run: Experiment, path: str) -> None:
+        for callback in self.callbacks:
+            callback.after_checkpoint(run, path)
+
+    def on_end(self, run: Experiment) -> None:
+        for callback in self.callbacks:
+            callback.on_end(run)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {str(number): callback.state_dict() for number, callback in enumerate(self.callbacks)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for number, callback in enumerate(self.callbacks):
+            if str(number) in state:  # else it was added when the run was resumed
+                callback.load_state_dict(state[str(number)])

@@ -1,0 +1,63 @@
+"""The code of docs/callbacks.md, run as it stands there on two processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.distributed.launcher import launch
+from tests.docs.test_docs import ROOT, blocks
+from tests.docs.test_extending import write_files
+
+PAGE = ROOT / "docs" / "callbacks.md"
+
+
+def run_example(name: str, folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run a file of the page by its command; return its result and the lines of its metrics."""
+    write_files(PAGE, folder)
+    (command,) = re.findall(rf"^torchrun --nproc_per_node=2 {name}.py$", PAGE.read_text(), re.M)
+    done = launch([shlex.split(command)[-1]], 2, timeout=280, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    lines = (folder / name / "metrics.jsonl").read_text().splitlines()
+    return json.loads((folder / name / "result.json").read_text()), [json.loads(line) for line in lines]
+
+
+def test_a_run_stops_when_evaluations_no_longer_improve(tmp_path: Path) -> None:
+    result, metrics = run_example("early_stopping", tmp_path)
+    assert result["stop_reason"] == "callback"
+    returns = [line["eval/return_mean"] for line in metrics if "eval/return_mean" in line]
+    assert max(returns) == returns[-6]  # then five that were not better
+    assert not any(before == max(returns) for before in returns[:-6])
+
+
+def test_a_learning_rate_follows_the_evaluations(tmp_path: Path) -> None:
+    result, metrics = run_example("halve_rate", tmp_path)
+    assert result["stop_reason"] == "max_env_step"
+    best, rate, rates = -1.0, 1e-3, []
+    for line in metrics:
+        if "eval/return_mean" in line:
+            best, rate = (line["eval/return_mean"], rate) if line["eval/return_mean"] > best else (best, rate / 2)
+            rates.append(rate)
+    logged = [line["train/learning_rate"] for line in metrics if "train/learning_rate" in line]
+    assert min(rates) < 1e-3
+    assert min(logged) == pytest.approx(rates[-1]) or min(logged) == pytest.approx(
+        rates[-2]
+    )  # the last evaluation is after the last iteration
+
+
+def test_a_figure_of_ones_own_is_recorded_with_each_evaluation(tmp_path: Path) -> None:
+    _, metrics = run_example("own_figure", tmp_path)
+    evaluations = [line["envstep"] for line in metrics if "eval/return_mean" in line]
+    norms = {line["envstep"]: line["mine/norm"] for line in metrics if "mine/norm" in line}
+    assert list(norms) == evaluations
+    assert len(set(norms.values())) > 1
+    assert all(norm > 0 for norm in norms.values())
+
+
+def test_every_block_of_the_page_is_run_here() -> None:
+    assert len(blocks(PAGE, "python")) == 3

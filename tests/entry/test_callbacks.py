@@ -1,0 +1,165 @@
+"""Callbacks see every event of a run once, may log and stop, and are resumed; without them nothing changes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.entry.experiment import Experiment
+from ding_lite.utils import DDPContext
+from ding_lite.utils.dist.ranks import get_rank
+from dizoo.classic_control.cartpole.config import cartpole_ppo_config
+from tests.distributed.launcher import run_ranks
+from tests.entry.helpers import SHORT, last_checkpoint, metrics, pair, result, run
+from tests.policy.helpers import parameter_hash
+
+
+class Recorder(Callback):
+    """Counts the events, and checks what comes with each."""
+
+    def __init__(self) -> None:
+        self.events: Counter[str] = Counter()
+        self.order: list[str] = []
+        self.env_steps = 0.0
+
+    def _note(self, event: str) -> None:
+        self.events[event] += 1
+        self.order.append(event)
+
+    def on_start(self, run: Experiment) -> None:
+        self._note("start")
+
+    def after_collect(self, run: Experiment, figures: Mapping[str, float]) -> None:
+        self.env_steps += figures["env_step"]
+        self._note("collect")
+
+    def after_update(self, run: Experiment, output: Mapping[str, Any]) -> None:
+        assert output["total_loss"].isfinite()
+        assert run.learner.train_iter == self.events["update"] + 1
+        self._note("update")
+
+    def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+        assert info["return_mean"] <= info["return_best"]
+        self._note("evaluation")
+
+    def after_checkpoint(self, run: Experiment, path: str) -> None:
+        assert Path(path).is_file()
+        self._note("best" if path.endswith("ckpt_best.pth.tar") else "checkpoint")
+
+    def on_end(self, run: Experiment) -> None:
+        assert run.stop_reason
+        self._note("end")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self.events["update"]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.events["update"] = state["updates"]
+
+
+class Stopper(Callback):
+    """Stops the run at one event, on one rank."""
+
+    def __init__(self, event: str, rank: int = 0) -> None:
+        self.event, self.rank = event, rank
+
+    def after_collect(self, run: Experiment, figures: Mapping[str, float]) -> None:
+        if (self.event, self.rank) == ("collect", get_rank()):
+            run.stop()
+
+    def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+        if (self.event, self.rank) == ("evaluation", get_rank()):
+            run.stop()
+
+
+def test_every_event_is_seen_once_and_the_run_is_the_same(tmp_path: Path) -> None:
+    recorder = Recorder()
+    policy = run(callbacks=[recorder])
+    told, evaluations = (
+        result(tmp_path / "run"),
+        [line for line in metrics(tmp_path / "run") if "eval/return_mean" in line],
+    )
+    events = recorder.events
+    assert (events["start"], events["end"], events["checkpoint"]) == (1, 1, 1)
+    assert (events["update"], recorder.env_steps) == (told["train_iter"], told["envstep"])
+    assert events["evaluation"] == len(evaluations)
+    assert (recorder.order[0], recorder.order[-1]) == ("start", "end")
+    assert events["best"] >= 1
+    assert parameter_hash(policy.model) == parameter_hash(run("exp_name=other").model)
+
+
+def test_a_figure_of_ones_own_is_recorded_at_the_counts_of_the_run(tmp_path: Path) -> None:
+    class Own(Callback):
+        def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+            run.log({"mine/doubled": 2 * info["return_mean"]})
+
+    run(callbacks=[Own()])
+    lines = metrics(tmp_path / "run")
+    means = {line["envstep"]: line["eval/return_mean"] for line in lines if "eval/return_mean" in line}
+    assert {line["envstep"]: line["mine/doubled"] for line in lines if "mine/doubled" in line} == {
+        step: 2 * mean for step, mean in means.items()
+    }
+
+
+@pytest.mark.parametrize(("event", "envstep"), [("collect", 8), ("evaluation", 0)])
+def test_a_callback_stops_the_run_before_the_next_collect(tmp_path: Path, event: str, envstep: int) -> None:
+    run(callbacks=[Stopper(event)])
+    told = result(tmp_path / "run")
+    assert (told["stop_reason"], told["envstep"]) == ("callback", envstep)
+
+
+def test_a_stopped_run_continues_with_what_its_callbacks_had_counted(tmp_path: Path) -> None:
+    class StopAt(Recorder):
+        def after_update(self, run: Experiment, output: Mapping[str, Any]) -> None:
+            super().after_update(run, output)
+            if self.events["update"] == 50:
+                run.stop()
+
+    run(callbacks=[StopAt()])
+    stopped = result(tmp_path / "run")
+    assert (stopped["stop_reason"], stopped["train_iter"] // 10) == ("callback", 5)
+    assert last_checkpoint(tmp_path / "run")["callbacks"]["0"]["updates"] == stopped["train_iter"]
+    recorder = Recorder()  # its `after_update` compares its count with the run's
+    run("policy.learn.resume_training=True", callbacks=[recorder])
+    assert recorder.events["update"] == result(tmp_path / "run")["train_iter"] > stopped["train_iter"]
+    uninterrupted = run("exp_name=other")
+    model = last_checkpoint(tmp_path / "run")["policy"]["model"]
+    assert parameter_hash(model) == parameter_hash(uninterrupted.model)
+
+
+def test_an_on_policy_run_calls_them_too(tmp_path: Path) -> None:
+    recorder = Recorder()
+    config = (cartpole_ppo_config.main_config, cartpole_ppo_config.create_config)
+    serial_pipeline_onpolicy(
+        config,
+        seed=0,
+        max_train_iter=8,
+        overrides=["exp_name=run", "policy.learn.epoch_per_collect=1", "env.stop_value=None"],
+        callbacks=[recorder],
+    )
+    assert recorder.events["update"] == result(tmp_path / "run")["train_iter"]
+    assert recorder.events["collect"] >= 1
+
+
+def stop_on_rank_1() -> None:
+    """What each rank of the test below does."""
+    with DDPContext():
+        words = [*SHORT, "policy.multi_gpu=True"]
+        serial_pipeline(pair(), seed=0, max_env_step=4000, overrides=words, callbacks=[Stopper("collect", rank=1)])
+
+
+def test_all_ranks_stop_if_one_asks(tmp_path: Path) -> None:
+    done = run_ranks(["-m", "tests.entry.test_callbacks"], timeout=200, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (told["stop_reason"], told["world_size"], told["envstep"]) == ("callback", 2, 16)
+
+
+if __name__ == "__main__":
+    stop_on_rank_1()
