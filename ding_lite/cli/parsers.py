@@ -9,7 +9,14 @@ import textwrap
 from types import ModuleType
 from typing import NoReturn
 
-COMMANDS = ("train", "resume", "completion")  # modules of this package, in the order of the help
+COMMANDS = (
+    "new",
+    "train",
+    "resume",
+    "list",
+    "config",
+    "completion",
+)  # modules of this package, in the order of the help
 OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")  # how a word that changes a config key begins
 
 

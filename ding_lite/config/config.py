@@ -458,12 +458,16 @@ def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: i
         pipeline: name of the function in `ding_lite.entry` that runs the file; empty: the policy's own.
         **limits: limits of the run, such as `max_env_step`, which `read_saved_run` returns.
     """
+    Path(path).write_text(format_config(cfg, pipeline, **limits), encoding="utf-8")
+
+
+def format_config(cfg: EasyDict, pipeline: str = "", **limits: int) -> str:
+    """Return a compiled config as the text of a Python file; the arguments are those of `save_config`."""
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
     pipeline = pipeline or POLICY_REGISTRY.find(cfg.policy.type).pipeline
     create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in PARTS if part in main}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
-    Path(path).write_text(
-        f'''"""Compiled by ding_lite. Sizes are per process: run this file on as many processes as wrote it."""
+    return f'''"""Compiled by ding_lite. Sizes are per process: run this file on as many processes as wrote it."""
 
 import sys
 from math import inf, nan  # noqa: F401  (as values below)
@@ -481,9 +485,7 @@ if __name__ == "__main__":
 
     with DDPContext():
         {pipeline}((main_config, create_config), **limits)
-''',
-        encoding="utf-8",
-    )
+'''
 
 
 def _import_dirs(cfg: EasyDict) -> list[str]:

@@ -7,23 +7,47 @@ such as `allreduce_data`, wherever all ranks do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from ding_lite.entry.experiment import Experiment
+
+class WatchedRun(Protocol):
+    """What a callback may use of a run, which is an `Experiment`.
+
+    Attributes:
+        policy: the policy that is trained.
+        collector: produces the samples.
+        learner: trains the policy; `train_iter` are its iterations so far.
+        evaluator: evaluates the policy.
+        stop_reason: why the run ended; empty while it runs.
+    """
+
+    policy: Any
+    collector: Any
+    learner: Any
+    evaluator: Any
+    stop_reason: str
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts of the run, summed over all ranks."""
+
+    def log(self, figures: Mapping[str, float]) -> None:
+        """Record figures at the current counts, averaged over all ranks. Collective: every rank must call it.
+
+        Args:
+            figures: numbers by their names, such as `mine/episode_length`; the same names on all ranks.
+        """
+
+    def stop(self) -> None:
+        """End the run after the learner iterations of this collect. It is enough that one rank calls it."""
 
 
 class Callback:
-    """Base class of callbacks; every method may be overridden and does nothing here.
+    """Base class of callbacks; every method may be overridden and does nothing here."""
 
-    `run` is the running `Experiment`. Its parts are `run.policy`, `run.collector`, `run.learner` and `run.evaluator`;
-    `run.counts()` are its counts over all ranks; `run.log(figures)` records figures; `run.stop()` ends it.
-    """
-
-    def on_start(self, run: Experiment) -> None:
+    def on_start(self, run: WatchedRun) -> None:
         """Called when all parts are built, before the first evaluation."""
 
-    def after_collect(self, run: Experiment, figures: Mapping[str, float]) -> None:
+    def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
         """Called after each collect; not in runs that learn offline.
 
         Args:
@@ -31,7 +55,7 @@ class Callback:
             figures: sums over all ranks, see `SampleCollector.collect`: `env_step`, `episode`, `return`, `length`.
         """
 
-    def after_update(self, run: Experiment, output: Mapping[str, Any]) -> None:
+    def after_update(self, run: WatchedRun, output: Mapping[str, Any]) -> None:
         """Called after each learner iteration.
 
         Args:
@@ -39,7 +63,7 @@ class Callback:
             output: this rank's figures as the policy returned them, as tensors. To read one waits for its device.
         """
 
-    def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+    def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
         """Called after each evaluation.
 
         Args:
@@ -48,7 +72,7 @@ class Callback:
                 each episode, and `best`, whether it is the best evaluation so far; the same on all ranks.
         """
 
-    def after_checkpoint(self, run: Experiment, path: str) -> None:
+    def after_checkpoint(self, run: WatchedRun, path: str) -> None:
         """Called after each checkpoint has been written.
 
         Args:
@@ -56,7 +80,7 @@ class Callback:
             path: the checkpoint, on the machine of rank 0.
         """
 
-    def on_end(self, run: Experiment) -> None:
+    def on_end(self, run: WatchedRun) -> None:
         """Called after the last evaluation and the last checkpoint, unless an error ended the run."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -73,27 +97,27 @@ class CallbackList(Callback):
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = tuple(callbacks)
 
-    def on_start(self, run: Experiment) -> None:
+    def on_start(self, run: WatchedRun) -> None:
         for callback in self.callbacks:
             callback.on_start(run)
 
-    def after_collect(self, run: Experiment, figures: Mapping[str, float]) -> None:
+    def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
         for callback in self.callbacks:
             callback.after_collect(run, figures)
 
-    def after_update(self, run: Experiment, output: Mapping[str, Any]) -> None:
+    def after_update(self, run: WatchedRun, output: Mapping[str, Any]) -> None:
         for callback in self.callbacks:
             callback.after_update(run, output)
 
-    def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+    def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
         for callback in self.callbacks:
             callback.after_evaluation(run, info)
 
-    def after_checkpoint(self, run: Experiment, path: str) -> None:
+    def after_checkpoint(self, run: WatchedRun, path: str) -> None:
         for callback in self.callbacks:
             callback.after_checkpoint(run, path)
 
-    def on_end(self, run: Experiment) -> None:
+    def on_end(self, run: WatchedRun) -> None:
         for callback in self.callbacks:
             callback.on_end(run)
 

@@ -165,16 +165,12 @@ class Experiment(AbstractContextManager[Any]):
     # The methods for callbacks.
 
     def log(self, figures: Mapping[str, float]) -> None:
-        """Record figures at the current counts, averaged over all ranks. Collective: every rank must call it.
-
-        Args:
-            figures: numbers by their names, such as `mine/episode_length`; the same names on all ranks.
-        """
+        """Record figures of a callback, see `WatchedRun`."""
         counts = self.counts()
         self._reporter.figures(allreduce_data(dict(figures), "mean"), counts)
 
     def stop(self) -> None:
-        """End the run after the learner iterations of this collect. It is enough that one rank calls it."""
+        """End the run for a callback, see `WatchedRun`."""
         self._asked_to_stop = True
 
     # The methods that a training loop calls.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
-from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import DDPContext
 from ding_lite.utils.dist.ranks import get_rank
 from dizoo.classic_control.cartpole.config import cartpole_ppo_config
@@ -32,27 +32,27 @@ class Recorder(Callback):
         self.events[event] += 1
         self.order.append(event)
 
-    def on_start(self, run: Experiment) -> None:
+    def on_start(self, run: WatchedRun) -> None:
         self._note("start")
 
-    def after_collect(self, run: Experiment, figures: Mapping[str, float]) -> None:
+    def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
         self.env_steps += figures["env_step"]
         self._note("collect")
 
-    def after_update(self, run: Experiment, output: Mapping[str, Any]) -> None:
+    def after_update(self, run: WatchedRun, output: Mapping[str, Any]) -> None:
         assert output["total_loss"].isfinite()
         assert run.learner.train_iter == self.events["update"] + 1
         self._note("update")
 
-    def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+    def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
         assert info["return_mean"] <= info["return_best"]
         self._note("evaluation")
 
-    def after_checkpoint(self, run: Experiment, path: str) -> None:
+    def after_checkpoint(self, run: WatchedRun, path: str) -> None:
         assert Path(path).is_file()
         self._note("best" if path.endswith("ckpt_best.pth.tar") else "checkpoint")
 
-    def on_end(self, run: Experiment) -> None:
+    def on_end(self, run: WatchedRun) -> None:
         assert run.stop_reason
         self._note("end")
 
@@ -69,11 +69,11 @@ class Stopper(Callback):
     def __init__(self, event: str, rank: int = 0) -> None:
         self.event, self.rank = event, rank
 
-    def after_collect(self, run: Experiment, figures: Mapping[str, float]) -> None:
+    def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
         if (self.event, self.rank) == ("collect", get_rank()):
             run.stop()
 
-    def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+    def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
         if (self.event, self.rank) == ("evaluation", get_rank()):
             run.stop()
 
@@ -96,7 +96,7 @@ def test_every_event_is_seen_once_and_the_run_is_the_same(tmp_path: Path) -> Non
 
 def test_a_figure_of_ones_own_is_recorded_at_the_counts_of_the_run(tmp_path: Path) -> None:
     class Own(Callback):
-        def after_evaluation(self, run: Experiment, info: Mapping[str, Any]) -> None:
+        def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
             run.log({"mine/doubled": 2 * info["return_mean"]})
 
     run(callbacks=[Own()])
@@ -116,7 +116,7 @@ def test_a_callback_stops_the_run_before_the_next_collect(tmp_path: Path, event:
 
 def test_a_stopped_run_continues_with_what_its_callbacks_had_counted(tmp_path: Path) -> None:
     class StopAt(Recorder):
-        def after_update(self, run: Experiment, output: Mapping[str, Any]) -> None:
+        def after_update(self, run: WatchedRun, output: Mapping[str, Any]) -> None:
             super().after_update(run, output)
             if self.events["update"] == 50:
                 run.stop()

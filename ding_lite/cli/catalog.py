@@ -1,0 +1,74 @@
+"""The names that a config can use, as texts for the terminal."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import shutil
+from collections.abc import Iterable
+from typing import Any
+
+import ding_lite.model
+import ding_lite.policy
+import ding_lite.worker  # noqa: F401  (they register their classes)
+from ding_lite.utils.registry import (
+    BUFFER_REGISTRY,
+    ENCODER_REGISTRY,
+    ENV_REGISTRY,
+    MODEL_REGISTRY,
+    POLICY_REGISTRY,
+    ConfigError,
+)
+
+REGISTRIES = {
+    "policies": POLICY_REGISTRY,
+    "models": MODEL_REGISTRY,
+    "encoders": ENCODER_REGISTRY,
+    "buffers": BUFFER_REGISTRY,
+    "environments": ENV_REGISTRY,
+}
+
+
+def describe(kind: str) -> str:
+    """Return a heading and a line for each name of a kind, see `REGISTRIES`."""
+    missing = _import_dizoo() if kind == "environments" else []
+    names = sorted(REGISTRIES[kind].items())
+    width = max((len(name) for name, _ in names), default=0)
+    lines = [_fit(f"  {name:<{width}}  {_summary(kind, cls)}") for name, cls in names]
+    return "\n".join([kind, *lines, *(_fit(f"  {line}") for line in missing)])
+
+
+def _fit(line: str) -> str:
+    """Return a line cut to the width of the terminal."""
+    columns = shutil.get_terminal_size().columns
+    return line if len(line) <= columns else line[: columns - 3] + "..."
+
+
+def _summary(kind: str, cls: Any) -> str:
+    if kind == "policies":
+        return f"{_spaces(cls.action_spaces)}; learns {_source(cls.pipeline)}"
+    if kind == "environments":
+        return f"import_names=['{cls.__module__}']"
+    return (inspect.getdoc(cls) or "").partition("\n")[0]
+
+
+def _spaces(spaces: Iterable[type]) -> str:
+    names = [space.__name__ for space in spaces]
+    return "any actions" if names == ["Space"] else ", ".join(names)
+
+
+def _source(pipeline: str) -> str:
+    return {"serial_pipeline": "from replay", "serial_pipeline_onpolicy": "on-policy"}.get(pipeline, "from a data set")
+
+
+def _import_dizoo() -> list[str]:
+    """Import dizoo's environments; return a line for each that needs a package that is not installed."""
+    dizoo, missing = importlib.import_module("dizoo"), []  # user land, which this package does not depend on
+    for module in pkgutil.walk_packages(dizoo.__path__, "dizoo."):
+        if module.name.endswith("_env"):
+            try:
+                importlib.import_module(module.name)
+            except (ImportError, ConfigError) as error:
+                missing.append(f"{module.name}: {error}")
+    return missing

@@ -1,0 +1,34 @@
+"""Print the compiled config of a file: every key, with its default if it is not set.
+
+With --diff, only the keys that differ from the defaults, and the defaults beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+USAGE = "FILE [--diff] [key=value ...]"
+EXAMPLES = """
+ding_lite config dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
+ding_lite config CONFIG --diff policy.learn.batch_size=16
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("config", metavar="FILE", help="python file with main_config and create_config")
+    parser.add_argument("--diff", action="store_true", help="only what differs from the defaults")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Carry the command out."""
+    from ding_lite.cli.differences import changed_keys  # noqa: PLC0415  (it loads torch)
+    from ding_lite.config import format_config  # noqa: PLC0415
+    from ding_lite.entry.setup import prepare_run  # noqa: PLC0415
+
+    cfg = prepare_run(args.config, overrides=args.words, all_ranks=False).cfg
+    if args.diff:
+        for path, (default, value) in changed_keys(cfg).items():
+            print(f"{path}={value!r}  # default {default!r}")
+    else:
+        print(format_config(cfg), end="")

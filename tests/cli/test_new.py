@@ -1,0 +1,127 @@
+"""Starter configs, the catalogue of names, and the compiled config: they run, and say what does not fit."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from ding_lite.cli.main import main
+from ding_lite.cli.starter import starter_pair, write_starter
+from ding_lite.config import compile_config
+from ding_lite.utils import POLICY_REGISTRY, ConfigError
+from tests.entry.helpers import CONFIG, result
+
+OFFLINE = [name for name, cls in POLICY_REGISTRY.items() if cls.pipeline == "serial_pipeline_offline"]
+FIT = {"Box": "Pendulum-v1", "Discrete": "CartPole-v1"}
+
+
+@pytest.fixture(autouse=True)
+def same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))  # main adds the current directory
+
+
+def online_pairs() -> list[tuple[str, str]]:
+    """Return each policy that plays, with an environment whose actions it takes."""
+    names = [name for name in sorted(POLICY_REGISTRY) if POLICY_REGISTRY[name].__module__.startswith("ding_lite.")]
+    pairs = [
+        (name, FIT[space.__name__])
+        for name in names
+        for space in POLICY_REGISTRY[name].action_spaces[:1]
+        if name not in OFFLINE and space.__name__ in FIT
+    ]
+    assert len(pairs) > 20
+    return pairs
+
+
+@pytest.mark.parametrize(("algorithm", "env_id"), online_pairs())
+def test_every_algorithm_has_a_starter_config_that_compiles_without_notes(algorithm: str, env_id: str) -> None:
+    path = write_starter(env_id, algorithm)
+    cfg = compile_config(path)
+    assert (cfg.policy.type, cfg.env.env_id, cfg.notes) == (algorithm, env_id, [])
+    assert cfg.exp_name == f"{path.stem.removesuffix('_config')}_seed0"
+    text = path.read_text()
+    assert max(map(len, text.splitlines())) <= 120
+    assert "# samples per rank and iteration" in text or "# sequences per rank and iteration" in text
+
+
+def test_a_starter_config_trains(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["new", "CartPole-v1", "dqn"])
+    told = capsys.readouterr().out
+    assert told.endswith("ding_lite train -c cartpole_dqn_config.py\n")
+    main([*told.split("\n  ding_lite ")[1].split(), "max_env_step=80"])
+    assert result(tmp_path / "cartpole_dqn_seed0")["envstep"] == 80
+
+
+@pytest.mark.parametrize(
+    ("env_id", "algorithm", "name"),
+    [
+        ("CartPole-v1", "ppo", "cartpole_ppo_config.py"),
+        ("Pendulum-v1", "ppo", "pendulum_ppo_config.py"),
+        ("PongNoFrameskip-v4", "ppo", "pong_ppo_config.py"),
+        ("ALE/MsPacman-v5", "ppo", "mspacman_ppo_config.py"),
+    ],
+)
+def test_the_algorithm_is_ppo_if_none_is_given(env_id: str, algorithm: str, name: str) -> None:
+    assert str(write_starter(env_id)) == name
+    assert compile_config(name).policy.type == algorithm
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["CartPoel-v1"], "Did you mean 'CartPole-v1'?"),
+        (["CartPole-v1", "dqm"], "Did you mean 'dqn'?"),
+        (["CartPole-v1", "sac"], "Policy 'sac' expects Box actions, got Discrete(2)"),
+        (["CartPole-v1", "cql"], "Policy 'cql' learns from a data set"),
+        (["CartPole-v1", "dqn", "-o", "there.py"], "'there.py' exists: remove it, or give another name with -o."),
+        (["CartPole-v1", "dqn", "-o", "no/where.py"], "Cannot write 'no/where.py'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], message: str
+) -> None:
+    (tmp_path / "there.py").write_text("mine")
+    with pytest.raises(SystemExit) as end:
+        main(["new", *words])
+    told = capsys.readouterr().err
+    assert (end.value.code, told.count("\n")) == (2, 1)
+    assert message in told
+    assert [path.name for path in tmp_path.iterdir()] == ["there.py"]
+    assert (tmp_path / "there.py").read_text() == "mine"
+
+
+def test_an_offline_policy_has_no_starter() -> None:
+    with pytest.raises(ConfigError, match=r"docs/offline\.md"):
+        starter_pair("CartPole-v1", OFFLINE[0], "run")
+
+
+def test_the_catalogue_has_every_registered_name(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list"])
+    told = capsys.readouterr().out
+    assert [block.splitlines()[0] for block in told.split("\n\n")] == [
+        *("policies", "models", "encoders", "buffers", "environments")
+    ]
+    for line in ("  dqn ", "  rainbow ", "  vac ", "  impala ", "  uniform ", "  cartpole ", "  atari "):
+        assert line in told
+    assert max(map(len, told.splitlines())) <= 80
+    main(["list", "buffers"])
+    assert capsys.readouterr().out.startswith("buffers\n")
+
+
+def test_the_compiled_config_runs_again_and_its_differences_are_the_users(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    main(["config", str(CONFIG)])
+    (tmp_path / "printed.py").write_text(capsys.readouterr().out)
+    given, printed = compile_config(CONFIG), compile_config("printed.py")
+    assert printed.policy.learn == given.policy.learn
+    main(["config", str(CONFIG), "--diff", "policy.learn.batch_size=17"])
+    lines = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
+    assert lines["policy.learn.batch_size"] == "17  # default 64"
+    value, _, default = lines["env.stop_value"].partition("  # default ")
+    assert (ast.literal_eval(value), default) == (given.env.stop_value, "None")
+    assert "policy.type" not in lines
+    assert "policy.cuda" not in lines or given.policy.cuda is not False
