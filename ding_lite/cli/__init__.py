@@ -1,0 +1,1 @@
+"""The commands of the console command `ding_lite`, one module each."""
