@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from ding_lite.cli.output import add_paths
 from ding_lite.results.cleaning import Removal, find_checkpoints, find_unevaluated, remove
 from ding_lite.results.run import find_runs
 from ding_lite.results.table import TIED, show_size
@@ -25,7 +26,7 @@ ding_lite clean experiments --runs --yes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="directory of a run, or one that contains runs")
+    add_paths(parser)
     parser.add_argument(
         "--parts",
         action="store_true",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from pathlib import Path
 
+from ding_lite.cli.output import add_paths, show, show_notes, write_text
 from ding_lite.cli.plot import add_grouping
 from ding_lite.results.compare import compare_groups, render_csv, render_markdown, render_text
 from ding_lite.results.groups import describe_mixtures, group_runs
@@ -29,7 +29,7 @@ FORMATS = {".txt": "text", ".md": "markdown", ".csv": "csv"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="directory of a run, or one that contains runs")
+    add_paths(parser)
     add_grouping(parser)
     add_reference(parser)
     parser.add_argument("--format", choices=list(FORMATS.values()), help="default: by the ending of FILE, else text")
@@ -61,21 +61,7 @@ def run(args: argparse.Namespace) -> None:
         text = render_text(comparison, shutil.get_terminal_size().columns)
     else:
         text = render_csv(comparison) if kind == "csv" else render_markdown(comparison)
-    for note in describe_mixtures(groups):
-        print(f"note: {note}", file=sys.stderr)
+    show_notes(describe_mixtures(groups))
     if args.output:
         write_text(Path(args.output), text + "\n")
-    print(args.output or text)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, and its directory if needed.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"Cannot write '{path}': {error.strerror}.") from None
+    show(args.output or text)

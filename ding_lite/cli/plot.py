@@ -6,11 +6,11 @@ Runs that differ only in their seed become one line. A directory that contains r
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ding_lite.cli.output import add_paths, show, show_notes
 from ding_lite.results.curves import find_shortened
 from ding_lite.results.groups import describe_mixtures, group_runs
 from ding_lite.results.plot import PlotOptions, check_format, save_plot
@@ -29,7 +29,7 @@ ding_lite plot runs --metric eval/return_mean --metric train/total_loss
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="directory of a run, or one that contains runs")
+    add_paths(parser)
     add_grouping(parser)
     add_drawing(parser)
     parser.add_argument("-o", "--output", default="curves.png", metavar="FILE", help="picture: .png, .svg or .pdf")
@@ -92,6 +92,5 @@ def run(args: argparse.Namespace) -> None:
     options = replace(read_options(args, runs), width=args.width)
     groups = group_runs(runs, args.by)
     save_plot(groups, output, options)
-    for note in [*describe_mixtures(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)]:
-        print(f"note: {note}", file=sys.stderr)
-    print(output)
+    show_notes([*describe_mixtures(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)])
+    show(str(output))

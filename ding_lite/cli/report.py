@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
-from ding_lite.cli.compare import add_reference, write_text
+from ding_lite.cli.compare import add_reference
+from ding_lite.cli.output import add_paths, show, show_notes, write_text
 from ding_lite.cli.plot import add_drawing, add_grouping, read_options
 from ding_lite.results.compare import compare_groups
 from ding_lite.results.groups import describe_mixtures, group_runs
@@ -27,7 +27,7 @@ ding_lite report cartpole_dqn_seed* cartpole_c51_seed* --title "DQN and C51" -o 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="directory of a run, or one that contains runs")
+    add_paths(parser)
     add_grouping(parser)
     add_reference(parser)
     add_drawing(parser)
@@ -45,6 +45,5 @@ def run(args: argparse.Namespace) -> None:
     comparison = compare_groups(groups, args.threshold, args.against, args.average)
     options = ReportOptions(args.title or f"Runs in {os.path.basename(os.path.abspath(args.paths[0]))}", args.videos)
     write_text(Path(args.output), render_report(groups, comparison, plot, options))
-    for note in describe_mixtures(groups):
-        print(f"note: {note}", file=sys.stderr)
-    print(args.output)
+    show_notes(describe_mixtures(groups))
+    show(args.output)

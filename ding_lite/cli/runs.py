@@ -6,6 +6,7 @@ import argparse
 import shutil
 from pathlib import Path
 
+from ding_lite.cli.output import show
 from ding_lite.results.listing import list_runs, size_of
 from ding_lite.results.run import find_directories
 from ding_lite.results.table import TIED, show_size
@@ -29,7 +30,6 @@ def run(args: argparse.Namespace) -> None:
     if not root.is_dir():
         raise UserError(f"'{root}' does not exist or is no directory: give one that contains runs.")
     directories = list(find_directories(root))
-    if directories:
-        print(list_runs(directories, root).text(shutil.get_terminal_size().columns))
+    table = [list_runs(directories, root).text(shutil.get_terminal_size().columns)] if directories else []
     total = show_size(size_of(directories)).replace(TIED, " ")
-    print(f"{len(directories)} run{'s' * (len(directories) != 1)}, {total}")
+    show("\n".join([*table, f"{len(directories)} run{'s' * (len(directories) != 1)}, {total}"]))

@@ -117,7 +117,7 @@ def read_run(path: str | Path) -> Run:
     try:
         saved = read_saved_run(path / CONFIG)
     except ConfigError as error:
-        raise UserError(f"{error} Restore the file, or leave this run out.") from None
+        raise UserError(f"{error} To read the other runs, leave this one out.") from None
     finally:
         sys.path[:] = before  # the file adds the folders of its imports; hundreds of them would slow every import
     result = _read_result(path / RESULT)

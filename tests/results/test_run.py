@@ -76,7 +76,7 @@ def test_what_is_no_run_gets_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not the directory of a run"):
         read_run(tmp_path)
     (tmp_path / "total_config.py").write_text("main_config = {")
-    with pytest.raises(UserError, match=r"line 1: .* Restore the file, or leave this run out"):
+    with pytest.raises(UserError, match=r"line 1: .* To read the other runs, leave this one out"):
         find_runs([tmp_path])
 
 
