@@ -35,7 +35,7 @@ main_config = dict(
 create_config = dict(
     env=dict(
         type="atari",
-        import_names=['dizoo.atari.envs.atari_env'],
+        import_names=["dizoo.atari.envs.atari_env"],
     ),
     env_manager=dict(
         type="native",

@@ -45,7 +45,7 @@ setup(
             *COMPLETION,
         ],
         "completion": COMPLETION,
-        "plot": ["matplotlib>=3.8"],
+        "plot": ["matplotlib>=3.8", "scipy>=1.11"],
         "box2d": BOX2D,
         "envpool": ENVPOOL,
         "mujoco": ["gymnasium[mujoco]>=1.1"],

@@ -21,9 +21,21 @@ ALLOWED = {
     "model": {"torch_utils", "utils"},
     "policy": {"model", "rl_utils", "torch_utils", "utils"},
     "reward_model": {"model", "rl_utils", "torch_utils", "utils"},
+    "results": {"config", "utils"},
     "worker": {"envs", "rl_utils", "torch_utils", "utils"},  # rl_utils: the n-step sums of replay and data sets
-    "entry": {"config", "envs", "model", "policy", "reward_model", "rl_utils", "torch_utils", "utils", "worker"},
-    "cli": {"config", "entry", "envs", "model", "policy", "utils", "worker"},
+    "entry": {
+        "config",
+        "envs",
+        "model",
+        "policy",
+        "results",
+        "reward_model",
+        "rl_utils",
+        "torch_utils",
+        "utils",
+        "worker",
+    },
+    "cli": {"config", "entry", "envs", "model", "policy", "results", "utils", "worker"},
 }
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 
@@ -74,6 +86,15 @@ def test_relative_imports_and_those_inside_functions_are_seen(tmp_path: Path, mo
 @pytest.mark.parametrize("module", ["ding_lite", "ding_lite.utils", "ding_lite.envs", "ding_lite.utils.registry"])
 def test_what_environment_workers_import_does_not_load_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_the_commands_about_results_start_fast() -> None:
+    """Reading results needs no torch, and the packages of the extra `plot` are loaded when they are used."""
+    rooms = [path for path in FILES if path.parent.name == "results"]
+    rooms += [ROOT / "ding_lite/cli" / f"{name}.py" for name in ("plot", "compare", "report", "runs", "clean")]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in rooms]
+    code = f"import sys, {', '.join(names)}; sys.exit(bool({{'torch', 'scipy', 'matplotlib'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

@@ -157,32 +157,3 @@ def test_reading_cost_says_what_grew() -> None:
         "  a.py: 1500 -> 1501 code lines, 150 -> 149 in one turn",
         "  c.py: 0 -> 1501 code lines, 0 -> 149 in one turn",
     ]
-
-
-def test_learning_curve_reads_what_runs_write_and_skips_a_torn_line(tmp_path: Path) -> None:
-    lines = [{"envstep": 8, "eval/return_mean": -21.0}, {"envstep": 16, "collect/return_mean": None}]
-    lines += [{"envstep": 24, "eval/return_mean": 3.5}]
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"envstep": 32, "eval/ret')
-    plot = load("plot_learning_curve")
-    assert plot.read_curve(path, "eval/return_mean") == ([8, 24], [-21.0, 3.5])
-    assert plot.read_curve(path, "collect/return_mean") == ([], [])
-    # means of (1), (1, 2), (2, 6)
-    assert plot.moving_mean([1.0, 2.0, 6.0], window=2) == [1.0, 1.5, 4.0]
-
-
-def test_learning_curve_is_drawn_or_says_what_is_missing(tmp_path: Path) -> None:
-    script = str(ROOT / "docs/plot_learning_curve.py")
-    missing = run([sys.executable, script, "nowhere"], tmp_path)
-    if importlib.util.find_spec("matplotlib") is None:
-        assert "pip install -e '.[plot]'" in missing.stderr
-        return
-    assert missing.returncode == 1
-    assert missing.stderr.splitlines() == [
-        f"'{Path('nowhere/metrics.jsonl')}' does not exist: expected the directory of an experiment, which holds "
-        "metrics.jsonl."
-    ]
-    (tmp_path / "metrics.jsonl").write_text('{"envstep": 8, "eval/return_mean": 1.0}\n')
-    drawn = run([sys.executable, script, ".", "--output", "images/curve.png"], tmp_path)
-    assert drawn.returncode == 0, drawn.stderr
-    assert (tmp_path / "images/curve.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,1 @@
+"""Reads, groups, compares and draws what runs have left in their directories. Nothing here imports torch."""

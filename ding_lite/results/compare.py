@@ -1,0 +1,248 @@
+"""Compares groups of runs: returns, how long it took to reach a threshold, which is better, what differs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ding_lite.results.groups import Group, differing_keys
+from ding_lite.results.run import RETURN, Floats, Run
+from ding_lite.results.statistics import Estimate, estimate, probability_of_improvement
+from ding_lite.results.table import Table, fold_text, show_estimate, show_number, show_probability
+from ding_lite.utils.registry import UserError, closest
+
+COVERAGE = {2: 50, 3: 75, 4: 87, 5: 91}  # number of runs: how many % of their 95 % intervals contain the truth
+NEVER = "never"  # a threshold that less than half of the runs reached
+
+
+@dataclass(frozen=True)
+class Row:
+    """The figures of a group.
+
+    Attributes:
+        group: the runs.
+        best: average return of each run's best evaluation.
+        last: average return of each run's last evaluation.
+        threshold: return to reach; None: unknown.
+        reached: number of runs that reached it.
+        steps: median env steps until a run first reached it, infinite if less than half did.
+        seconds: the same in seconds of training.
+        better: probability that a run's last return exceeds one of the reference group; None for that group itself.
+    """
+
+    group: Group
+    best: Estimate
+    last: Estimate
+    threshold: float | None
+    reached: int
+    steps: float
+    seconds: float
+    better: Estimate | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is known about groups of runs.
+
+    Attributes:
+        rows: the groups, those of an environment next to each other.
+        against: the name of the reference group of each environment.
+        average: the average that was used, a word of `statistics.AVERAGES`.
+    """
+
+    rows: tuple[Row, ...]
+    against: dict[str, str]
+    average: str
+
+    def envs(self) -> list[str]:
+        """Return the environments."""
+        return list(dict.fromkeys(row.group.env for row in self.rows))
+
+
+def compare_groups(
+    groups: Sequence[Group], threshold: float | None = None, against: str | None = None, average: str = "mean"
+) -> Comparison:
+    """Compare the groups of each environment with one of them.
+
+    Args:
+        groups: what `group_runs` returned.
+        threshold: return to reach; None: the environment's `stop_value`, if all its runs have the same.
+        against: name of the reference group; None: the first of each environment.
+        average: a word of `statistics.AVERAGES`.
+
+    Raises:
+        UserError: no run was evaluated, or an environment has no group `against`.
+    """
+    if not any(len(run.column(RETURN)[0]) for group in groups for run in group.runs):
+        raise UserError("None of these runs has an evaluation yet: there is nothing to compare.")
+    rows, references = [], {}
+    for env in dict.fromkeys(group.env for group in groups):
+        inside = [group for group in groups if group.env == env]
+        reference = _find_reference(inside, against)
+        references[env] = reference.name
+        limit = _find_stop_value(inside) if threshold is None else threshold
+        rows += [_row(group, reference, limit, average) for group in inside]
+    return Comparison(tuple(rows), references, average)
+
+
+def render_text(comparison: Comparison, width: int) -> str:
+    """Return the tables as text for a terminal of `width` columns."""
+    parts = [f"{title}\n\n{table.text(width)}" for title, table in _tables(comparison)]
+    return "\n\n".join([*parts, fold_text(describe_columns(comparison), width)])
+
+
+def render_markdown(comparison: Comparison) -> str:
+    """Return the tables as markdown."""
+    parts = [f"## {title}\n\n{table.markdown()}" for title, table in _tables(comparison)]
+    return "\n\n".join([*parts, describe_columns(comparison)])
+
+
+def render_csv(comparison: Comparison) -> str:
+    """Return a line for each group, with plain numbers, and a column for each config key in which the groups differ."""
+    keys = differing_keys([run.config for row in comparison.rows for run in row.group.runs])
+    header = ["env", "group", "runs", "best_return", "best_low", "best_high", "last_return", "last_low", "last_high"]
+    header += ["threshold", "reached", "steps_to_threshold", "seconds_to_threshold"]
+    header += ["against", "p_better", "p_low", "p_high", "directories", *keys]
+    lines = []
+    for row in comparison.rows:
+        better = row.better or Estimate(math.nan, math.nan, math.nan)
+        numbers = [row.best.value, row.best.low, row.best.high, row.last.value, row.last.low, row.last.high]
+        limits = [math.nan if row.threshold is None else row.threshold, row.reached, row.steps, row.seconds]
+        chances = [better.value, better.low, better.high]
+        texts = [_plain(number) for number in (*numbers, *limits)]
+        texts += [comparison.against[row.group.env], *map(_plain, chances)]
+        texts.append(" ".join(str(run.path) for run in row.group.runs))
+        lines.append([row.group.env, row.group.name, str(len(row.group.runs)), *texts, *map(row.group.values, keys)])
+    return Table(header, lines).csv()
+
+
+def result_table(comparison: Comparison, env: str) -> Table:
+    """Return the table of one environment, without the columns that would be empty."""
+    rows = [row for row in comparison.rows if row.group.env == env]
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("group", lambda row: row.group.name),
+        ("runs", lambda row: str(len(row.group.runs))),
+        ("best return", lambda row: show_estimate(row.best)),
+        ("last return", lambda row: show_estimate(row.last)),
+    ]
+    if rows[0].threshold is not None:
+        columns += [
+            (f"reached {show_number(rows[0].threshold)}", lambda row: f"{row.reached} of {len(row.group.runs)}"),
+            ("steps to it", lambda row: _show_count(row.steps)),
+            ("seconds", lambda row: _show_count(row.seconds)),
+        ]
+    if len(rows) > 1:
+        columns.append(("P(better)", lambda row: show_probability(row.better) if row.better else "-"))
+    cells = [[show(row) for _, show in columns] for row in rows]
+    return Table([name for name, _ in columns], cells, frozenset(range(1, len(columns))))
+
+
+def difference_table(comparison: Comparison, env: str) -> Table | None:
+    """Return the config keys in which the groups of an environment differ, with a line for each value; None: none."""
+    groups = [row.group for row in comparison.rows if row.group.env == env]
+    keys = differing_keys([run.config for group in groups for run in group.runs])
+    cells = []
+    for key in keys:
+        values: dict[str, list[str]] = {}
+        for group in groups:
+            values.setdefault(group.values(key), []).append(group.name)
+        for place, (value, names) in enumerate(values.items()):
+            cells.append(["" if place else key, value, "; ".join(names)])
+    return Table(["config key", "value", "groups"], cells) if cells else None
+
+
+def describe_columns(comparison: Comparison) -> str:
+    """Return sentences that say what the columns mean."""
+    rows = comparison.rows
+    average = {"mean": "means", "iqm": "interquartile means"}[comparison.average]
+    texts = [f"Returns are {average} over runs, with 95 % bootstrap intervals."]
+    few = min((count for row in rows if (count := len(row.group.runs)) > 1), default=0)
+    if few in COVERAGE:
+        texts.append(
+            f"Intervals of {few} runs are too short: they contain the truth in {COVERAGE[few]} % of all cases."
+        )
+    if any(row.threshold is not None for row in rows):
+        texts.append("Steps and seconds are medians over all runs, until an evaluation first reached the threshold.")
+    if any(row.better for row in rows):
+        names = dict.fromkeys(comparison.against[row.group.env] for row in rows if row.better)
+        texts.append(
+            f"P(better) is the probability that a run's last return is higher than that of one of {_quoted(names)}; an "
+            "interval that contains 0.5 decides nothing."
+        )
+    return " ".join(texts)
+
+
+def _row(group: Group, reference: Group, threshold: float | None, average: str) -> Row:
+    crossings = [_first_crossing(run, threshold) for run in group.runs]
+    better = None if group is reference else probability_of_improvement(_last(group), _last(reference))
+    best = np.array([values.max() if len(values) else math.nan for values in _returns(group)])
+    return Row(
+        group,
+        estimate(best, average),
+        estimate(_last(group), average),
+        threshold,
+        sum(math.isfinite(steps) for steps, _ in crossings),
+        float(np.median([steps for steps, _ in crossings])),
+        float(np.median([seconds for _, seconds in crossings])),
+        better,
+    )
+
+
+def _returns(group: Group) -> list[Floats]:
+    return [run.column(RETURN)[1] for run in group.runs]
+
+
+def _last(group: Group) -> Floats:
+    return np.array([values[-1] if len(values) else math.nan for values in _returns(group)])
+
+
+def _first_crossing(run: Run, threshold: float | None) -> tuple[float, float]:
+    """Return env steps and seconds until the first evaluation that reached the threshold; infinite if none did."""
+    steps, values = run.column(RETURN)
+    places = np.flatnonzero(values >= (math.inf if threshold is None else threshold))
+    if not len(places):
+        return math.inf, math.inf
+    return float(steps[places[0]]), float(run.column(RETURN, "seconds")[0][places[0]])
+
+
+def _find_reference(groups: Sequence[Group], against: str | None) -> Group:
+    names = [group.name for group in groups]
+    if against is not None and against not in names:
+        raise UserError(
+            f"--against {against}: {groups[0].env} has no such group, so its runs do not compare."
+            f"{closest(against, names)} It has: {_quoted(names)}."
+        )
+    return groups[0] if against is None else groups[names.index(against)]
+
+
+def _find_stop_value(groups: Sequence[Group]) -> float | None:
+    values = {run.config.get("env.stop_value") for group in groups for run in group.runs}
+    value = values.pop()
+    return float(value) if not values and isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _tables(comparison: Comparison) -> list[tuple[str, Table]]:
+    tables = []
+    for env in comparison.envs():
+        tables.append((env, result_table(comparison, env)))
+        differences = difference_table(comparison, env)
+        if differences is not None:
+            tables.append((f"{env}: what differs", differences))
+    return tables
+
+
+def _show_count(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) else NEVER
+
+
+def _plain(number: float) -> str:
+    """Return a number for CSV; empty if it is not finite."""
+    return json.dumps(number) if math.isfinite(number) else ""
+
+
+def _quoted(names: Sequence[str] | dict[str, None]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

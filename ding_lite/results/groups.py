@@ -1,0 +1,136 @@
+"""Groups of runs that differ only in their seed, and names that say in what the groups differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ding_lite.results.run import Run
+from ding_lite.utils.registry import UserError, closest
+
+# A run is the same with another value of these keys. total_config.py has the values of the run's first start.
+IGNORED = ("seed", "exp_name", "policy.learn.resume_training")
+BY = ("algorithm", "env", "run")
+LONGEST_NAME = 3  # differing keys in the name of a group
+MISSING = "-"  # the value of a key that a run's config does not have
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are repetitions of each other.
+
+    Attributes:
+        name: what distinguishes it from the other groups of its environment.
+        env: environment of the runs; several, joined by commas, if they were grouped across environments.
+        runs: at least one.
+    """
+
+    name: str
+    env: str
+    runs: tuple[Run, ...]
+
+    def values(self, key: str) -> str:
+        """Return the values of a config key, joined by commas if the runs differ in it."""
+        return ", ".join(dict.fromkeys(show_value(run.config.get(key, MISSING)) for run in self.runs))
+
+
+def group_runs(runs: Sequence[Run], by: str | None = None) -> list[Group]:
+    """Divide runs into groups, in the order of the runs.
+
+    Without `by`, a group holds the runs whose compiled configs are equal except for seed and directory. With `by`, it
+    holds the runs of one environment with the same `algorithm` or value of a config key, or single ones with `run`.
+    With `env`, it holds all runs of an environment.
+
+    Raises:
+        UserError: `by` is neither a word of `BY` nor a key of the runs' configs.
+    """
+    key_of, name_of = _key(runs, by)
+    divided: dict[Any, list[Run]] = {}
+    for run in runs:
+        divided.setdefault(key_of(run), []).append(run)
+    parts = list(divided.values())
+    names = [name_of(part[0]) for part in parts] if name_of else _names(parts)
+    envs = ["all environments" if by == "env" else part[0].env for part in parts]
+    return [Group(name, env, tuple(part)) for name, env, part in zip(names, envs, parts, strict=True)]
+
+
+def differing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys in which configs differ, except `IGNORED`, in the order of the configs."""
+    keys = dict.fromkeys(key for config in configs for key in config if key not in IGNORED)
+    return [key for key in keys if len({show_value(config.get(key, MISSING)) for config in configs}) > 1]
+
+
+def describe_mixtures(groups: Sequence[Group]) -> list[str]:
+    """Return a line for each group whose runs differ in more than the seed, which names the keys."""
+    lines = []
+    for group in groups:
+        keys = differing_keys([run.config for run in group.runs])
+        if keys:
+            named = ", ".join(keys[:LONGEST_NAME]) + f" and {len(keys) - LONGEST_NAME} more" * (
+                len(keys) > LONGEST_NAME
+            )
+            lines.append(f"The runs of '{group.name}' differ in more than the seed: {named}.")
+    return lines
+
+
+def show_value(value: Any) -> str:
+    """Return the text of a config value, with numbers in their shortest form."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _key(runs: Sequence[Run], by: str | None) -> tuple[Callable[[Run], Any], Callable[[Run], str] | None]:
+    """Return a function whose value is the same for the runs of a group, and one that names a group if it can."""
+    if by is None:
+        return _identity, None
+    if by == "env":
+        return (lambda run: run.env), (lambda run: run.env)
+    if by == "run":
+        names = [run.name for run in runs]
+        return (lambda run: run.path), (lambda run: run.name if names.count(run.name) == 1 else str(run.path))
+    if by == "algorithm":
+        return (lambda run: (run.env, run.algorithm)), (lambda run: run.algorithm)
+    known = {key for run in runs for key in run.config}
+    if by not in known:
+        raise UserError(f"--by {by}: expected {', '.join(BY)} or a config key.{closest(by, known)}")
+    return (
+        lambda run: (run.env, show_value(run.config.get(by, MISSING))),
+        lambda run: f"{by.rpartition('.')[2]}={show_value(run.config.get(by, MISSING))}",
+    )
+
+
+def _identity(run: Run) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, show_value(value)) for key, value in run.config.items() if key not in IGNORED))
+
+
+def _names(parts: Sequence[Sequence[Run]]) -> list[str]:
+    """Return a name for each group: the algorithm, and what distinguishes it from others of the same algorithm."""
+    names = [""] * len(parts)
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, part in enumerate(parts):
+        places.setdefault((part[0].env, part[0].algorithm), []).append(place)
+    for (_, algorithm), alike in places.items():
+        configs = [parts[place][0].config for place in alike]
+        keys = _distinguishing(configs)
+        lasts = [key.rpartition(".")[2] for key in keys]
+        labels = [last if lasts.count(last) == 1 else key for key, last in zip(keys, lasts, strict=True)]
+        for place, config in zip(alike, configs, strict=True):
+            values = [show_value(config.get(key, MISSING)) for key in keys]
+            words = [f"{label}={value}" for label, value in zip(labels, values, strict=True)]
+            names[place] = ", ".join([algorithm, *words])
+    return names
+
+
+def _distinguishing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a few keys in which configs differ, enough of them to distinguish all configs."""
+    keys = differing_keys(configs)
+    chosen: list[str] = []
+
+    def classes(of: Sequence[str]) -> int:
+        return len({tuple(show_value(config.get(key, MISSING)) for key in of) for config in configs})
+
+    for key in keys:
+        if classes([*chosen, key]) > classes(chosen):
+            chosen.append(key)
+    spare = [key for key in keys if key not in chosen]
+    return sorted([*chosen, *spare[: max(LONGEST_NAME - len(chosen), 0)]], key=keys.index)

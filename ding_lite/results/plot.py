@@ -1,0 +1,173 @@
+"""Draws learning curves that can be told apart in grey too, as wide as a column of a paper.
+
+A picture has a panel for each environment and figure, one below the other, and a line for each group: the average of
+its runs, with a band for the 95 % interval. Lines differ in colour, dashes and marker.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ding_lite.results.curves import Curve, draw_curve
+from ding_lite.results.extras import load_extra
+from ding_lite.results.groups import Group
+from ding_lite.results.run import RETURN
+from ding_lite.utils.registry import UserError
+
+FORMATS = (".png", ".svg", ".pdf")
+UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}  # runs determine the file
+COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito, without yellow
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
+MARKERS = "os^DvPX*<>"
+X_LABELS = {"env_step": "env steps", "iteration": "learner iterations", "seconds": "seconds of training"}
+Y_LABELS = {RETURN: "evaluation return", "collect/return_mean": "return of collected episodes"}
+STYLE = {
+    "font.size": 8,
+    "legend.fontsize": 7,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "svg.hashsalt": "ding_lite",
+}
+Panel = tuple[str, str, list[tuple[Group, Curve]]]  # environment, figure, lines
+CHARACTER = 4.0  # points of a character of the legend, on average
+HANDLE = 36.0  # points of a line in the legend, with the space around it
+
+
+@dataclass(frozen=True)
+class PlotOptions:
+    """What to draw and how.
+
+    Attributes:
+        metrics: figures, one panel each.
+        x: a key of `run.AXES`.
+        average: a word of `statistics.AVERAGES`.
+        window: records in the moving mean of each run.
+        hold: a run that reached its stop_value keeps its last value.
+        each: draw every run as a thin line too.
+        width: in inches; a column of a paper has 3.3 to 3.5.
+        title: above the picture.
+    """
+
+    metrics: tuple[str, ...] = (RETURN,)
+    x: str = "env_step"
+    average: str = "mean"
+    window: int = 1
+    hold: bool = False
+    each: bool = False
+    width: float = 3.5
+    title: str = ""
+
+
+def check_format(path: Path) -> None:
+    """Check the ending of a picture's name.
+
+    Raises:
+        UserError: the format is unknown.
+    """
+    if path.suffix not in FORMATS:
+        raise UserError(f"'{path}': expected a name that ends in {', '.join(FORMATS)}.")
+
+
+def save_plot(groups: Sequence[Group], path: Path, options: PlotOptions) -> None:
+    """Draw groups into a file, in the format that its name ends in.
+
+    Raises:
+        UserError: the format is unknown, the file cannot be written, or there is nothing to draw.
+    """
+    check_format(path)
+    picture = render_plot(groups, path.suffix[1:], options)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture)
+    except OSError as error:
+        raise UserError(f"Cannot write '{path}': {error.strerror}.") from None
+
+
+def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions) -> bytes:
+    """Return a picture of groups.
+
+    Args:
+        groups: a line each.
+        kind: `png`, `svg` or `pdf`.
+        options: see `PlotOptions`.
+
+    Raises:
+        UserError: there is nothing to draw.
+    """
+    matplotlib, figures = load_extra("matplotlib"), load_extra("matplotlib.figure")
+    panels = _panels(groups, options)
+    names = _labels(panels)
+    with matplotlib.rc_context(STYLE):
+        columns = max(int(72 * options.width / (CHARACTER * max(map(len, names.values())) + HANDLE)), 1)
+        rows = -(-len(names) // columns)
+        size = (options.width, 0.62 * options.width * len(panels) + 0.16 * rows + 0.25)
+        figure = figures.Figure(size, dpi=300, layout="constrained")
+        for axes, (env, metric, lines) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
+            for group, curve in lines:
+                _draw(axes, curve, _line_style(list(names).index(group.name)), options.each)
+            axes.set(ylabel=Y_LABELS.get(metric, metric), title=env if metric == panels[0][1] else "")
+            axes.xaxis.set_major_formatter(load_extra("matplotlib.ticker").EngFormatter(sep=""))
+            axes.grid(alpha=0.3, linewidth=0.5)
+        axes.set_xlabel(X_LABELS[options.x])
+        _add_legend(figure, names.values(), columns)
+        figure.suptitle(options.title or None, fontsize=9)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=kind, metadata=UNDATED[kind])
+    return picture.getvalue()
+
+
+def _panels(groups: Sequence[Group], options: PlotOptions) -> list[Panel]:
+    """Return environment, figure and lines of each panel that has lines."""
+    panels = []
+    for env in dict.fromkeys(group.env for group in groups):
+        for metric in options.metrics:
+            inside = [group for group in groups if group.env == env]
+            how = (metric, options.x, options.average, options.window, options.hold)
+            curves = [draw_curve(group, *how) for group in inside]
+            lines = [(group, curve) for group, curve in zip(inside, curves, strict=True) if curve is not None]
+            if lines:
+                panels.append((env, metric, lines))
+    if not panels:
+        raise UserError(f"There is nothing to draw: no run has recorded {' or '.join(options.metrics)} yet.")
+    return panels
+
+
+def _labels(panels: Sequence[Panel]) -> dict[str, str]:
+    """Return the text of the legend for each name of a group, with the number of its runs."""
+    counts: dict[str, list[int]] = {}
+    for group, curve in (line for _, _, lines in panels for line in lines):
+        counts.setdefault(group.name, []).append(curve.count)
+    ranges = {name: sorted({min(some), max(some)}) for name, some in counts.items()}
+    return {name: f"{name} ({'-'.join(map(str, numbers))})" for name, numbers in ranges.items()}
+
+
+def _draw(axes: Any, curve: Curve, style: Mapping[str, Any], each: bool) -> None:
+    for x, y in curve.each if each and curve.count > 1 else ():
+        axes.plot(x, y, color=style["color"], linewidth=0.4, alpha=0.6)
+    axes.fill_between(curve.x, curve.low, curve.high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.plot(curve.x, curve.y, **style)
+
+
+def _line_style(number: int) -> dict[str, Any]:
+    return {
+        "color": COLORS[number % len(COLORS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "markevery": (0.02 * (number % 5), 0.14),  # in shares of the panel's diagonal
+        "markerfacecolor": "white" if number % 2 else COLORS[number % len(COLORS)],
+    }
+
+
+def _add_legend(figure: Any, labels: Iterable[str], columns: int) -> None:
+    """Put a legend below the panels, where it hides nothing; a line has the same style in all panels."""
+    lines = load_extra("matplotlib.lines")
+    handles = [lines.Line2D([], [], label=label, **_line_style(number)) for number, label in enumerate(labels)]
+    columns = min(columns, len(handles))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=3, frameon=False)

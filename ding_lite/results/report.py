@@ -1,0 +1,167 @@
+"""A report in one HTML file that needs no other: curves, tables, configs and videos, for a phone and for a desktop."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ding_lite.results.compare import Comparison, describe_columns, difference_table, result_table
+from ding_lite.results.groups import Group, show_value
+from ding_lite.results.listing import best_return
+from ding_lite.results.plot import PlotOptions, render_plot
+from ding_lite.results.run import RETURN, Run
+from ding_lite.results.table import Table, show_number
+
+VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
+LARGEST_VIDEO = 20_000_000  # bytes; a larger one is named and not contained
+CURVE_NOTE = "Lines are averages over runs, drawn where all runs have values; bands are 95 % bootstrap intervals."
+STYLE = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto; padding: 1rem;
+  max-width: 70rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; line-height: 1.2; }
+h2 { font-size: 1.2rem; border-bottom: 1px solid #ccc; padding-top: 1rem; }
+h3 { font-size: 1rem; }
+img, video { display: block; max-width: 100%; height: auto; }
+figure { margin: 0; width: 32rem; max-width: 100%; }
+figure > img { width: 100%; }
+figcaption, .note { color: #444; font-size: .875rem; }
+.videos { display: flex; flex-wrap: wrap; gap: 1rem; }
+.videos figure { width: 20rem; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #ddd; }
+.right { text-align: right; }
+pre { overflow-x: auto; background: #f5f5f5; padding: .75rem; font-size: .8125rem; overflow-wrap: normal; }
+summary { cursor: pointer; padding: .5rem 0; }
+@media (max-width: 48rem) {
+  thead { display: none; }
+  table, tbody, tr, td { display: block; width: 100%; }
+  tr { border-bottom: 1px solid #bbb; padding: .5rem 0; }
+  td, td.right { border: 0; padding: 0; text-align: left; display: flex; gap: .75rem; }
+  td:empty { display: none; }
+  td::before { content: attr(data-label); flex: 0 0 8rem; color: #444; }
+}
+@media print { details > * { display: block; } }
+"""
+HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>{style}</style>
+</head>
+<body>"""
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What a report shows beside the curves and tables.
+
+    Attributes:
+        title: its heading.
+        videos: how many of the newest videos of each run it contains.
+    """
+
+    title: str
+    videos: int = 1
+
+
+def render_report(groups: Sequence[Group], comparison: Comparison, plot: PlotOptions, options: ReportOptions) -> str:
+    """Return a report as HTML.
+
+    Raises:
+        UserError: there is nothing to draw.
+    """
+    parts = [f"<h1>{html.escape(options.title)}</h1>", f"<p>{_summary(groups)}</p>"]
+    for env in comparison.envs():
+        inside = [group for group in groups if group.env == env]
+        parts += [
+            f"<h2>{html.escape(env)}</h2>",
+            _curves(inside, env, plot),
+            _html_table(result_table(comparison, env)),
+        ]
+        differences = difference_table(comparison, env)
+        parts += ["<h3>What differs</h3>", _html_table(differences)] if differences else []
+    parts += [f"<h2>Reading the tables</h2>\n<p>{html.escape(describe_columns(comparison))}</p>", "<h2>Runs</h2>"]
+    for group in groups:
+        parts += _describe_group(group, options.videos)
+    head = HEAD.format(title=html.escape(options.title), style=STYLE)
+    return "\n".join([head, *parts, "</body>", "</html>", ""])
+
+
+def find_videos(run: Run, count: int) -> list[Path]:
+    """Return the newest videos of a run, the newest one first."""
+    videos = [path for path in (run.path / "video").rglob("*") if path.suffix in VIDEOS and path.is_file()]
+    return sorted(videos, key=lambda path: (path.stat().st_mtime, path.name), reverse=True)[:count]
+
+
+def _summary(groups: Sequence[Group]) -> str:
+    runs = [run for group in groups for run in group.runs]
+    envs = dict.fromkeys(run.env for run in runs)
+    return html.escape(f"{len(runs)} runs in {len(groups)} groups, on {', '.join(envs)}.")
+
+
+def _curves(groups: Sequence[Group], env: str, plot: PlotOptions) -> str:
+    """Return the picture of an environment; empty if nothing of it was recorded."""
+    if not any(run.keys & set(plot.metrics) for group in groups for run in group.runs):
+        return '<p class="note">Nothing to draw has been recorded yet.</p>'
+    picture = base64.b64encode(render_plot(groups, "svg", replace(plot, title=""))).decode()
+    names = ", ".join(group.name for group in groups)
+    return (
+        f'<figure><img src="data:image/svg+xml;base64,{picture}" alt="Learning curves on {html.escape(env)}: '
+        f'{html.escape(names)}"><figcaption>{CURVE_NOTE}</figcaption></figure>'
+    )
+
+
+def _html_table(table: Table) -> str:
+    """Return a table whose cells know their column's name, which a phone shows beside them."""
+    head = "".join(f"<th{_class(table, column)}>{html.escape(name)}</th>" for column, name in enumerate(table.header))
+    rows = []
+    for row in table.rows:
+        cells = zip(table.header, row, strict=True)
+        rows.append(
+            "".join(
+                f'<td{_class(table, column)} data-label="{html.escape(name)}">{html.escape(cell)}</td>'
+                for column, (name, cell) in enumerate(cells)
+            )
+        )
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def _class(table: Table, column: int) -> str:
+    return ' class="right"' if column in table.right else ""
+
+
+def _describe_group(group: Group, videos: int) -> Iterator[str]:
+    """Yield the runs of a group, their videos, and the config of the first one."""
+    yield f"<h3>{html.escape(group.name)} on {html.escape(group.env)}</h3>"
+    cells = []
+    for run in group.runs:
+        steps = run.column(RETURN)[0]
+        last = f"{steps[-1]:,.0f}" if len(steps) else "-"
+        cells.append([run.name, show_value(run.seed), run.ending, show_number(best_return(run)), last])
+    yield _html_table(Table(["run", "seed", "ended", "best return", "env steps"], cells, frozenset({1, 3, 4})))
+    shown = [_video(run, path) for run in group.runs for path in find_videos(run, videos)]
+    if shown:
+        yield f'<div class="videos">{"".join(shown)}</div>'
+    config = "\n".join(f"{key} = {show_value(value)}" for key, value in group.runs[0].config.items())
+    name = html.escape(group.runs[0].name)
+    yield f"<details><summary>Config of {name}</summary>\n<pre>{html.escape(config)}</pre></details>"
+
+
+def _video(run: Run, path: Path) -> str:
+    caption = html.escape(f"{run.name}: {path.name}")
+    if path.stat().st_size > LARGEST_VIDEO:
+        where = html.escape(str(path))
+        return f"<p>{caption} is larger than {LARGEST_VIDEO / 1e6:.0f} MB and stays in {where}.</p>"
+    source = f"data:{VIDEOS[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    shown = (
+        f'<img src="{source}" alt="{caption}">' if path.suffix == ".gif" else f'<video controls src="{source}"></video>'
+    )
+    return f"<figure>{shown}<figcaption>{caption}</figcaption></figure>"

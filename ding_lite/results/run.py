@@ -1,0 +1,246 @@
+"""One run, as its directory describes it: config, records and result."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ding_lite.config import read_saved_run
+from ding_lite.utils.registry import ConfigError, UserError, closest
+
+Floats = NDArray[np.float64]
+AXES = {"env_step": "envstep", "iteration": "train_iter", "seconds": "time"}  # names of x, and their keys in a record
+RETURN = "eval/return_mean"
+CONFIG, METRICS, RESULT = "total_config.py", "metrics.jsonl", "result.json"
+PART = re.compile(r"\.rank_([0-9]+)\.pth\.tar$")  # a rank's part of a checkpoint
+RESUMED = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}) INFO resumed from ", re.M)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a run has left.
+
+    Attributes:
+        path: its directory.
+        config: the compiled config by dotted keys, with the limits of the run and its number of `processes`.
+        result: content of result.json; empty while the run is active, or if it was killed.
+        active: whether it is being trained now.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    result: Mapping[str, Any]
+    active: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the directory."""
+        return self.path.resolve().name
+
+    @property
+    def algorithm(self) -> str:
+        """Type of the policy."""
+        return str(self.config.get("policy.type", "?"))
+
+    @property
+    def env(self) -> str:
+        """Gymnasium id of the environment, or else its type."""
+        return str(self.config.get("env.env_id") or self.config.get("env.type", "?"))
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the run."""
+        return self.config.get("seed")
+
+    @property
+    def ending(self) -> str:
+        """How the run ended: its stop reason, `running`, or `killed` if it left no result."""
+        return "running" if self.active else str(self.result.get("stop_reason", "killed"))
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl; a last line that is incomplete is left out.
+
+        Raises:
+            UserError: another line is damaged.
+        """
+        return list(_read_records(self.path / METRICS))
+
+    @property
+    def keys(self) -> set[str]:
+        """Names of all figures that were recorded."""
+        return {key for record in self.records for key in record} - set(AXES.values())
+
+    def column(self, key: str, x: str = "env_step") -> tuple[Floats, Floats]:
+        """Return where a figure was recorded and its values; records without it or with null are left out.
+
+        Args:
+            key: name of the figure, such as `eval/return_mean`.
+            x: what the first array holds, a key of `AXES`. Seconds count from the first record, without the pauses
+                between an end and the resumption of the run.
+        """
+        times = self._seconds if x == "seconds" else [record[AXES[x]] for record in self.records]
+        values = [record.get(key) for record in self.records]
+        pairs = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
+        table = np.array(pairs, np.float64).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
+
+    @cached_property
+    def _seconds(self) -> list[float]:
+        times = [record["time"] for record in self.records]
+        pauses = _find_pauses(self.path / "log" / "log.txt", times)
+        return [now - times[0] - sum(length for begin, length in pauses if now > begin) for now in times]
+
+
+def read_run(path: str | Path) -> Run:
+    """Read the run in a directory. Its records are read when they are used.
+
+    Raises:
+        UserError: the directory holds no run, or its config cannot be read.
+    """
+    path = Path(path)
+    if not (path / CONFIG).is_file():
+        raise UserError(f"'{path}' is not the directory of a run: it holds no {CONFIG}.")
+    before = list(sys.path)
+    try:
+        saved = read_saved_run(path / CONFIG)
+    except ConfigError as error:
+        raise UserError(f"{error} To read the other runs, leave this one out.") from None
+    finally:
+        sys.path[:] = before  # the file adds the folders of its imports; hundreds of them would slow every import
+    result = _read_result(path / RESULT)
+    config = dict(_flatten(saved.main_config)) | dict(_flatten(saved.create_config)) | saved.limits
+    config["processes"] = result.get("world_size") or _count_parts(path)
+    return Run(path, config, result, is_active(path))
+
+
+def find_runs(paths: Iterable[str | Path]) -> list[Run]:
+    """Read the runs in some directories, which are runs or contain runs, however deep.
+
+    Raises:
+        UserError: a path does not exist or contains no run, or a run cannot be read.
+    """
+    found: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        if path.is_file() and path.name in (CONFIG, METRICS, RESULT):
+            path = path.parent  # a file of a run means the run
+        directories = list(find_directories(path))
+        if not path.is_dir():
+            raise UserError(
+                f"'{path}' does not exist or is no directory: give the directory of a run, or one with runs."
+            )
+        if not directories:
+            raise UserError(f"'{path}' contains no run: no {CONFIG} is in it or below it.")
+        found |= {directory.resolve(): directory for directory in directories if directory.resolve() not in found}
+    return [read_run(path) for path in found.values()]
+
+
+def find_directories(path: Path) -> Iterator[Path]:
+    """Yield the directories of runs at and below a path, in the order of their names; links are not followed."""
+    for folder, below, files in os.walk(path):
+        if CONFIG in files:
+            below.clear()
+            yield Path(folder)
+        below[:] = sorted((name for name in below if not name.startswith(".")), key=_natural)
+
+
+def check_figure(runs: Iterable[Run], key: str) -> None:
+    """Check that at least one run has recorded a figure.
+
+    Raises:
+        UserError: none has; the message names the most similar figure.
+    """
+    known = set().union(*(run.keys for run in runs))
+    if key not in known:
+        hint = closest(key, known) or f" They have: {', '.join(sorted(known)) or 'nothing yet'}."
+        raise UserError(f"None of these runs has recorded '{key}'.{hint}")
+
+
+def is_active(path: Path) -> bool:
+    """Return whether a run is writing into a directory: it locks it, see `utils/checkpoint/run_directory.py`."""
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # not every network file system has locks
+        return False
+    finally:
+        os.close(directory)
+    return False
+
+
+def _read_records(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    except OSError as error:
+        raise UserError(f"Cannot read '{path}': {error.strerror}.") from None
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            numeric = all(isinstance(value, int | float | None) for value in record.values())
+            if not numeric or any(record[key] is None for key in AXES.values()):
+                raise ValueError("a value is not a number")
+        except (ValueError, AttributeError, KeyError):
+            if number == len(lines):  # the run is writing it, or was killed
+                return
+            raise UserError(
+                f"'{path}', line {number}: expected a JSON object of numbers with {', '.join(AXES.values())}, got "
+                f"'{line[:60].decode(errors='replace')}'. Delete the line, or leave this run out."
+            ) from None
+        yield record
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    try:
+        result = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return result if isinstance(result, dict) else {}
+
+
+def _find_pauses(log: Path, times: list[float]) -> list[tuple[float, float]]:
+    """Return the pauses before each resumption: the time of the last record before it, and the pause's seconds."""
+    try:
+        resumed = RESUMED.findall(log.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return []
+    pauses: dict[float, float] = {}
+    for text in resumed:
+        again = time.mktime(time.strptime(text, "%Y-%m-%d %H:%M:%S"))
+        before = [at for at in times if at <= again]
+        after = times[len(before) : len(before) + 1]
+        if before and after:  # of two resumptions without a record between them the later one ends the pause
+            pauses[before[-1]] = min(again, after[0]) - before[-1]
+    return list(pauses.items())
+
+
+def _count_parts(path: Path) -> int:
+    """Return the number of processes of a run that left no result, as far as its checkpoints tell."""
+    parts = (PART.search(file.name) for file in path.glob("ckpt/*.rank_*.pth.tar"))
+    return max((int(part[1]) + 1 for part in parts if part), default=1)
+
+
+def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts seed10 behind seed9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split("([0-9]+)", name)]

@@ -1,0 +1,127 @@
+"""Tables as text that fits the terminal, as markdown and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ding_lite.results.statistics import Estimate
+
+GAP = "  "  # between two columns
+TIED = "\N{NO-BREAK SPACE}"  # a space at which a line must not be broken
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells of text under a header.
+
+    Attributes:
+        header: names of the columns.
+        rows: as many cells as the header has.
+        right: numbers of the columns that are aligned at the right.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: frozenset[int] = frozenset()
+
+    def text(self, width: int) -> str:
+        """Return lines of at most `width` characters, if possible.
+
+        The widest columns are folded. If words would have to be broken, each row becomes a block of lines instead.
+        """
+        cells = [self.header, *self.rows]
+        columns = list(zip(*cells, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
+        if sum(least) + len(GAP) * (len(least) - 1) > width:
+            return self._blocks(width)
+        while sum(widths) + len(GAP) * (len(widths) - 1) > width:
+            spare = [size if size > low else 0 for size, low in zip(widths, least, strict=True)]
+            widths[spare.index(max(spare))] -= 1
+        lines = []
+        for row in cells:
+            folded = [_fold(cell, size) for cell, size in zip(row, widths, strict=True)]
+            for place in range(max(map(len, folded))):
+                parts = [part[place] if place < len(part) else "" for part in folded]
+                lines.append(GAP.join(map(self._align, parts, range(len(parts)), widths)).rstrip())
+        return "\n".join(lines).replace(TIED, " ")
+
+    def markdown(self) -> str:
+        """Return a table of GitHub's markdown."""
+        rule = ["---:" if column in self.right else "---" for column in range(len(self.header))]
+        lines = [[cell.replace("|", "\\|") for cell in row] for row in (self.header, rule, *self.rows)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in lines).replace(TIED, " ")
+
+    def csv(self) -> str:
+        """Return comma-separated values."""
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows([self.header, *self.rows])
+        return file.getvalue().rstrip("\n").replace(TIED, " ")
+
+    def _align(self, text: str, column: int, width: int) -> str:
+        return text.rjust(width) if column in self.right else text.ljust(width)
+
+    def _blocks(self, width: int) -> str:
+        """Return each row as lines of a name and a value, below its first cell."""
+        size = max(map(len, self.header[1:]), default=0)
+        lines = []
+        for first, *row in self.rows:
+            lines += _fold(first, width)
+            for name, cell in zip(self.header[1:], row, strict=True):
+                for place, part in enumerate(_fold(cell, max(width - size - 2 * len(GAP), 1))):
+                    lines.append(f"{GAP}{'' if place else name:<{size}}{GAP}{part}".rstrip())
+        return "\n".join(lines).replace(TIED, " ")
+
+
+def show_number(value: float | None, digits: int = 4) -> str:
+    """Return a number with some digits; `-` for None and NaN."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+
+
+def show_probability(estimate: Estimate) -> str:
+    """Return a probability and its interval with two decimals."""
+    if math.isnan(estimate.low):
+        return "-" if math.isnan(estimate.value) else f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f} [{estimate.low:.2f},{TIED}{estimate.high:.2f}]"
+
+
+def show_estimate(estimate: Estimate) -> str:
+    """Return an average and its interval, in which no line is broken."""
+    if math.isnan(estimate.low):
+        return show_number(estimate.value)
+    return f"{show_number(estimate.value)} [{show_number(estimate.low, 3)},{TIED}{show_number(estimate.high, 3)}]"
+
+
+def show_size(size: float) -> str:
+    """Return a number of bytes in kB, MB or GB, which are powers of a thousand."""
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if size >= unit), (1e3, "kB"))
+    return f"{size / unit:.1f}{TIED}{name}"
+
+
+def fold_text(text: str, width: int) -> str:
+    """Return a text in lines of at most `width` characters, if no word is longer."""
+    return "\n".join(_fold(text, width))
+
+
+def _fold(cell: str, width: int) -> list[str]:
+    """Return a cell as lines; a piece that is too long is broken anywhere."""
+    pieces = _pieces(cell) if len(cell) > width else [cell]
+    lines = [""]
+    for piece in (part[begin : begin + width] for part in pieces for begin in range(0, max(len(part), 1), width)):
+        if len((lines[-1] + piece).rstrip(" ")) <= width:
+            lines[-1] += piece
+        else:
+            lines.append(piece)
+    return [line.rstrip(" ") for line in lines]
+
+
+def _pieces(cell: str) -> list[str]:
+    """Return the parts of a cell between which a line may be broken: behind spaces and `_ / =`, and before `.word`."""
+    return re.findall(r"[^ ]+? *(?:(?<=[_/=])|(?<= )(?! )|(?=\.[a-z])|$)", cell) or [""]

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from ding_lite.results.compare import (
+    Comparison,
+    compare_groups,
+    describe_columns,
+    render_csv,
+    render_markdown,
+    render_text,
+)
+from ding_lite.results.groups import group_runs
+from ding_lite.results.run import find_runs
+from ding_lite.utils.registry import UserError
+from tests.results.helpers import write_run
+
+pytest.importorskip("scipy")
+LAST = ("0", "of", "3", "never", "never", "-")
+
+
+def write_two_groups(path: Path) -> None:
+    for seed in range(3):
+        write_run(path / f"one{seed}", seed, [10.0, 100.0 + seed, 90.0 + seed])
+        write_run(path / f"three{seed}", seed, [10.0, 50.0 + 100 * seed, 200.0], "policy.nstep=3")
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Comparison:
+    write_two_groups(tmp_path)
+    return compare_groups(group_runs(find_runs([tmp_path])), threshold=150)
+
+
+def test_returns_crossings_and_the_probability_of_being_better(comparison: Comparison) -> None:
+    one, three = comparison.rows
+    assert (one.group.name, one.best.value, one.last.value, one.better) == ("dqn, nstep=1", 101.0, 91.0, None)
+    assert (one.last.low, one.last.high) == (90.0, 92.0)
+    assert (one.reached, one.steps, one.seconds) == (0, float("inf"), float("inf"))
+    # 50, 150 and 250 after 100 env steps and 10 s, 200 after 200: the crossings are 200, 100 and 100
+    assert (three.reached, three.steps, three.seconds) == (3, 100, 10)
+    assert three.better is not None
+    assert (three.better.value, three.better.high) == (1.0, 1.0)
+    assert three.best.value == pytest.approx((200 + 200 + 250) / 3)
+
+
+def test_the_text_names_groups_differences_and_meanings(comparison: Comparison) -> None:
+    lines = render_text(comparison, 200).splitlines()
+    assert lines[0] == "CartPole-v0"
+    assert lines[2].split("  ")[0] == "group"
+    assert lines[3].split() == [*("dqn,", "nstep=1", "3", "101", "[100,", "102]", "91", "[90,", "92]"), *LAST]
+    assert "policy.nstep  1      dqn, nstep=1" in lines
+    assert "              3      dqn, nstep=3" in lines
+    words = describe_columns(comparison)
+    assert "Intervals of 3 runs are too short: they contain the truth in 75 % of all cases." in words
+    assert "than that of one of 'dqn, nstep=1'" in words
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_text_fits_the_terminal(comparison: Comparison, width: int) -> None:
+    assert max(map(len, render_text(comparison, width).splitlines())) <= width
+
+
+def test_markdown_has_both_tables(comparison: Comparison) -> None:
+    text = render_markdown(comparison)
+    assert "## CartPole-v0\n\n| group | runs | best return |" in text
+    assert "| policy.nstep | 1 | dqn, nstep=1 |" in text
+
+
+def test_csv_has_plain_numbers_and_a_column_for_each_difference(comparison: Comparison) -> None:
+    first, second = csv.DictReader(io.StringIO(render_csv(comparison)))
+    assert (first["group"], first["runs"], first["last_return"], first["last_low"]) == (
+        "dqn, nstep=1",
+        "3",
+        "91.0",
+        "90.0",
+    )
+    assert (first["steps_to_threshold"], first["p_better"], first["policy.nstep"]) == ("", "", "1")
+    assert (second["steps_to_threshold"], second["p_better"], second["policy.nstep"]) == ("100.0", "1.0", "3")
+    assert len(second["directories"].split()) == 3
+
+
+def test_the_threshold_is_the_stop_value_unless_it_is_given_or_differs(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", 0, [10.0, 200.0])
+    (row,) = compare_groups(group_runs(find_runs([tmp_path]))).rows
+    assert (row.threshold, row.reached) == (195, 1)  # of the CartPole config
+    write_run(tmp_path / "b", 0, [10.0, 200.0], "env.stop_value=100")
+    comparison = compare_groups(group_runs(find_runs([tmp_path])))
+    assert comparison.rows[0].threshold is None
+    assert "reached" not in render_text(comparison, 80)
+
+
+def test_another_group_may_be_the_reference(tmp_path: Path) -> None:
+    write_two_groups(tmp_path)
+    groups = group_runs(find_runs([tmp_path]))
+    one, three = compare_groups(groups, against="dqn, nstep=3", average="iqm").rows
+    assert three.better is None
+    assert one.better is not None
+    assert one.better.value == 0.0
+    with pytest.raises(UserError, match=r"has no such group, so its runs do not compare. Did you mean 'dqn, nstep=3'"):
+        compare_groups(groups, against="dqn, nstep=5")
+
+
+def test_environments_are_compared_apart(tmp_path: Path) -> None:
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", 0, (1.0, 2.0), "env.env_id=CartPole-v1")
+    comparison = compare_groups(group_runs(find_runs([tmp_path])))
+    assert comparison.envs() == ["CartPole-v0", "CartPole-v1"]
+    assert [row.better for row in comparison.rows] == [None, None]
+    assert "P(better)" not in render_text(comparison, 80)
+
+
+def test_runs_without_an_evaluation_cannot_be_compared(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", 0, [])
+    with pytest.raises(UserError, match="has an evaluation yet: there is nothing to compare"):
+        compare_groups(group_runs(find_runs([tmp_path])))

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ding_lite.results import plot
+from ding_lite.results.groups import Group, group_runs
+from ding_lite.results.plot import PlotOptions, render_plot, save_plot
+from ding_lite.results.run import find_runs
+from ding_lite.utils.registry import UserError
+from tests.results.helpers import write_run
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("scipy")
+BEGINS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> list[Group]:
+    for seed in range(3):
+        write_run(tmp_path / f"dqn{seed}", seed, [10.0, 20.0 + seed, 30.0])
+    write_run(tmp_path / "nstep", 0, [10.0, 50.0, 90.0], "policy.nstep=3")
+    return group_runs(find_runs([tmp_path]))
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_a_picture_is_written_in_the_format_of_its_name(kind: str, tmp_path: Path, groups: list[Group]) -> None:
+    path = tmp_path / "new" / f"curves.{kind}"
+    save_plot(groups, path, PlotOptions())
+    assert path.read_bytes().startswith(BEGINS[kind])
+    assert path.read_bytes() == render_plot(groups, kind, PlotOptions())  # drawn twice, it is the same
+
+
+def test_a_picture_is_as_wide_as_asked(groups: list[Group]) -> None:
+    svg = render_plot(groups, "svg", PlotOptions(width=3.5)).decode()
+    assert 'width="252pt"' in svg  # 72 points an inch
+    png = render_plot(groups, "png", PlotOptions(width=2))
+    assert int.from_bytes(png[16:20], "big") == 600  # 300 pixels an inch
+
+
+def test_texts_are_not_smaller_than_seven_points() -> None:
+    sizes = [plot.STYLE[key] for key in ("font.size", "legend.fontsize", "axes.titlesize")]
+    assert all(isinstance(size, int) and size >= 7 for size in sizes)
+
+
+def test_lines_differ_without_their_colours() -> None:
+    looks = {(str(style["linestyle"]), style["marker"]) for style in map(plot._line_style, range(10))}
+    assert len(looks) == 10
+
+
+def test_panels_are_environments_and_figures(tmp_path: Path, groups: list[Group]) -> None:
+    write_run(tmp_path / "other", 0, [1.0, 2.0], "env.env_id=CartPole-v1")
+    both = group_runs(find_runs([tmp_path]), "algorithm")
+    panels = plot._panels(both, PlotOptions(("eval/return_mean", "train/total_loss")))
+    assert [(env, metric, len(lines)) for env, metric, lines in panels] == [
+        ("CartPole-v0", "eval/return_mean", 1),
+        ("CartPole-v1", "eval/return_mean", 1),
+    ]
+    assert plot._labels(panels) == {"dqn": "dqn (1-4)"}
+    render_plot(both, "png", PlotOptions(each=True, title="Two environments"))
+
+
+def test_mistakes_get_one_line(tmp_path: Path, groups: list[Group]) -> None:
+    with pytest.raises(UserError, match=r"expected a name that ends in .png, .svg, .pdf"):
+        save_plot(groups, tmp_path / "curves.jpg", PlotOptions())
+    with pytest.raises(UserError, match="There is nothing to draw"):
+        render_plot(groups, "png", PlotOptions(("none",)))
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Cannot write"):
+        save_plot(groups, tmp_path / "file" / "curves.png", PlotOptions())

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ding_lite.results.run import check_figure, find_runs, is_active, read_run
+from ding_lite.utils.registry import UserError
+from tests.entry.helpers import run as train
+from tests.results.helpers import RETURNS, START, write_records, write_run
+
+
+def test_a_real_run_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    train()
+    run = read_run("run")
+    assert (run.name, run.seed, run.algorithm, run.env) == ("run", 0, "dqn", "CartPole-v0")
+    assert (run.ending, run.active) == ("max_env_step", False)
+    assert run.config["policy.learn.batch_size"] == 64
+    assert (run.config["max_env_step"], run.config["processes"]) == (320, 1)
+    steps, returns = run.column("eval/return_mean")
+    assert steps[0] == 0
+    assert returns.max() == run.result["eval_return_best"]
+    assert {"train/total_loss", "collect/return_mean"} <= run.keys
+
+
+def test_a_column_has_any_axis_and_leaves_out_what_is_null(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", 0, [10.0, None, 30.0]))
+    for x, expected in {"env_step": [0, 200], "iteration": [0, 100], "seconds": [0, 20]}.items():
+        at, values = run.column("eval/return_mean", x)
+        assert at.tolist() == expected
+        assert values.tolist() == [10.0, 30.0]
+    assert run.column("train/total_loss")[0].shape == (0,)
+
+
+def test_seconds_do_not_count_the_pauses_before_a_run_was_resumed(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 0, [1.0, 2.0, 3.0, 4.0])
+    # records at 0, 10, 20 and 30 s; resumed at 16 s after the record at 10 s, twice: a pause of 6 s
+    (run / "log").mkdir()
+    times = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(START + after)) for after in (13, 16)]
+    (run / "log/log.txt").write_text("".join(f"{at} INFO resumed from iteration_50: env step\n" for at in times))
+    assert read_run(run).column("eval/return_mean", "seconds")[0].tolist() == [0, 10, 14, 24]
+
+
+def test_an_incomplete_last_line_is_skipped_and_another_damaged_one_is_a_mistake(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run") / "metrics.jsonl"
+    whole = path.read_text()
+    path.write_text(whole + '{"envstep": 300, "eval/ret')
+    assert read_run(tmp_path / "run").column("eval/return_mean")[1].tolist() == list(RETURNS)
+    for damage in ('{"envstep": 300, "eval/ret', "[1]", '{"envstep": 3}', '{"envstep": "a"}', "\x00\x00"):
+        path.write_text(f"{damage}\n{whole}")
+        with pytest.raises(
+            UserError, match=r"metrics.jsonl', line 1: expected .* Delete the line, or leave this run out"
+        ):
+            _ = read_run(tmp_path / "run").records
+
+
+def test_runs_are_found_below_a_directory_once_and_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for name in ("a/seed10", "a/seed9", "b"):
+        write_run(tmp_path / name)
+    (tmp_path / "a/seed9/ckpt").mkdir()
+    assert [run.name for run in find_runs([tmp_path, tmp_path / "b"])] == ["seed9", "seed10", "b"]
+    assert [run.name for run in find_runs([tmp_path / "b/metrics.jsonl"])] == ["b"]
+
+
+def test_what_is_no_run_gets_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"contains no run: no total_config.py is in it or below it"):
+        find_runs([tmp_path])
+    with pytest.raises(UserError, match="does not exist or is no directory"):
+        find_runs([tmp_path / "none"])
+    with pytest.raises(UserError, match="is not the directory of a run"):
+        read_run(tmp_path)
+    (tmp_path / "total_config.py").write_text("main_config = {")
+    with pytest.raises(UserError, match=r"line 1: .* To read the other runs, leave this one out"):
+        find_runs([tmp_path])
+
+
+def test_a_figure_that_no_run_has_gets_a_hint(tmp_path: Path) -> None:
+    runs = [read_run(write_run(tmp_path / "run"))]
+    check_figure(runs, "eval/return_mean")
+    with pytest.raises(UserError, match="Did you mean 'eval/return_mean'"):
+        check_figure(runs, "eval/return")
+    with pytest.raises(UserError, match="They have: eval/return_mean"):
+        check_figure(runs, "xyz")
+
+
+def test_a_run_without_a_result_is_running_or_was_killed(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", ending=None)
+    (path / "ckpt").mkdir()
+    (path / "ckpt/iteration_5.rank_1.pth.tar").touch()
+    assert (read_run(path).ending, read_run(path).config["processes"]) == ("killed", 2)
+    lock = os.open(path, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert is_active(path)
+    assert read_run(path).ending == "running"
+    os.close(lock)
+    assert not is_active(path)
+
+
+def test_reading_does_not_change_where_modules_are_found(tmp_path: Path) -> None:
+    before = list(sys.path)
+    read_run(write_run(tmp_path / "run"))
+    assert sys.path == before
+
+
+def test_a_damaged_result_is_like_none(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    (path / "result.json").write_text("[")
+    assert read_run(path).ending == "killed"
+    write_records(path, [])
+    at, _ = read_run(path).column("eval/return_mean", "seconds")
+    np.testing.assert_array_equal(at, [])
