@@ -10,6 +10,8 @@ OFFLINE = ["h5py>=3.10", "minari>=0.5.4"]  # data sets in HDF5 files, and Minari
 # 300 MB of wheels, 740 MB installed, mostly robots; therefore not an extra of the tests, which skip it if it is missing
 ENVPOOL = ["envpool>=1.2"]
 LIGHTNING = ["lightning>=2.4"]
+VIDEO = ["moviepy>=2"]  # its wheels contain ffmpeg
+ONNX = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]
 
 setup(
     name="ding_lite",
@@ -41,6 +43,8 @@ setup(
             *MINIGRID,
             *OFFLINE,
             *LIGHTNING,
+            *VIDEO,
+            *ONNX,
         ],
         "plot": ["matplotlib>=3.8"],
         "box2d": BOX2D,
@@ -49,6 +53,8 @@ setup(
         "minigrid": MINIGRID,
         "offline": OFFLINE,
         "lightning": LIGHTNING,
+        "video": VIDEO,
+        "onnx": ONNX,
     },
     entry_points={"console_scripts": ["ding_lite=ding_lite.entry.cli:main"]},
 )
