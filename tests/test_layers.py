@@ -23,6 +23,7 @@ ALLOWED = {
     "reward_model": {"model", "rl_utils", "torch_utils", "utils"},
     "worker": {"envs", "rl_utils", "torch_utils", "utils"},  # rl_utils: the n-step sums of replay and data sets
     "entry": {"config", "envs", "model", "policy", "reward_model", "rl_utils", "torch_utils", "utils", "worker"},
+    "cli": {"config", "entry", "envs", "model", "policy", "reward_model", "rl_utils", "torch_utils", "utils", "worker"},
 }
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 
