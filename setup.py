@@ -11,6 +11,8 @@ OFFLINE = ["h5py>=3.10", "minari>=0.5.4"]  # data sets in HDF5 files, and Minari
 ENVPOOL = ["envpool>=1.2"]
 LIGHTNING = ["lightning>=2.4"]
 COMPLETION = ["shtab>=1.7"]  # completion of the command line in bash and zsh
+VIDEO = ["moviepy>=2"]  # its wheels contain ffmpeg
+ONNX = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]
 
 setup(
     name="ding_lite",
@@ -43,6 +45,8 @@ setup(
             *OFFLINE,
             *LIGHTNING,
             *COMPLETION,
+            *VIDEO,
+            *ONNX,
         ],
         "completion": COMPLETION,
         "plot": ["matplotlib>=3.8", "scipy>=1.11"],
@@ -52,6 +56,8 @@ setup(
         "minigrid": MINIGRID,
         "offline": OFFLINE,
         "lightning": LIGHTNING,
+        "video": VIDEO,
+        "onnx": ONNX,
     },
     entry_points={"console_scripts": ["ding_lite=ding_lite.cli.main:main"]},
 )

@@ -21,6 +21,8 @@ COVERED = {
     "entry/offline/test_serial_offline.py": [
         *("entry/offline/source.py", "entry/offline/serial_entry_bc.py", "entry/offline/serial_entry_offline.py"),
     ],
+    "cli/test_video.py": ["entry/playing.py"],
+    "entry/test_agent.py": ["utils/checkpoint/find.py"],
     "entry/test_normalized_runs.py": ["config/normalization.py", "entry/normalized.py"],
     "entry/test_serial_entry.py": ["entry/experiment.py", "entry/setup.py"],
     "entry/test_resume.py": ["entry/keeper.py"],

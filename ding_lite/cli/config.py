@@ -1,4 +1,4 @@
-"""Print the compiled config of a file: every key, with its default if it is not set.
+"""Print the compiled config of a file: every key, set or by default.
 
 With --diff, only the keys that differ from the defaults, and the defaults beside them.
 """

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from ding_lite import __version__
-from ding_lite.cli.parsers import COMMANDS, OVERRIDE, create_parser, load_command, overview
+from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse
 from ding_lite.utils.registry import UserError, closest
 
 
@@ -40,14 +40,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run_command(name: str, words: list[str]) -> None:
     command = load_command(name)
-    parser = create_parser(name, command)
-    overrides = [word for word in words if OVERRIDE.match(word)]  # first, or `-s 0 1 key=value` would take them
-    args = parser.parse_intermixed_args([word for word in words if not OVERRIDE.match(word)])
-    args.words = [*getattr(args, "words", []), *overrides]
-    if overrides and "key=value" not in command.USAGE:
-        parser.error(f"it takes no key=value, got '{overrides[0]}'")
     try:
-        command.run(args)
+        command.run(parse(name, command, words))
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None

@@ -6,17 +6,15 @@ import argparse
 import importlib
 import re
 import textwrap
+from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
-COMMANDS = (
-    "new",
-    "train",
-    "resume",
-    "list",
-    "config",
-    "completion",
-)  # modules of this package, in the order of the help
+COMMANDS = (  # modules of this package, in the order of the help
+    *("new", "train", "resume", "eval", "play", "video"),
+    *("runs", "plot", "compare", "report", "clean"),
+    *("list", "config", "completion"),
+)
 OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")  # how a word that changes a config key begins
 
 
@@ -45,6 +43,19 @@ def create_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
     )
     command.add_arguments(parser)
     return parser
+
+
+def parse(name: str, command: ModuleType, words: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command; its words `key=value` are in `words`.
+
+    Raises:
+        SystemExit: with one line and status 2, if a word is not what the command takes.
+    """
+    takes = "key=value" in command.USAGE
+    overrides = [word for word in words if takes and OVERRIDE.match(word)]  # or `-s 0 1 key=value` would take them
+    args = create_parser(name, command).parse_intermixed_args([word for word in words if word not in overrides])
+    args.words = [*getattr(args, "words", []), *overrides]
+    return args
 
 
 def create_whole_parser() -> argparse.ArgumentParser:

@@ -15,6 +15,7 @@ from ding_lite.config.config import SavedRun
 from ding_lite.entry.eval_entry import evaluate_checkpoint
 from ding_lite.entry.launcher.ranks import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, load_pipeline
+from ding_lite.utils.checkpoint.find import find_checkpoint, find_config
 from ding_lite.utils.checkpoint.run_directory import read_result
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.launch_environment import read_launch
@@ -85,8 +86,8 @@ def _evaluate(args: argparse.Namespace, limits: dict[str, int], overrides: Seque
     """Evaluate a checkpoint with the given config, or else with the config of its run."""
     for key in limits:
         raise ConfigError(f"{key} has no effect on an evaluation: leave it out, or set the length with --episodes.")
-    checkpoint = _find_checkpoint(args.ckpt)
-    config = args.config or _config_beside(checkpoint)
+    checkpoint = find_checkpoint(args.ckpt)
+    config = args.config or find_config(checkpoint, "give its config with -c")
     evaluate_checkpoint(config, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=overrides)
 
 
@@ -152,37 +153,6 @@ def _read_resumable(directory: str, changed: bool) -> SavedRun:
     if saved.pipeline not in PIPELINES:
         raise ConfigError(f"'{path}' names no pipeline, so it was changed: start it as a new run with -c.")
     return saved
-
-
-def _find_checkpoint(path: str) -> str:
-    """Return the file of a checkpoint: `path` itself, or the best checkpoint if `path` is a run's directory.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if not os.path.exists(path):
-        raise ConfigError(f"The checkpoint '{path}' does not exist.")
-    if not os.path.isdir(path):
-        return path
-    for folder in ("ckpt", ""):
-        best = os.path.join(path, folder, "ckpt_best.pth.tar")
-        if os.path.isfile(best):
-            return best
-    raise ConfigError(
-        f"'{path}' holds no ckpt_best.pth.tar: expected a run's directory, its ckpt folder, or a checkpoint file."
-    )
-
-
-def _config_beside(checkpoint: str) -> str:
-    """Return the path of the config of the run that a checkpoint belongs to.
-
-    Raises:
-        ConfigError: the checkpoint does not lie in an experiment directory.
-    """
-    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(checkpoint))), "total_config.py")
-    if not os.path.isfile(path):
-        raise ConfigError(f"'{checkpoint}' is not in the ckpt folder of an experiment: give its config with -c.")
-    return path
 
 
 def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ding_lite.entry.keeper import load_model
 from ding_lite.entry.reporter import describe_eval_epsilon
-from ding_lite.entry.setup import prepare_run
+from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.dist.ranks import get_world_size
@@ -42,13 +42,36 @@ def evaluate_checkpoint(
         CheckpointError: the checkpoint is missing, damaged, or belongs to another policy.
     """
     if n_episode is not None:
-        overrides = [*overrides, f"env.n_evaluator_episode={n_episode}", f"env.evaluator_env_num={_share(n_episode)}"]
+        overrides = [*overrides, *(f"env.{key}={number}" for key, number in episode_counts(n_episode).items())]
     if get_world_size() > 1:
         raise ConfigError("A checkpoint is evaluated by one process: run this without a launcher.")
     setup = prepare_run(input_cfg, seed, overrides=overrides)
-    cfg, state = setup.cfg, load_checkpoint(path)
+    info = play_evaluation(setup, load_checkpoint(path), path)
+    print(
+        f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
+        f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"
+        f"{describe_eval_epsilon(setup.cfg.policy)}"
+    )
+    return info
+
+
+def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> dict[str, Any]:
+    """Build a policy with the parameters of a checkpoint, and evaluate it once as `setup` says.
+
+    Args:
+        setup: what `prepare_run` returned.
+        state: the checkpoint's state, its `policy`, or its model's.
+        name: the checkpoint's name in messages.
+
+    Returns:
+        What `evaluate_checkpoint` returns.
+
+    Raises:
+        CheckpointError: the checkpoint is of another model.
+    """
+    cfg = setup.cfg
     policy = setup.create_policy("policy", fields=("eval",))
-    load_model(policy, state, path)
+    load_model(policy, state, name)
     with ExitStack() as stack:
         env = setup.create_eval_env(stack)
         progress = stack.enter_context(Progress(None, True))
@@ -63,15 +86,16 @@ def evaluate_checkpoint(
                 f"evaluating: {done} of {cfg.env.n_evaluator_episode} episodes, step {steps:,}"
             ),
         )
-        _, info = evaluator.eval(state["learner"]["train_iter"])
-    print(
-        f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
-        f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"
-        f"{describe_eval_epsilon(cfg.policy)}"
-    )
-    return info
+        return evaluator.eval(state.get("learner", {}).get("train_iter", 0))[1]
 
 
-def _share(n_episode: int) -> int:
-    """Return the largest divisor of the number of episodes that is at most 8, as the number of environments."""
-    return next(number for number in range(8, 0, -1) if n_episode % number == 0)
+def episode_counts(n_episode: int) -> dict[str, int]:
+    """Return the keys of `env` for an evaluation of `n_episode` episodes, which at most 8 environments share evenly.
+
+    Raises:
+        ConfigError: the number of episodes is not at least 1.
+    """
+    if n_episode < 1:
+        raise ConfigError(f"Expected at least one episode to evaluate, got {n_episode}.")
+    num_envs = next(number for number in range(8, 0, -1) if n_episode % number == 0)
+    return {"n_evaluator_episode": n_episode, "evaluator_env_num": num_envs}

@@ -81,14 +81,18 @@ class RunSetup:
         """
         num_envs = num_envs or self.cfg.env.collector_env_num
         builders = self.builders[0] and self.builders[0][:num_envs]
-        return self._create_env(stack, num_envs, training, get_local_world_size(), builders)
+        return self._create_env(stack, num_envs, training, local_world_size=get_local_world_size(), builders=builders)
 
     def create_eval_env(self, stack: ExitStack) -> Any:
         """Build the vector environment of the evaluator, `env.evaluator_env_num` environments; `stack` closes it.
 
-        It may use all cores of the machine, because the other ranks wait during an evaluation.
+        It may use all cores of the machine, because the other ranks wait during an evaluation. The first environment
+        records videos if `env.replay_path` says so.
         """
-        return self._create_env(stack, self.cfg.env.evaluator_env_num, False, 1, self.builders[1])
+        env = self.cfg.env
+        return self._create_env(
+            stack, env.evaluator_env_num, False, builders=self.builders[1], replay_path=env.replay_path
+        )
 
     def create_collector(
         self, collect_mode: Any, rank: int, interrupt: Callable[[], bool], stack: ExitStack
@@ -149,9 +153,8 @@ class RunSetup:
             **options,
         )
 
-    def _create_env(self, stack: ExitStack, num_envs: int, training: bool, sharing: int, builders: Any) -> Any:
-        cfg = self.cfg
-        env = create_vector_env(cfg.env, num_envs, cfg.seed, training, local_world_size=sharing, builders=builders)
+    def _create_env(self, stack: ExitStack, num_envs: int, training: bool, **options: Any) -> Any:
+        env = create_vector_env(self.cfg.env, num_envs, self.cfg.seed, training, **options)
         stack.callback(env.close)
         return env
 

@@ -27,6 +27,9 @@ ENV_KEYS: dict[str, Any] = dict(
         None, "env steps after which an episode is truncated; None: the environment's own limit", type=int, low=1
     ),
     kwargs=Key({}, "further arguments of gymnasium.make, or of envpool.make"),
+    replay_path=Key(
+        None, "directory for videos of the evaluator's first environment, needs the extra `video`; None: none", type=str
+    ),
     wrappers=Key(
         [],
         "wrappers of each environment, the first innermost: names in gymnasium.wrappers or 'module:Class' of your own, "

@@ -32,12 +32,17 @@ class EnvSpec:
         action_space: actions as the policy chooses them, see `policy_side`.
         frame_stack: number of frames in one observation; 0 if observations are not frame stacks.
         notes: messages for the user about the conversion of observations.
+        env_action_space: actions as the environment takes them; `check_env` fills it in.
+        env_observation_space: observations before the conversion of `PolicyObservations`; None if they are unknown, or
+            an observation is a stack of several.
     """
 
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     frame_stack: int
     notes: tuple[str, ...] = ()
+    env_action_space: gymnasium.Space[Any] | None = None
+    env_observation_space: gymnasium.Space[Any] | None = None
 
 
 def stack_depth(cfg_env: EasyDict) -> int:
@@ -57,24 +62,29 @@ class BoxActions:
 
     Attributes:
         space: the policy's action space, a Box of floats.
+        low: the lower bounds.
+        high: the upper bounds.
+        centre: what 0 is mapped to.
+        half: the length that 1 is mapped to.
+        whole: whether the Box holds integers.
     """
 
     def __init__(self, box: Box, act_scale: bool) -> None:
-        self._box, self._whole = box, np.issubdtype(box.dtype, np.integer)
-        dtype = np.dtype(np.float64 if self._whole else box.dtype)
-        self._low, self._high = box.low.astype(dtype), box.high.astype(dtype)
+        self._box, self.whole = box, np.issubdtype(box.dtype, np.integer)
+        dtype = np.dtype(np.float64 if self.whole else box.dtype)
+        self.low, self.high = box.low.astype(dtype), box.high.astype(dtype)
         scaled = box.bounded_below & box.bounded_above & act_scale
-        low, high = np.where(scaled, self._low, -1.0), np.where(scaled, self._high, 1.0)
-        self._centre, self._half = low / 2 + high / 2, high / 2 - low / 2  # 0 and 1 where nothing is scaled
-        side = np.float32 if self._whole else box.dtype.type
+        low, high = np.where(scaled, self.low, -1.0), np.where(scaled, self.high, 1.0)
+        self.centre, self.half = low / 2 + high / 2, high / 2 - low / 2  # 0 and 1 where nothing is scaled
+        side = np.float32 if self.whole else box.dtype.type
         one = side(1)
-        low, high = (np.where(scaled, end, own) for end, own in ((-one, self._low), (one, self._high)))
+        low, high = (np.where(scaled, end, own) for end, own in ((-one, self.low), (one, self.high)))
         self.space: Box = Box(low.astype(side), high.astype(side), dtype=side)
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
         """Return the environment's actions `[N, ...]`, with the Box's dtype, for the policy's actions `[N, ...]`."""
-        scaled = np.clip(action * self._half + self._centre, self._low, self._high)
-        return (np.rint(scaled) if self._whole else scaled).astype(self._box.dtype)
+        scaled = np.clip(action * self.half + self.centre, self.low, self.high)
+        return (np.rint(scaled) if self.whole else scaled).astype(self._box.dtype)
 
 
 def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:

@@ -39,6 +39,7 @@ from ding_lite.envs.builders import Builder, build_plain, build_single, find_bui
 from ding_lite.envs.checks import build_checked, check_lives
 from ding_lite.envs.engines import ENGINES
 from ding_lite.envs.episode_monitor import EpisodeMonitor
+from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, policy_side, stack_depth
@@ -61,9 +62,12 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
             observations that are not supported, or reports no lives although `episodic_life` needs them.
     """
     builder = find_builder(cfg_env, builders)
+    if cfg_env.replay_path:
+        check_recording(cfg_env, builders)
     if hasattr(builder, "check") and not cfg_env.wrappers:
         spec = builder.check(cfg_env)
-        return replace(spec, action_space=policy_side(spec.action_space, cfg_env.act_scale)[0])
+        side = policy_side(spec.action_space, cfg_env.act_scale)[0]
+        return replace(spec, action_space=side, env_action_space=spec.action_space)
     env, info = build_checked(lambda: build_plain(builder, cfg_env), cfg_env.env_id or cfg_env.type)
     try:
         notes = [PolicyObservations(env).note, find_own_randomness(env) if cfg_env.wrappers else ""]
@@ -71,8 +75,9 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
     finally:
         env.close()
     check_lives(cfg_env, info)
-    action_space = policy_side(env.action_space, cfg_env.act_scale)[0]
-    return EnvSpec(observation_space, action_space, stack_depth(cfg_env), tuple(filter(None, notes)))
+    action_space, stack = policy_side(env.action_space, cfg_env.act_scale)[0], stack_depth(cfg_env)
+    plain = None if stack else env.observation_space
+    return EnvSpec(observation_space, action_space, stack, tuple(filter(None, notes)), env.action_space, plain)
 
 
 def create_vector_env(
@@ -82,6 +87,7 @@ def create_vector_env(
     training: bool,
     local_world_size: int = 1,
     builders: Sequence[Builder] | None = None,
+    replay_path: str | None = None,
 ) -> EpisodeMonitor | RestorableVectorEnv:
     """Build `num_envs` environments that obey the contract of this module.
 
@@ -106,6 +112,7 @@ def create_vector_env(
             saved and restored.
         local_world_size: number of processes that share this machine's cores.
         builders: functions that each build one environment from `cfg.env`, instead of the class `cfg.env.type`.
+        replay_path: directory for videos of the first environment's episodes; None: none are recorded.
 
     Raises:
         ConfigError: see `check_env`.
@@ -114,6 +121,8 @@ def create_vector_env(
     builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
     if len(builds) != num_envs:
         raise ConfigError(f"Expected {num_envs} functions that build an environment, as configured, got {len(builds)}.")
+    if replay_path:
+        builds[0] = partial(build_recorded, cfg_env, builders, replay_path, 0)
     env: VectorEnv
     counts_episodes = True
     if manager.type in ENGINES:

@@ -100,6 +100,6 @@ class IQN(nn.Module):
         """
         feature_BH = self.encoder(obs)
         if tau is None:
-            tau = midpoints(self._num_quantiles, next(self.head.parameters())).expand(len(feature_BH), -1)
+            tau = midpoints(self._num_quantiles, next(self.head.parameters())).expand(feature_BH.shape[0], -1)
         q_KBA = self.head(feature_BH, tau)
         return {"logit": q_KBA.mean(0), "q": q_KBA, "quantiles": tau.t()[..., None]}

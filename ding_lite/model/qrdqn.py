@@ -55,7 +55,7 @@ class QRDQN(nn.Module):
         """
         q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
         tau_K = midpoints(self._shape[1], q_BAK)
-        return {"logit": q_BAK.mean(-1), "q": q_BAK, "tau": tau_K[:, None].expand(len(q_BAK), -1, -1)}
+        return {"logit": q_BAK.mean(-1), "q": q_BAK, "tau": tau_K[:, None].expand(q_BAK.shape[0], -1, -1)}
 
 
 def midpoints(number: int, like: Tensor) -> Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from types import ModuleType
+
+from ding_lite.cli.parsers import parse
 
 
 def call(command: ModuleType, *words: str) -> None:
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    command.run(parser.parse_args(words))
+    """Parse the words as the command line does, and carry the command out."""
+    command.run(parse(command.__name__.rpartition(".")[2], command, list(words)))

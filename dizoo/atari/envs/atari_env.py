@@ -34,6 +34,7 @@ GAME_ID = re.compile(
 STICKY = {"-v0": 0.25, "-v4": 0.0}  # ids that fix the probability of sticky actions, by their ending
 DEFAULT_LIMIT = 108_000  # emulator frames, half an hour of play: the usual limit in the literature
 SCREEN = 84  # pixels
+ZOOM = 4  # pixels of a rendered image for each of the screen's
 GAMES_PER_SEED = 32  # restoring a game takes a reset of 3 ms for every game since the last one with a seed
 # games whose start depends on what was played before
 REMEMBERING = ("hangman", "haunted_house", "ice_hockey", "sir_lancelot", "surround", "time_pilot", "yars_revenge")
@@ -180,12 +181,14 @@ class AtariEnv(gymnasium.Env):
     )
     stacks_frames = True
     counts_episodes = True
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # of 60 frames, 4 a step
 
     def __init__(self, cfg_env: EasyDict) -> None:
         # not SAME_STEP: a game must end with its own last observation, and `reset` must start exactly one new game
         self._engine = self.make_native(cfg_env, 1, 1, AutoresetMode.NEXT_STEP)
         self.observation_space = self._engine.single_observation_space
         self.action_space = self._engine.single_action_space
+        self._screen = np.zeros((SCREEN, SCREEN), np.uint8)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -194,13 +197,22 @@ class AtariEnv(gymnasium.Env):
         super().reset(seed=seed)
         episode = {"episode": np.array([options["episode"]])} if options and "episode" in options else None
         obs_N, info = self._engine.reset(seed=seed if seed is None else [seed], options=episode)
+        self._screen = obs_N[0, -1]
         return obs_N[0], {"lives": int(info["lives"][0])}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Play `frame_skip` frames."""
         obs_N, reward_N, terminated_N, truncated_N, info = self._engine.step(np.array([action], np.int64))
         lives = {"lives": int(info["lives"][0])}
+        self._screen = obs_N[0, -1]
         return obs_N[0], float(reward_N[0]), bool(terminated_N[0]), bool(truncated_N[0]), lives
+
+    def render(self) -> np.ndarray:
+        """Return the newest frame of the observation, grey and enlarged, `[4 * 84, 4 * 84, 3]`.
+
+        The engine does not show the colours.
+        """
+        return np.kron(self._screen, np.ones((ZOOM, ZOOM), np.uint8))[..., None].repeat(3, -1)
 
     @classmethod
     def make_native(

@@ -1,0 +1,37 @@
+"""Evaluate a checkpoint: play whole episodes, and print their mean return.
+
+Its config is that of its run, with the keys that are changed here.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+USAGE = "PATH [--episodes N] [-s SEED] [key=value ...]"
+EXAMPLES = """\
+  ding_lite eval EXPERIMENT
+  ding_lite eval EXPERIMENT/ckpt/ckpt_last.pth.tar --episodes 20 -s 1
+  ding_lite eval EXPERIMENT env.replay_path=videos"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "path", metavar="PATH", help="a run's directory, whose best checkpoint is meant, or a checkpoint"
+    )
+    parser.add_argument("--episodes", type=int, metavar="N", help="episodes, instead of env.n_evaluator_episode")
+    parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Evaluate the checkpoint with the config of its run.
+
+    Raises:
+        UserError: a mistake in the arguments, or in the run's directory.
+    """
+    from ding_lite.entry.eval_entry import evaluate_checkpoint  # noqa: PLC0415  (it loads torch)
+    from ding_lite.utils.checkpoint.find import find_checkpoint, find_config  # noqa: PLC0415
+
+    checkpoint = find_checkpoint(args.path)
+    config = find_config(checkpoint, "give the run's directory, or a checkpoint in its ckpt folder")
+    evaluate_checkpoint(config, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=args.words)

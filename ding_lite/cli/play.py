@@ -1,0 +1,71 @@
+"""Watch a trained policy play, in a window."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from typing import Any
+
+from ding_lite.utils.registry import ConfigError
+
+USAGE = "PATH [--episodes N] [-s SEED] [--explore]"
+EXAMPLES = """\
+  ding_lite play EXPERIMENT
+  ding_lite play EXPERIMENT --episodes 3 --explore"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "path", metavar="PATH", help="a run's directory, whose best checkpoint is meant, or a checkpoint"
+    )
+    parser.add_argument("--episodes", type=int, metavar="N", help="episodes to play; until Ctrl-C by default")
+    parser.add_argument("-s", "--seed", type=int, default=0, help="seed of the environment, 0 by default")
+    parser.add_argument("--explore", action="store_true", help="act as in training, not greedily")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Play episodes in a window, and print the return of each.
+
+    Raises:
+        UserError: a mistake in the arguments or in the run's directory, or there is no screen.
+    """
+    if args.episodes is not None and args.episodes < 1:
+        raise ConfigError(f"Expected --episodes >= 1, got {args.episodes}.")
+    check_screen(args.path)
+    from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
+    from ding_lite.entry.playing import play_episodes  # noqa: PLC0415
+
+    agent = load(args.path)
+    count = math.inf if args.episodes is None else args.episodes
+    env = agent.make_env("human")
+    try:
+        for episode, (value, length) in enumerate(play_episodes(agent, env, args.seed, not args.explore), 1):
+            print(f"episode {episode}: return {value:.2f}, {length} steps", flush=True)
+            if episode >= count:
+                break
+    except KeyboardInterrupt:
+        print("stopped")
+    except _pygame_errors() as error:
+        raise ConfigError(f"No window can be opened ({error}): use `ding_lite video {args.path}`.") from error
+    finally:
+        env.close()
+
+
+def check_screen(path: str) -> None:
+    """Check that there is a screen, as far as environment variables say so.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    shown = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"))
+    if sys.platform.startswith("linux") and not shown:
+        raise ConfigError(f"There is no screen to open a window on: use `ding_lite video {path}`.")
+
+
+def _pygame_errors() -> Any:
+    """Return the exception of pygame, which draws the windows of most environments, if it was imported."""
+    pygame = sys.modules.get("pygame")
+    return getattr(pygame, "error", ()) if pygame else ()

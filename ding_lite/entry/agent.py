@@ -1,0 +1,252 @@
+"""A trained policy as an object that acts: `ding_lite.load(path)` returns an `Agent`.
+
+Who prepares what:
+
+| step | done by |
+|---|---|
+| wrappers of `env.wrappers`, time limit, frame stack | the environment of `make_env` |
+| one-hot vectors, floats, channels first | the environment of `make_env`; `act` too, for observations without them |
+| type and device of observations, `env.norm_obs` | `act` |
+| the recurrent state | `act`, until `reset` |
+| mapping -1..1 to the bounds of a Box, clipping, rounding, integers that do not start at 0 | `act` |
+
+An environment of the user's own needs the first row itself. Shapes: N observations in a batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from easydict import EasyDict
+
+from ding_lite.entry.acting import AgentError, Observations
+from ding_lite.entry.eval_entry import episode_counts, play_evaluation
+from ding_lite.entry.export import check_target, export_policy
+from ding_lite.entry.keeper import load_model
+from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.envs.rendering import build_rendered
+from ding_lite.envs.spaces import policy_side
+from ding_lite.policy import Policy
+from ding_lite.utils.checkpoint.file import load_checkpoint
+from ding_lite.utils.checkpoint.find import find_checkpoint, find_config
+from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.seed import random_state, set_random_state
+from ding_lite.utils.tree import tree_map
+
+DEVICES = ("cpu", "cuda")
+LONG_TRAINED = 10**10  # env steps; used if a checkpoint does not count them: explores as at the end of its training
+
+
+def load(path: str, device: str | None = None) -> Agent:
+    """Load a trained policy as an object that acts in environments.
+
+    The config is that of the checkpoint's run. It is Python code, so load only runs that you trust.
+
+    Args:
+        path: an experiment's directory, whose best checkpoint is meant, or a checkpoint in its ckpt folder.
+        device: 'cpu' or 'cuda'; None: a GPU if the config says so and there is one.
+
+    Raises:
+        ConfigError: there is no such checkpoint, its config or its environment has a mistake, or several processes run.
+        CheckpointError: the checkpoint is damaged, or belongs to another policy.
+    """
+    if get_world_size() > 1:
+        raise ConfigError("An agent acts in one process: load it without a launcher.")
+    if device is not None and device not in DEVICES:
+        raise ConfigError(f"device: expected one of {DEVICES} or None, got {device!r}.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device='cuda': torch finds no GPU here. Leave it out, or set it to 'cpu'.")
+    checkpoint = find_checkpoint(path)
+    config = find_config(checkpoint, "put it there, beside the run's total_config.py")
+    overrides = ["env.replay_path=None", *([f"policy.cuda={device == 'cuda'}"] if device else [])]
+    return Agent(prepare_run(config, overrides=overrides), load_checkpoint(checkpoint), checkpoint)
+
+
+class Agent:
+    """A trained policy, with what its environment needs.
+
+    An agent does not change random generators, except that `act` draws from torch's if it explores.
+
+    Args:
+        setup: what `prepare_run` returned for the run's config.
+        state: the checkpoint's state.
+        name: the checkpoint's name in messages.
+
+    Attributes:
+        config: the run's compiled config.
+        policy: the policy, with the modes 'collect' and 'eval'. It never acts at random in eval mode, whatever
+            `policy.eval.eps` says.
+    """
+
+    def __init__(self, setup: RunSetup, state: dict[str, Any], name: str) -> None:
+        self._setup, self._name, self._iteration = setup, name, state.get("learner", {}).get("train_iter", 0)
+        with _undisturbed():
+            self.policy: Policy = _greedy(setup).create_policy("policy", fields=("collect", "eval"))
+        load_model(self.policy, state, name)
+        spec = setup.spec
+        self._observations = Observations(spec.observation_space, spec.env_observation_space)
+        assert spec.env_action_space is not None
+        self._env_action_space = spec.env_action_space
+        _, self._to_env = policy_side(spec.env_action_space, setup.cfg.env.act_scale)
+        envstep = state.get("collector", {}).get("envstep", LONG_TRAINED)
+        self._explore = self.policy.collect_mode.get_collect_kwargs(envstep)
+        self._rows = 0  # observations in a batch of the running episodes; 0: none have begun
+        self._greedily = True  # how the running episodes are played
+        self._remembers = False  # whether the policy has a recurrent state, known after its first action
+        self.reset()
+
+    @property
+    def config(self) -> EasyDict:
+        """The run's compiled config."""
+        return self._setup.cfg
+
+    def act(self, obs: Any, deterministic: bool = True) -> Any:
+        """Choose an action for one observation, or actions for a batch of them.
+
+        Args:
+            obs: an observation as the environment of `make_env` returns it, or a batch `[N, ...]`: an array, a tensor
+                on any device, a list, or a dict of these. Observations that the environment would only convert (labels
+                to one-hot vectors, integers to floats, images `[H, W, C]`) are taken too, unless it stacks frames.
+            deterministic: choose the best action. False: explore as the policy did when its checkpoint was written, by
+                sampling, noise, or epsilon at that env step.
+
+        Returns:
+            An action that the environment takes as it is: a number for `Discrete`, an array inside the bounds of a
+            `Box`, a dict of these for hybrid actions. For a batch, arrays with the leading dimension N.
+
+        Raises:
+            AgentError: the observation is not one of the environment's; or a recurrent policy gets another number of
+                observations, or another `deterministic`, within the episodes.
+        """
+        batch, number = self._observations.read(obs)
+        rows = number or 1
+        if rows != self._rows or deterministic != self._greedily:
+            self._begin(rows, deterministic)
+        output = self.policy.eval_mode.forward(batch) if deterministic else self._collect(batch)
+        self._remembers = self._remembers or "prev_state" in output
+        action = self._to_env(_to_numpy(output["action"]))
+        return action if number else tree_map(lambda leaf_N: leaf_N[0], action)
+
+    def _collect(self, batch: Any) -> dict[str, Any]:
+        return self.policy.collect_mode.forward(batch, **self._explore)
+
+    def _begin(self, rows: int, deterministic: bool) -> None:
+        """Begin to act on batches of this size, in this way."""
+        if self._remembers and self._rows:
+            what = f"{self._rows} observations, got {rows}" if rows != self._rows else "the same value of deterministic"
+            raise AgentError(f"The policy is recurrent: expected {what}; call reset() before new episodes.")
+        self._rows, self._greedily = rows, deterministic
+        if not deterministic:
+            self.policy.collect_mode.reset()  # noise that continues belongs to as many environments
+
+    def reset(self, mask: Any = None) -> None:
+        """Forget the running episodes. A recurrent policy needs this call before each new episode.
+
+        Args:
+            mask: bool `[N]`, true for the rows of a batch whose episodes have ended; None: all of them, and the next
+                batch may have another size.
+
+        Raises:
+            AgentError: the mask has another length than the batch.
+        """
+        index = None
+        if mask is None:
+            self._rows = 0
+        else:
+            mask_N = np.asarray(mask, bool)
+            if mask_N.shape != (self._rows,):
+                raise AgentError(f"reset: expected a mask of shape [{self._rows}], got {list(mask_N.shape)}.")
+            index = np.flatnonzero(mask_N)
+        self.policy.eval_mode.reset(index)
+        self.policy.collect_mode.reset(index)
+
+    def evaluate(self, episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
+        """Play whole episodes as the run's evaluator does, and return what `evaluate_checkpoint` returns.
+
+        The running episodes of `act` are not touched. The result is the same each time, and that of
+        `evaluate_checkpoint` with the same numbers.
+
+        Args:
+            episodes: number of episodes; None: `env.n_evaluator_episode`.
+            seed: seed of the environments; None: the config's.
+
+        Raises:
+            ConfigError: the number of episodes is not at least 1.
+        """
+        cfg = copy.deepcopy(self.config)
+        if episodes is not None:
+            cfg.env.update(episode_counts(episodes))
+        cfg.seed = cfg.seed if seed is None else seed
+        with _undisturbed():
+            return play_evaluation(replace(self._setup, cfg=cfg), self._state_dict(), self._name)
+
+    def _state_dict(self) -> dict[str, Any]:
+        """Return the policy's present state, in the form of a checkpoint that `load_model` reads."""
+        state = {"model": self.policy.model.state_dict()}
+        if self.policy.normalizer is not None:
+            state["normalizer"] = self.policy.normalizer.state_dict()
+        return {"policy": state, "learner": {"train_iter": self._iteration}}
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
+        """Build a single environment, wrapped as each of the evaluator's environments is.
+
+        If the run used an engine for all environments at once, it is the equivalent single environment.
+
+        Args:
+            render_mode: gymnasium's, such as 'human' or 'rgb_array'; None: nothing is rendered.
+
+        Raises:
+            ConfigError: the environment cannot be built, or has no such render mode.
+        """
+        return build_rendered(self.config.env, self._setup.builders[1], render_mode)
+
+    def export(self, path: str) -> None:
+        """Write a module that maps observations to actions to a file, without exploration.
+
+        Args:
+            path: ends with '.pt2' (torch.export) or '.onnx' (extra `onnx`).
+
+        Raises:
+            AgentError: the policy is recurrent or cannot be exported, or the module's actions differ.
+            ConfigError: the ending is unknown, the directory does not exist, or the extra is missing.
+        """
+        check_target(path)
+        setup = _greedy(self._setup)
+        setup.cfg.policy.cuda = False
+        with _undisturbed():
+            policy = setup.create_policy("policy", fields=("eval",))  # the running episodes are not touched
+            load_model(policy, self._state_dict(), self._name)
+            export_policy(policy, setup.spec, setup.cfg.env.act_scale, path)
+
+
+def _to_numpy(action: Any) -> Any:
+    return tree_map(lambda leaf: leaf.cpu().numpy(), action)
+
+
+def _greedy(setup: RunSetup) -> RunSetup:
+    """Return a setup whose evaluations do not act at random."""
+    cfg = copy.deepcopy(setup.cfg)
+    if "eps" in cfg.policy.eval:
+        cfg.policy.eval.eps = 0.0
+    if "deterministic_eval" in cfg.policy:
+        cfg.policy.deterministic_eval = True
+    return replace(setup, cfg=cfg)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Return a `with` block after which the random generators and the number of threads are what they were before."""
+    state, threads = random_state(), torch.get_num_threads()
+    try:
+        yield
+    finally:
+        set_random_state(state)
+        torch.set_num_threads(threads)

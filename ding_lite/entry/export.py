@@ -1,0 +1,244 @@
+"""Writes a policy as one module that maps observations to actions, for programs without ding_lite.
+
+Shapes: N observations in a batch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from torch import Tensor, nn
+
+from ding_lite.entry.acting import AgentError, find_paths
+from ding_lite.envs.spaces import BoxActions, EnvSpec, policy_side
+from ding_lite.policy import Policy
+from ding_lite.torch_utils.normalizer import MASK
+from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import tree_leaves, tree_map
+
+ENDINGS = (".pt2", ".onnx")
+TRIALS = 64  # observations for which the actions are compared
+TOLERANCE = 1e-4  # of actions that are floats, relative to their size or to 1
+WHOLE = "action"  # name of an action that is not a dict
+ONNX = ("onnx", "onnxscript", "onnxruntime")
+
+
+class ActingModule(nn.Module):
+    """Maps observations `[N, ...]`, as `Agent.make_env` returns them, to the environment's actions `[N, ...]`.
+
+    It normalises the observations, chooses the best action, and converts it as `policy_side` does.
+
+    Args:
+        policy: the policy, with the mode 'eval'.
+        space: the environment's action space.
+        act_scale: whether -1..1 is mapped to the bounds of a Box.
+    """
+
+    def __init__(self, policy: Policy, space: gymnasium.Space[Any], act_scale: bool) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList([policy.model])  # registered here, so that the parameters are exported
+        if policy.normalizer is not None:
+            self.networks.append(policy.normalizer)
+        self._forward = policy.eval_mode.forward
+        parts = space if isinstance(space, Dict) else {WHOLE: space}
+        self._converters = nn.ModuleDict({key: Convert(part, act_scale) for key, part in parts.items()})
+
+    def forward(self, obs: Any) -> Any:
+        """Return the actions, a tensor or a dict of tensors."""
+        action = self._forward(obs)["action"]
+        if not isinstance(action, dict):
+            return self._converters[WHOLE](action)
+        return {key: self._converters[key](part) for key, part in action.items()}
+
+
+class Convert(nn.Module):
+    """Converts a part of an action `[N, ...]` as `policy_side` does, with tensors."""
+
+    action_low: Tensor
+    action_high: Tensor
+    action_centre: Tensor
+    action_half: Tensor
+    action_start: Tensor
+
+    def __init__(self, space: gymnasium.Space[Any], act_scale: bool) -> None:
+        super().__init__()
+        self._box = isinstance(space, Box) and bool(np.issubdtype(space.dtype, np.number))
+        if self._box:
+            assert isinstance(space, Box)
+            scaling = BoxActions(space, act_scale)
+            for name in ("low", "high", "centre", "half"):
+                self.register_buffer(f"action_{name}", torch.from_numpy(getattr(scaling, name)))
+            self._whole, self._dtype = scaling.whole, torch.from_numpy(np.empty(0, space.dtype)).dtype
+        else:
+            start = getattr(space, "start", 0)
+            self.register_buffer("action_start", torch.as_tensor(np.asarray(start, np.int64)))
+
+    def forward(self, action: Tensor) -> Tensor:
+        """Return the environment's actions."""
+        if not self._box:
+            return action + self.action_start
+        scaled = (action * self.action_half + self.action_centre).clamp(self.action_low, self.action_high)
+        return (scaled.round() if self._whole else scaled).to(self._dtype)
+
+
+def export_policy(policy: Policy, spec: EnvSpec, act_scale: bool, path: str) -> None:
+    """Write a policy's module to a file, and check that the file acts as the policy does.
+
+    Args:
+        policy: a copy of the policy, on the CPU, with the mode 'eval'. Its parameters get no gradients any more.
+        spec: the environment's spaces.
+        act_scale: whether -1..1 is mapped to the bounds of a Box.
+        path: ends with '.pt2' or '.onnx'.
+
+    Raises:
+        AgentError: the policy is recurrent, or cannot be exported, or the file's actions differ.
+        ConfigError: the ending is unknown, the directory does not exist, or the extra `onnx` is missing.
+    """
+    ending = os.path.splitext(path)[1]
+    assert spec.env_action_space is not None
+    obs = draw_observations(spec.observation_space, TRIALS)
+    output = policy.eval_mode.forward(obs)
+    if "prev_state" in output:
+        raise AgentError(
+            "A recurrent policy is not exported: its actions depend on a state. Load it with ding_lite.load."
+        )
+    _, to_env = policy_side(spec.env_action_space, act_scale)
+    expected = to_env(tree_map(lambda leaf: leaf.numpy(), output["action"]))
+    policy.model.requires_grad_(False)
+    module = ActingModule(policy, spec.env_action_space, act_scale).eval()
+    write, run = (_write_pt2, _run_pt2) if ending == ".pt2" else (_write_onnx, _run_onnx)
+    temporary = f"{os.path.splitext(path)[0]}.tmp{ending}"
+    try:
+        with _quiet():
+            write(module, tree_map(torch.from_numpy, obs), temporary)
+            for number in (1, TRIALS):
+                part = tree_map(lambda leaf: leaf[:number], obs)  # noqa: B023  (called at once)
+                _compare(list(tree_leaves(expected)), run(temporary, part), number)
+        os.replace(temporary, path)
+    except AgentError:
+        raise
+    except OSError as error:
+        raise AgentError(f"Cannot write '{path}': {error.strerror}.") from error
+    except Exception as error:  # torch's exporters raise anything
+        cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise AgentError(f"The policy cannot be exported as '{ending}': {cause}") from error
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def check_target(path: str) -> None:
+    """Check that a module can be written to `path`.
+
+    Raises:
+        ConfigError: the ending is unknown, the directory does not exist, or the extra `onnx` is missing.
+    """
+    ending = os.path.splitext(path)[1]
+    if ending not in ENDINGS:
+        raise ConfigError(f"'{path}': expected a file that ends with {' or '.join(ENDINGS)}.")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise ConfigError(f"Cannot write '{path}': its directory does not exist.")
+    for name in ONNX if ending == ".onnx" else ():
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ConfigError(
+                f"Exporting to ONNX needs the extra 'onnx' ({error}): pip install 'ding_lite[onnx]'."
+            ) from error
+
+
+def draw_observations(space: gymnasium.Space[Any], number: int) -> Any:
+    """Draw observations `[number, ...]` at random, always the same ones.
+
+    Floats are normally distributed and clipped to their bounds. A mask allows at least its first action.
+    """
+    rng = np.random.default_rng(0)
+
+    def draw(part: gymnasium.Space[Any], key: str) -> Any:
+        if isinstance(part, Dict):
+            return {name: draw(one, name) for name, one in part.items()}
+        shape = (number, *(part.shape or ()))
+        if isinstance(part, Box) and np.issubdtype(part.dtype, np.floating):
+            return np.clip(rng.normal(size=shape), part.low, part.high).astype(part.dtype)
+        low, high = _whole_bounds(part)
+        drawn = rng.integers(low, high, shape, endpoint=True).astype(part.dtype)
+        if key == MASK:
+            drawn[..., 0] = 1
+        return drawn
+
+    return draw(space, "")
+
+
+def _whole_bounds(space: gymnasium.Space[Any]) -> tuple[Any, Any]:
+    """Return the smallest and the largest values of a space of integers."""
+    if isinstance(space, Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    if isinstance(space, MultiBinary):
+        return 0, 1
+    assert isinstance(space, Box)
+    return space.low.astype(np.int64), space.high.astype(np.int64)
+
+
+def _compare(expected: list[np.ndarray], found: list[np.ndarray], number: int) -> None:
+    """Check that the first `number` actions are those that were found.
+
+    Raises:
+        AgentError: they are not.
+    """
+    for whole, two in zip(expected, found, strict=True):
+        one = whole[:number]
+        if one.shape != two.shape or not np.allclose(one, two, TOLERANCE, TOLERANCE if one.dtype.kind == "f" else 0.0):
+            raise AgentError("The exported module's actions differ from the policy's: it is not written.")
+
+
+def _write_pt2(module: nn.Module, obs: Any, path: str) -> None:
+    torch.export.save(_export(module, obs), path)
+
+
+def _export(module: nn.Module, obs: Any) -> Any:
+    shapes = tree_map(lambda _: {0: torch.export.Dim.DYNAMIC}, obs)
+    with torch.no_grad():
+        return torch.export.export(module, (obs,), dynamic_shapes=(shapes,), strict=False)
+
+
+def _run_pt2(path: str, obs: Any) -> list[np.ndarray]:
+    action = torch.export.load(path).module()(tree_map(torch.from_numpy, obs))
+    return [leaf.detach().numpy() for leaf in tree_leaves(action)]
+
+
+def _write_onnx(module: nn.Module, obs: Any, path: str) -> None:
+    names = [".".join(("obs", *keys)) for keys in find_paths(obs)]
+    program = _export(module, obs)
+    torch.onnx.export(program, (), path, input_names=names, dynamo=True, external_data=False, verbose=False)
+
+
+def _run_onnx(path: str, obs: Any) -> list[np.ndarray]:
+    session = importlib.import_module("onnxruntime").InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    return session.run(None, dict(zip(names, tree_leaves(obs), strict=True)))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Return a `with` block without the warnings and reports of torch's exporters about their own parts."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

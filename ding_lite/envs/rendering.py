@@ -1,0 +1,185 @@
+"""Builds environments that render, and records videos of their episodes.
+
+gymnasium's recorder writes the videos with moviepy, of the extra `video`. This module never imports torch, because
+worker processes import it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+from easydict import EasyDict
+from gymnasium.wrappers import HumanRendering, RecordVideo
+
+from ding_lite.envs.builders import Builder, build_single, find_builder
+from ding_lite.envs.engines import ENGINES
+from ding_lite.envs.wrappers import TRUE_REWARD
+from ding_lite.utils.registry import ConfigError, UserError, place_of
+
+FORMATS = (".mp4", ".gif")
+FPS = 30  # images per second, if the environment does not say
+NUMBERED = re.compile(r"episode_(\d+)_return_")
+
+
+def build_rendered(
+    cfg_env: EasyDict, builders: Sequence[Builder] | None = None, render_mode: str | None = None, index: int = 0
+) -> gymnasium.Env:
+    """Build one environment as a vector environment's are built, but with a render mode.
+
+    Environments get the mode as `env.kwargs.render_mode`. If a registered class does not read that, but declares the
+    mode in its `metadata`, its attribute `render_mode` is set. Engines that play all environments at once are replaced
+    by the environment that the manager 'base' plays.
+
+    Args:
+        cfg_env: the compiled `cfg.env`, which is not changed.
+        builders: see `create_vector_env`.
+        render_mode: gymnasium's; None: nothing is rendered.
+        index: the environment's number in the vector environment.
+
+    Raises:
+        ConfigError: the environment cannot be built, or has no such render mode.
+    """
+    manager = "base" if cfg_env.manager.type in ENGINES else cfg_env.manager.type
+    kwargs = dict(cfg_env.kwargs) | ({"render_mode": render_mode} if render_mode else {})
+    cfg_env = EasyDict(dict(cfg_env), kwargs=kwargs, manager={**cfg_env.manager, "type": manager})
+    name = cfg_env.env_id or cfg_env.type
+    try:
+        env: gymnasium.Env = build_single(find_builder(cfg_env, builders), cfg_env, index)
+    except UserError:  # it already says what is wrong
+        raise
+    except Exception as error:  # the environment's code may raise anything
+        mode = f" with render_mode '{render_mode}'" if render_mode else ""
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(f"Environment '{name}' cannot be built{mode}: {place_of(error)}{cause}") from error
+    return env if render_mode in (None, env.render_mode) else _set_render_mode(env, name, str(render_mode))
+
+
+def _set_render_mode(env: gymnasium.Env, name: str, mode: str) -> gymnasium.Env:
+    """Make an environment render, or return it in a window that shows its images.
+
+    Raises:
+        ConfigError: its class does not declare the mode.
+    """
+    modes = env.metadata.get("render_modes") or []
+    shows_images = mode == "human" and mode not in modes and "rgb_array" in modes
+    if mode not in modes and not shows_images:
+        env.close()
+        raise ConfigError(
+            f"Environment '{name}' has no render mode '{mode}', only {list(modes)}: its class declares the modes in "
+            "metadata['render_modes'], and its render() follows self.render_mode."
+        )
+    env.unwrapped.render_mode = "rgb_array" if shows_images else mode
+    if not shows_images:
+        return env
+    env.unwrapped.metadata = {"render_fps": FPS, **env.unwrapped.metadata}  # which HumanRendering requires
+    return HumanRendering(env)
+
+
+def check_recording(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> None:
+    """Check that the evaluator's first environment can record videos.
+
+    Raises:
+        ConfigError: an engine plays all environments at once, the extra `video` is missing, or the environment does not
+            render images.
+    """
+    if cfg_env.manager.type in ENGINES:
+        raise ConfigError(
+            f"env.replay_path: the engine of env_manager.type '{cfg_env.manager.type}' renders no images: set it to "
+            "'base' or 'subprocess', or record afterwards with `ding_lite video`."
+        )
+    import_moviepy()
+    build_rendered(cfg_env, builders, "rgb_array").close()
+
+
+def import_moviepy() -> Any:
+    """Import moviepy and return it.
+
+    Raises:
+        ConfigError: it is not installed, or finds no ffmpeg.
+    """
+    try:
+        return importlib.import_module("moviepy")
+    except ImportError as error:
+        raise ConfigError(
+            f"Videos need the extra 'video' ({error}): pip install 'ding_lite[video]', or 'moviepy>=2'."
+        ) from error
+    except (OSError, RuntimeError) as error:
+        cause = " ".join(str(error).split())
+        raise ConfigError(f"Videos need ffmpeg, which moviepy does not find: {cause}") from error
+
+
+def build_recorded(cfg_env: EasyDict, builders: Sequence[Builder] | None, folder: str, index: int) -> gymnasium.Env:
+    """Build one environment that records all its episodes.
+
+    Args:
+        cfg_env: the compiled `cfg.env`.
+        builders: see `create_vector_env`.
+        folder: the directory of the videos.
+        index: the environment's number in the vector environment.
+    """
+    return EpisodeRecorder(build_rendered(cfg_env, builders, "rgb_array", index), folder)
+
+
+class EpisodeRecorder(RecordVideo):
+    """Records a video of each whole episode, `episode_0001_return_195.00.mp4`. Episodes that are not ended are dropped.
+
+    The return is the sum of unclipped rewards. Numbers continue behind those of the videos in the folder.
+
+    Args:
+        env: an environment whose render mode is 'rgb_array'.
+        folder: the directory of the videos, which is created.
+        ending: '.mp4' or '.gif'.
+
+    Attributes:
+        paths: the videos that were written.
+    """
+
+    def __init__(self, env: gymnasium.Env, folder: str, ending: str = ".mp4") -> None:
+        import_moviepy()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # nothing in the folder is overwritten
+                super().__init__(env, folder, episode_trigger=lambda _: True)
+            names = os.listdir(self.video_folder)
+        except OSError as error:
+            raise ConfigError(f"Cannot write videos into '{folder}': {error.strerror}.") from error
+        self.paths: list[str] = []
+        self._ending, self._return = ending, 0.0
+        self._number = max((int(match[1]) for name in names if (match := NUMBERED.match(name))), default=0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._drop()
+        self._return = 0.0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = super().step(action)
+        self._return += float(info.get(TRUE_REWARD, reward))
+        if (terminated or truncated) and self.recording:
+            self._number += 1
+            self._video_name = f"episode_{self._number:04d}_return_{self._return:.2f}"
+            self._write()
+        return obs, reward, terminated, truncated, info
+
+    def _write(self) -> None:
+        path = os.path.join(self.video_folder, f"{self._video_name}{self._ending}")
+        if self._ending == ".gif":
+            clip = import_moviepy().ImageSequenceClip(self.recorded_frames, fps=self.frames_per_sec)
+            clip.write_gif(path, logger=None)
+            self._drop()
+        else:
+            self.stop_recording()  # type: ignore[no-untyped-call]  # gymnasium's
+        self.paths.append(path)
+
+    def _drop(self) -> None:
+        self.recorded_frames, self.recording = [], False
+
+    def close(self) -> None:
+        self._drop()
+        super().close()  # type: ignore[no-untyped-call]  # gymnasium's

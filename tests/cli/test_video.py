@@ -1,0 +1,37 @@
+"""`video PATH` records whole episodes, without a screen."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ding_lite.cli import video as command
+from ding_lite.utils.registry import ConfigError
+from tests.cli.commands import call
+
+pytestmark = pytest.mark.usefixtures("run_directory")
+
+
+def test_videos_lie_in_the_run_and_are_named_by_their_return(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("moviepy")
+    call(command, "run", "--episodes", "2")
+    call(command, "run", "--format", "gif", "-o", "films")
+    lines = capsys.readouterr().out.splitlines()
+    files = sorted(Path("run/video").iterdir()) + sorted(Path("films").iterdir())
+    assert [path.suffix for path in files] == [".mp4", ".mp4", ".gif"]
+    assert all(path.stat().st_size > 1000 for path in files)
+    for line, path, number in zip(lines, files, (1, 2, 1), strict=True):
+        value = line.partition(",")[0].removeprefix("return ")  # CartPole's reward is 1: the length of the episode
+        assert line == f"return {value}, {float(value):.0f} steps: {path}"
+        assert path.stem == f"episode_{number:04d}_return_{value}"
+
+
+def test_mistakes_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="--episodes >= 1"):
+        call(command, "run", "--episodes", "0")
+    monkeypatch.setitem(sys.modules, "moviepy", None)
+    with pytest.raises(ConfigError, match="the extra 'video'"):
+        call(command, "run")
+    assert not Path("run/video").exists()

@@ -1,0 +1,335 @@
+"""A loaded policy acts as the run's evaluator does, and its actions are those of the environment."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import ding_lite
+from ding_lite.entry import evaluate_checkpoint
+from ding_lite.entry.acting import AgentError
+from ding_lite.entry.agent import Agent
+from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.policy import Policy
+from ding_lite.utils import CheckpointError, ConfigError
+from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY
+from ding_lite.utils.tree import tree_leaves, tree_map
+from tests.distributed import parity
+from tests.entry.helpers import run
+
+POLICIES: list[tuple[str, Any]] = sorted(POLICY_REGISTRY.items())
+CASES = [
+    (name, kind)
+    for name, cls in POLICIES
+    if cls.__module__.startswith("ding_lite.")
+    for kind, space in parity.SPACES.items()
+    if isinstance(space, cls.action_spaces)
+]
+
+
+def make_setup(env: dict[str, Any], name: str, *overrides: str) -> RunSetup:
+    """Return the setup of a policy with small networks."""
+    default = POLICY_REGISTRY.find(name).default_config()
+    model: dict[str, Any] = dict(encoder_hidden_size_list=[16, 8])
+    if "actor_head_hidden_size" in default.model:
+        model = dict(actor_head_hidden_size=16, critic_head_hidden_size=16)
+    create = dict(env=env, policy=dict(type=name), env_manager=dict(type="base"))
+    return prepare_run((dict(policy=dict(model=model)), create), overrides=overrides)
+
+
+def make_agent(setup: RunSetup, policy: Policy | None = None, **state: Any) -> Agent:
+    """Return an agent with the parameters of a policy, by default of a new one."""
+    policy = policy or setup.create_policy("policy", fields=("eval",))
+    if policy.normalizer is not None:
+        state = {"normalizer": policy.normalizer.state_dict()} | state
+    return Agent(setup, {"policy": {"model": policy.model.state_dict(), **state}}, "new")
+
+
+def parity_env(kind: str = "discrete") -> dict[str, Any]:
+    return dict(type="parity", import_names=["tests.distributed.parity"], kind=kind)
+
+
+def rows(action: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in tree_leaves(action)]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind: str) -> None:
+    setup = make_setup(parity_env(kind), name)
+    policy = setup.create_policy("policy", fields=("eval",))
+    agent, env = make_agent(setup, policy), make_agent(setup, policy).make_env()
+    obs_N = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    batch = agent.act(obs_N)
+    # every Box here is -1..1, so that what the policy chooses is what the environment takes
+    expected = tree_map(lambda leaf: leaf.numpy(), policy.eval_mode.forward(obs_N)["action"])
+    for got, want in zip(rows(batch), rows(expected), strict=True):
+        np.testing.assert_array_equal(got, want)
+    for n in range(5):
+        agent.reset()
+        action = agent.act(torch.from_numpy(obs_N[n]))
+        assert env.action_space.contains(action)
+        for got, all_N in zip(rows(action), rows(batch), strict=True):
+            np.testing.assert_allclose(got, all_N[n], atol=1e-5)
+    agent.reset()
+    assert all(env.action_space.contains(agent.act(obs_N[n], deterministic=False)) for n in range(5))
+
+
+# Loading.
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    run()
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_run_is_loaded_without_its_config_and_plays_as_it_is_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = ding_lite.load("run")
+    capsys.readouterr()
+    assert agent.evaluate(8, seed=3) == evaluate_checkpoint(
+        "run/total_config.py", "run/ckpt/ckpt_best.pth.tar", 3, 8
+    )  # fmt: skip
+    assert capsys.readouterr().out.count("return") == 1  # the agent prints nothing
+    assert len(agent.evaluate()["returns"]) == agent.config.env.n_evaluator_episode == 5
+    assert agent.policy.device.type == "cpu"
+    for path in ("run/ckpt", "run/ckpt/ckpt_last.pth.tar"):
+        assert ding_lite.load(path, device="cpu").make_env().action_space.contains(agent.act([0.0] * 4))
+    with pytest.raises(ConfigError, match="at least one episode"):
+        agent.evaluate(0)
+
+
+@pytest.mark.usefixtures("trained")
+def test_loading_and_evaluating_leave_random_numbers_and_threads_alone() -> None:
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
+    ding_lite.load("run").evaluate(2)
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+    assert sorted(os.listdir()) == ["run"]
+
+
+@pytest.mark.usefixtures("trained")
+def test_what_cannot_be_loaded_is_named() -> None:
+    Path("apart").mkdir()
+    Path("apart/one.pth.tar").write_bytes(Path("run/ckpt/ckpt_best.pth.tar").read_bytes())
+    Path("run/ckpt/broken.pth.tar").write_bytes(b"PK")
+    for path, error, message in (
+        ("gone", ConfigError, "'gone' does not exist"),
+        ("apart", ConfigError, "'apart' holds no ckpt_best.pth.tar"),
+        ("apart/one.pth.tar", ConfigError, "is not in the ckpt folder of an experiment: put it there"),
+        ("run/ckpt/broken.pth.tar", CheckpointError, "Cannot read checkpoint"),
+    ):
+        with pytest.raises(error, match=message):
+            ding_lite.load(path)
+    with pytest.raises(ConfigError, match="device: expected one of"):
+        ding_lite.load("run", device="gpu")
+
+
+def test_the_package_has_no_other_lazy_names() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'lood'"):
+        ding_lite.lood  # noqa: B018  # type: ignore[attr-defined]
+
+
+# Observations and actions.
+
+
+@ENV_REGISTRY.register("agent_spaces")
+class Spaces(gymnasium.Env):
+    """Observations and actions of chosen spaces."""
+
+    config = dict(observation="label", action="box")
+    observations = {
+        "label": gymnasium.spaces.Discrete(6, start=2),
+        "image": gymnasium.spaces.Box(0, 255, (40, 36, 3), np.uint8),
+        "dict": gymnasium.spaces.Dict(place=gymnasium.spaces.Box(-9, 9, (3,)), kind=gymnasium.spaces.Discrete(4)),
+        "vector": gymnasium.spaces.Box(-9, 9, (3,)),
+    }
+    actions = {
+        "box": gymnasium.spaces.Box(np.array([-3, 0], np.float32), np.array([1, 10], np.float32)),
+        "late": gymnasium.spaces.Discrete(3, start=5),
+    }
+
+    def __init__(self, cfg_env: Any) -> None:
+        self.observation_space = self.observations[cfg_env.observation]
+        self.action_space = self.actions[cfg_env.action]
+        self.observation_space.seed(0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def spaces_agent(observation: str, action: str = "box", *overrides: str, policy: str = "") -> Agent:
+    env = dict(type="agent_spaces", import_names=[__name__], observation=observation, action=action)
+    image = ["policy.model.encoder_hidden_size_list=[4,4,4,8]"] if observation == "image" else []
+    policy = policy or {"box": "ppo", "late": "dqn"}[action]
+    return make_agent(make_setup(env, policy, *image, *overrides))
+
+
+@pytest.mark.parametrize("observation", ["label", "image", "dict", "vector"])
+def test_observations_are_taken_converted_or_as_the_plain_environment_gives_them(observation: str) -> None:
+    agent = spaces_agent(observation)
+    env = agent.make_env()
+    obs, plain = env.reset(seed=0)[0], env.unwrapped
+    converted = [obs] + [env.step(agent.act(obs))[0] for _ in range(3)]
+    plain.observation_space.seed(0)
+    raw = [plain.observation_space.sample() for _ in range(4)]  # the same ones
+    actions = [agent.act(one) for one in converted]
+    for one, action in zip(raw, actions, strict=True):
+        np.testing.assert_array_equal(agent.act(one), action)
+        tensors = tree_map(torch.as_tensor, dict(one) if isinstance(one, dict) else one)
+        np.testing.assert_array_equal(agent.act(tensors), action)
+    for batch in (stack(converted), stack(raw)):
+        np.testing.assert_allclose(agent.act(batch), np.stack(actions), atol=1e-5)
+
+
+def stack(observations: list[Any]) -> Any:
+    if isinstance(observations[0], dict):
+        return {key: stack([one[key] for one in observations]) for key in observations[0]}
+    return np.stack(observations)
+
+
+def test_actions_are_scaled_and_clipped_to_the_bounds() -> None:
+    agent = spaces_agent("vector")
+    chosen = {"action": torch.tensor([[-1.0, 1.0], [0.0, 0.0], [7.0, 0.2]])}
+    agent.policy.eval_mode = replace(agent.policy.eval_mode, forward=lambda obs, **kwargs: chosen)
+    # -1..1 to -3..1 and to 0..10: 0 is -1 and 5, 0.2 is 6, and 7 is clipped to 1
+    np.testing.assert_allclose(agent.act(np.zeros((3, 3))), [[-3, 10], [-1, 5], [1, 6]], rtol=1e-6)
+    assert agent.act(np.zeros((3, 3))).dtype == np.float32
+
+
+def test_labels_of_actions_start_where_the_environment_starts_them() -> None:
+    agent = spaces_agent("vector", "late")
+    actions = agent.act(np.random.default_rng(0).normal(size=(50, 3)))
+    assert set(actions) <= {5, 6, 7}
+    assert isinstance(agent.act([0, 0, 0]), np.integer)  # a list of integers, for floats
+
+
+@pytest.mark.parametrize(
+    ("observation", "given", "message"),
+    [
+        ("vector", np.zeros(4), r"an array of shape \[3\], or a batch .* got shape \[4\]"),
+        ("vector", np.zeros((2, 2, 3)), r"got shape \[2, 2, 3\]"),
+        ("vector", np.zeros((0, 3)), r"got shape \[0, 3\]"),
+        ("vector", {"a": 1}, r"got 'a' \[\]"),
+        ("vector", ["a", "b", "c"], "another kind of values"),
+        ("image", np.zeros((3, 40, 36)), "observations of uint8"),
+        ("dict", {"place": np.zeros(3)}, r"a dict of 'kind' \[4\], 'place' \[3\] or a dict of .*got 'place' \[3\]"),
+        ("dict", {"place": np.zeros((2, 3)), "kind": np.zeros((3, 4))}, r"got 'place' \[2, 3\], 'kind' \[3, 4\]"),
+    ],
+)
+def test_other_observations_are_refused_in_one_line(observation: str, given: Any, message: str) -> None:
+    agent = spaces_agent(observation)
+    with pytest.raises(AgentError, match=message) as error:
+        agent.act(given)
+    assert "\n" not in str(error.value)
+
+
+def test_wrappers_are_those_of_the_environment() -> None:
+    wrappers = "env.wrappers=[{'name': 'FrameStackObservation', 'stack_size': 2}, 'FlattenObservation']"
+    agent = make_agent(make_setup(dict(env_id="CartPole-v1"), "dqn", wrappers))
+    env = agent.make_env()
+    obs, _ = env.reset(seed=0)
+    assert obs.shape == (8,)
+    env.step(agent.act(obs))
+    with pytest.raises(AgentError, match=r"shape \[8\], or a batch .* got shape \[4\]"):
+        agent.act(np.zeros(4))
+
+
+def test_observations_are_normalised_by_the_statistics_of_the_checkpoint() -> None:
+    setup = make_setup(parity_env(), "ppo", "env.norm_obs=True")
+    policy = setup.create_policy("policy", fields=("eval",))
+    statistics = {"obs.mean": torch.full((4,), 3.0), "obs.var": torch.full((4,), 4.0), "obs.count": torch.tensor(9.0)}
+    assert policy.normalizer is not None
+    known = policy.normalizer.state_dict()
+    statistics = {key: statistics.get(key, value).to(value.dtype).reshape(value.shape) for key, value in known.items()}
+    agent = make_agent(setup, policy, normalizer=statistics)
+    plain_policy = make_setup(parity_env(), "ppo").create_policy("policy", fields=("eval",))
+    plain_policy.model.load_state_dict(policy.model.state_dict())
+    plain = make_agent(make_setup(parity_env(), "ppo"), plain_policy)
+    obs_N = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    # (x - 3) / 2 without normalisation is x with it
+    np.testing.assert_array_equal(agent.act(obs_N), plain.act((obs_N - 3) / 2))
+    assert len(agent.evaluate(2)["returns"]) == 2  # with these statistics
+
+
+# Exploring.
+
+
+def test_greedy_is_greedy_whatever_the_evaluator_does_and_exploring_follows_the_env_step() -> None:
+    setup = make_setup(parity_env(), "dqn", "policy.eval.eps=1.0", "policy.other.eps.end=0.0")
+    agent = make_agent(setup)
+    obs_N = np.random.default_rng(0).normal(size=(200, 4))
+    best = agent.act(obs_N)
+    np.testing.assert_array_equal(agent.act(obs_N), best)
+    np.testing.assert_array_equal(agent.act(obs_N, deterministic=False), best)  # long trained: epsilon is its end, 0
+    state = {"policy": {"model": agent.policy.model.state_dict()}, "collector": {"envstep": 0}}
+    assert (Agent(setup, state, "new").act(obs_N, deterministic=False) != best).mean() > 0.3  # epsilon is 0.95
+
+
+def test_a_policy_that_samples_is_evaluated_so_but_acts_deterministically() -> None:
+    agent = make_agent(make_setup(parity_env(), "pg", "policy.deterministic_eval=False"))
+    obs_N = np.tile(np.random.default_rng(0).normal(size=(1, 4)), (100, 1))
+    assert len(set(agent.act(obs_N))) == 1 < len(set(agent.act(obs_N, deterministic=False)))
+
+
+# Memory.
+
+
+def recurrent_agent() -> Agent:
+    return make_agent(make_setup(parity_env(), "r2d2", "policy.model.lstm_type=pytorch"))
+
+
+def logits(agent: Agent, obs_N: np.ndarray) -> list[float]:
+    """Act once; return the values of the actions, in which one sees what the policy remembers."""
+    found: list[Any] = []
+    mode = agent.policy.eval_mode
+
+    def forward(obs: Any, **kwargs: Any) -> dict[str, Any]:
+        found.append(mode.forward(obs))
+        return found[0]
+
+    agent.policy.eval_mode = replace(mode, forward=forward)
+    agent.act(obs_N)
+    agent.policy.eval_mode = mode
+    return found[0]["logit"].tolist()
+
+
+def test_the_recurrent_state_is_kept_until_reset() -> None:
+    agent, obs_N = recurrent_agent(), np.ones((3, 4), np.float32)
+    first, second = logits(agent, obs_N), logits(agent, obs_N)
+    assert first != second
+    agent.reset([True, False, False])
+    third = logits(agent, obs_N)
+    assert third[0] == pytest.approx(first[0])  # as at the beginning
+    assert third[1] != pytest.approx(first[1])
+    agent.reset()
+    assert logits(agent, obs_N) == first
+    agent.reset()
+    agent.act(obs_N[0])  # another number of rows
+
+
+def test_recurrent_policies_refuse_what_would_mix_episodes() -> None:
+    agent, obs_N = recurrent_agent(), np.ones((3, 4), np.float32)
+    agent.act(obs_N)
+    with pytest.raises(AgentError, match="recurrent: expected 3 observations, got 2; call reset"):
+        agent.act(obs_N[:2])
+    with pytest.raises(AgentError, match="the same value of deterministic"):
+        agent.act(obs_N, deterministic=False)
+    with pytest.raises(AgentError, match=r"a mask of shape \[3\], got \[2\]"):
+        agent.reset([True, False])
+    agent.act(obs_N)  # the episodes go on

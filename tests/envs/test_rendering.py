@@ -1,0 +1,145 @@
+"""Environments get a render mode, and whole episodes of the evaluator's first environment become videos."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from easydict import EasyDict
+
+from ding_lite.envs import check_env, create_vector_env, rendering
+from ding_lite.envs.rendering import EpisodeRecorder, build_rendered
+from ding_lite.utils.registry import ConfigError
+from tests.envs.test_vector_env import env_config
+
+LENGTHS = (3, 5)  # env steps of episodes, in turns
+
+
+class Lamp(gymnasium.Env):
+    """Renders images, if its attribute says so; the reward is 2, and `true_reward` 0.5."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+    observation_space = gymnasium.spaces.Box(0, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, cfg_env: EasyDict) -> None:
+        self.episode = -1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.episode, self.count = self.episode + 1, 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        over = self.count == LENGTHS[self.episode % 2]
+        return np.zeros(1, np.float32), 2.0, over, False, {"true_reward": 0.5}
+
+    def render(self) -> np.ndarray:
+        assert self.render_mode == "rgb_array"
+        return np.full((32, 32, 3), 40 * self.count, np.uint8)
+
+
+class Dark(Lamp):
+    metadata = {"render_modes": []}
+
+
+def test_a_registered_class_that_declares_a_mode_gets_it_as_its_attribute() -> None:
+    env = build_rendered(env_config(), [Lamp], "rgb_array")
+    env.reset(seed=0)
+    assert env.render().shape == (32, 32, 3)  # type: ignore[union-attr]
+    assert build_rendered(env_config(), [Lamp]).render_mode is None
+    with pytest.raises(ConfigError, match=r"no render mode 'rgb_array', only \[\]"):
+        build_rendered(env_config(), [Dark], "rgb_array")
+    with pytest.raises(ConfigError, match=r"no render mode 'ansi', only \['rgb_array'\]"):
+        build_rendered(env_config(), [Lamp], "ansi")
+
+
+def test_an_engine_is_replaced_by_the_single_environment_and_the_config_stays_as_it_is() -> None:
+    cfg = env_config(env_id="CartPole-v1", manager={"type": "native"})
+    env = build_rendered(cfg, None, "rgb_array")
+    env.reset(seed=0)
+    assert env.render().ndim == 3  # type: ignore[union-attr]
+    env.close()
+    assert (cfg.manager.type, cfg.kwargs) == ("native", {})
+
+
+def test_an_environment_that_fails_is_named() -> None:
+    def fails(cfg_env: EasyDict) -> gymnasium.Env:
+        raise RuntimeError("no\nlicence")
+
+    with pytest.raises(ConfigError, match=r"cannot be built with render_mode 'human': .*RuntimeError: no licence"):
+        build_rendered(env_config(), [fails], "human")
+
+
+def record(folder: str, steps: int, ending: str = ".mp4") -> EpisodeRecorder:
+    env = EpisodeRecorder(build_rendered(env_config(), [Lamp], "rgb_array"), folder, ending)
+    env.reset(seed=0)
+    for _ in range(steps):
+        _, _, terminated, _, _ = env.step(0)
+        if terminated:
+            env.reset()
+    env.close()
+    return env
+
+
+def test_each_whole_episode_is_a_video_named_by_its_true_return(tmp_path: Path) -> None:
+    pytest.importorskip("moviepy")
+    env = record(str(tmp_path / "new" / "videos"), steps=3 + 5 + 2)
+    names = ["episode_0001_return_1.50.mp4", "episode_0002_return_2.50.mp4"]
+    assert [Path(path).name for path in env.paths] == names
+    assert sorted(path.name for path in (tmp_path / "new" / "videos").iterdir()) == names
+    again = record(str(tmp_path / "new" / "videos"), steps=3, ending=".gif")
+    assert [Path(path).name for path in again.paths] == ["episode_0003_return_1.50.gif"]
+
+
+@pytest.mark.parametrize("manager", ["base", "subprocess"])
+def test_the_first_environment_records_and_nothing_else_changes(manager: str, tmp_path: Path) -> None:
+    pytest.importorskip("moviepy")
+    cfg = env_config(env_id="CartPole-v1", manager={"type": manager}, max_episode_steps=6)
+    seen: list[list[Any]] = []
+    for folder in (None, str(tmp_path / "videos")):
+        env = create_vector_env(cfg, 2, 7, training=False, replay_path=folder)
+        rows: list[Any] = [env.reset()[0].copy()]
+        for t in range(14):
+            obs, reward, terminated, truncated, info = env.step(np.array([t % 2, 1]))
+            rows += [obs.copy(), reward, terminated, truncated, info["episode_return"]]
+        env.close()
+        seen.append(rows)
+    for one, two in zip(*seen, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert sorted(path.name for path in (tmp_path / "videos").iterdir()) == [
+        "episode_0001_return_6.00.mp4",
+        "episode_0002_return_6.00.mp4",
+    ]
+
+
+def test_what_cannot_record_is_refused_before_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("moviepy")
+    folder = str(tmp_path / "videos")
+    with pytest.raises(
+        ConfigError, match=r"env\.replay_path: the engine of env_manager\.type 'native' renders no images"
+    ):
+        check_env(env_config(env_id="CartPole-v1", replay_path=folder, manager={"type": "native"}))
+    with pytest.raises(ConfigError, match="no render mode"):
+        check_env(env_config(replay_path=folder), [Dark])
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="Cannot write videos into"):
+        record(str(tmp_path / "file"), 1)
+
+    def no_ffmpeg(name: str) -> Any:
+        raise RuntimeError("No ffmpeg exe could be found.\nInstall ffmpeg")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib, "import_module", no_ffmpeg)
+        with pytest.raises(ConfigError, match="need ffmpeg, which moviepy does not find"):
+            rendering.import_moviepy()
+    monkeypatch.setitem(sys.modules, "moviepy", None)
+    with pytest.raises(ConfigError, match=r"the extra 'video' .*pip install 'ding_lite\[video\]'"):
+        check_env(env_config(env_id="CartPole-v1", replay_path=folder))
+    assert not Path(folder).exists()
