@@ -128,6 +128,7 @@ RENAMED_KEYS = {
     "policy.learn.priority": "policy.priority",
     "policy.learn.priority_IS_weight": "policy.priority_IS_weight",
     "policy.action_space": "policy.model.action_space",
+    "policy.learn.action_space": "policy.model.action_space",
     "policy.model.actor_head_type": "policy.model.action_space",
     "policy.model.agent_obs_shape": "policy.model.obs_shape",
     "policy.collect.discount_factor": "policy.discount_factor",
@@ -171,6 +172,8 @@ OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # of
 OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"}
 # Older names of policies, and the names used here.
 POLICIES = {"cql_discrete": "discrete_cql"}
+# Policies whose class in DI-engine has action_space='hybrid' too, and the policy that it stands for here.
+HYBRID_POLICIES = {"ddpg": "paddpg"}
 # Types in create_config: every accepted name, and the name used here. With an empty buffer type, policy.priority
 # determines the buffer.
 TYPES: dict[str, dict[str, str]] = {
@@ -245,6 +248,20 @@ def rename_buffer(user: dict[str, Any], notes: list[str]) -> None:
     if isinstance(name, str) and name in TYPES["replay_buffer"]:
         set_key(user, f"{BUFFER}.type", TYPES["replay_buffer"][name])
         notes.append(f"{BUFFER}.type '{name}' is the policy's own buffer here.")
+
+
+def choose_hybrid(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace the type of a policy by that of its variant for hybrid actions if `action_space` is 'hybrid'.
+
+    Args:
+        user: the nested keys that the user set; changed in place.
+        notes: a sentence is appended if the type is replaced.
+    """
+    name, space = get_key(user, "policy.type"), "policy.model.action_space"
+    paths = [space, *(old for old, new in RENAMED_KEYS.items() if new == space)]
+    if isinstance(name, str) and name in HYBRID_POLICIES and "hybrid" in [get_key(user, path) for path in paths]:
+        set_key(user, "policy.type", HYBRID_POLICIES[name])
+        notes.append(f"policy.type '{name}' with action_space='hybrid' is '{HYBRID_POLICIES[name]}' here.")
 
 
 def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -> None:

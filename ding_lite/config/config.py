@@ -30,6 +30,7 @@ from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, check_schedules, check_values, round_counts
 from ding_lite.config.compat import (
     IGNORED_KEYS,
+    choose_hybrid,
     import_module,
     rename_buffer,
     rename_keys,
@@ -238,6 +239,7 @@ def _merge_user(
     user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
     texts = _apply_overrides(user, overrides)
     rename_buffer(user, notes)
+    choose_hybrid(user, notes)
     _import_modules(user)
     return user, texts, notes
 

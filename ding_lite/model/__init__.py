@@ -8,6 +8,7 @@ from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.drqn import DRQN
 from ding_lite.model.encoders import FCEncoder, IMPALAConvEncoder
 from ding_lite.model.fqf import FQF, FractionHead
+from ding_lite.model.hybrid_qac import HybridQAC
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.iqn import IQN, QuantileHead
 from ding_lite.model.mlp import MLP, create_encoder
@@ -50,6 +51,7 @@ __all__ = [
     "DuelingHead",
     "FCEncoder",
     "FractionHead",
+    "HybridQAC",
     "IMPALAConvEncoder",
     "NoisyLinear",
     "QuantileHead",

@@ -6,6 +6,7 @@ Shapes: A discrete actions, D dimensions of a continuous action.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import nn
 
@@ -54,12 +55,22 @@ def create_actor_head(
         return GaussianHead([*inner, size], activation, sigma_type, fixed_sigma_value, bound_type)
 
     if action_space == "hybrid":
-        if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
-            expected = f"a dict of {' and '.join(HYBRID_SHAPES)}"
-            raise ConfigError(f"policy.model.action_shape of a hybrid action must be {expected}, got {action_shape}.")
-        return HybridHead(discrete(action_shape[HYBRID_SHAPES[0]]), continuous(action_shape[HYBRID_SHAPES[1]]))
+        num_types, num_args = hybrid_sizes(action_shape)
+        return HybridHead(discrete(num_types), continuous(num_args))
     size = single_size(action_shape, f" of a {action_space} action")
     return continuous(size) if action_space == "continuous" else discrete(size)
+
+
+def hybrid_sizes(action_shape: Any) -> tuple[int, int]:
+    """Return the number of action types and the number of arguments, from the `action_shape` of a hybrid action.
+
+    Raises:
+        ConfigError: it is not a dict of DI-engine's keys `action_type_shape` and `action_args_shape`.
+    """
+    if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
+        expected = f"a dict of {' and '.join(HYBRID_SHAPES)}"
+        raise ConfigError(f"policy.model.action_shape of a hybrid action must be {expected}, got {action_shape}.")
+    return action_shape[HYBRID_SHAPES[0]], action_shape[HYBRID_SHAPES[1]]
 
 
 def check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> None:

@@ -58,11 +58,11 @@ class GaussianHead(nn.Module):
 
 
 class HybridHead(nn.Module):
-    """Maps features to the distribution of a hybrid action.
+    """Maps features to the distribution of a hybrid action, or to scores of its types and its arguments.
 
     Args:
         action_type: head of the discrete part.
-        action_args: head of the continuous part.
+        action_args: head of the continuous part; it returns a distribution, or the arguments themselves.
     """
 
     def __init__(self, action_type: nn.Module, action_args: nn.Module) -> None:
@@ -70,5 +70,5 @@ class HybridHead(nn.Module):
         self.action_type, self.action_args = action_type, action_args
 
     def forward(self, x: Tensor) -> dict[str, Any]:
-        """Return `action_type`, a logit `[B, A]`, and `action_args`, a dict of `mu` and `sigma` `[B, D]`."""
+        """Return `action_type`, a logit `[B, A]`, and `action_args`, such as a dict of `mu` and `sigma` `[B, D]`."""
         return {"action_type": self.action_type(x), "action_args": self.action_args(x)}

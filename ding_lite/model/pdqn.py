@@ -5,13 +5,13 @@ Shapes: B samples, K action types, D arguments of all types together. `dis` and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.actor_heads import HYBRID_SHAPES
+from ding_lite.model.actor_heads import hybrid_sizes
 from ding_lite.model.mlp import create_encoder
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.model.qac import ActorNetwork, RegressionHead
@@ -82,11 +82,7 @@ class PDQN(nn.Module):
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
-            raise ConfigError(
-                f"policy.model.action_shape must be a dict of {' and '.join(HYBRID_SHAPES)}, got {action_shape}."
-            )
-        num_types, num_args = (action_shape[key] for key in HYBRID_SHAPES)
+        num_types, num_args = hybrid_sizes(action_shape)
         if multi_pass and (action_mask is None or [len(row) for row in action_mask] != [num_args] * num_types):
             raise ConfigError(
                 f"policy.model.multi_pass=True needs an action_mask of {num_types} lists, one for each type, of "

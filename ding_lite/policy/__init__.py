@@ -3,6 +3,7 @@
 from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.d4pg import D4PGPolicy
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
+from ding_lite.policy.continuous.paddpg import PADDPGPolicy
 from ding_lite.policy.continuous.qac import QACPolicy
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.continuous.td3 import TD3Policy
@@ -51,6 +52,7 @@ __all__ = [
     "IQNPolicy",
     "MDQNPolicy",
     "OfflinePolicy",
+    "PADDPGPolicy",
     "PDQNPolicy",
     "PGPolicy",
     "PPOOffPolicy",

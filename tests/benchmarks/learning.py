@@ -78,6 +78,7 @@ RUNS = {
     },
     "memory_r2d2": Run("memory/config/memory_r2d2_config.py", 200_000, mode="serial"),
     "memory_ppo": Run("memory/config/memory_ppo_config.py", 400_000),
+    "hybrid_ddpg": Run("gym_hybrid/config/gym_hybrid_ddpg_config.py", 400_000, mode="serial"),
     "hybrid_pdqn": Run("gym_hybrid/config/gym_hybrid_pdqn_config.py", 400_000, mode="serial"),
     "hybrid_ppo": Run("gym_hybrid/config/gym_hybrid_hppo_config.py", 400_000),
     "lunarlander_cont_ppo": Run("box2d/lunarlander/config/lunarlander_cont_ppo_config.py", 3_000_000),

@@ -76,6 +76,10 @@ OPTIONS = {
         ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.log_space=False"],
     ],
     "td3": [["policy.priority=True", "policy.priority_IS_weight=True"]],
+    "paddpg": [
+        *([], ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]),
+        ["policy.model.twin_critic=True", "policy.learn.noise=True", "policy.learn.actor_update_freq=2"],
+    ],
     "d4pg": [["policy.model.v_min=-20.0", "policy.model.v_max=20.0"]],
     "cql": [
         [],

@@ -286,6 +286,56 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
         ],
         {"model.v_min": -100, "nstep": 3, "priority_IS_weight": True},
     ),
+    "ddpg_hybrid": (
+        dict(
+            exp_name="gym_hybrid_ddpg",
+            env=dict(
+                collector_env_num=8,
+                evaluator_env_num=5,
+                act_scale=True,
+                env_id="Moving-v0",
+                n_evaluator_episode=5,
+                stop_value=2.5,
+            ),
+            policy=dict(
+                cuda=True,
+                priority=False,
+                random_collect_size=0,
+                action_space="hybrid",
+                model=dict(
+                    obs_shape=10,
+                    action_shape=dict(action_type_shape=3, action_args_shape=2),
+                    twin_critic=False,
+                    actor_head_type="hybrid",
+                ),
+                learn=dict(
+                    action_space="hybrid",
+                    update_per_collect=5,
+                    batch_size=32,
+                    learning_rate_actor=0.001,
+                    learning_rate_critic=0.001,
+                    ignore_done=False,
+                    actor_update_freq=1,
+                    noise=False,
+                ),
+                collect=dict(n_sample=64, noise_sigma=0.1, collector=dict(collect_print_freq=1000)),
+                eval=dict(evaluator=dict(eval_freq=200)),
+                other=dict(
+                    eps=dict(type="exp", start=1.0, end=0.1, decay=10000),
+                    replay_buffer=dict(replay_buffer_size=50000),
+                ),
+            ),
+        ),
+        create("ddpg", "gym_hybrid"),
+        [
+            "policy.type 'ddpg' with action_space='hybrid' is 'paddpg' here.",
+            SPACE,
+            "policy.learn.action_space is policy.model.action_space here.",
+            "policy.model.actor_head_type is policy.model.action_space here.",
+            PRINT,
+        ],
+        {"type": "paddpg", "model.action_space": "hybrid", "other.eps.decay": 10000},
+    ),
     "pendulum": (
         dict(
             exp_name="pendulum_ppo_seed0",

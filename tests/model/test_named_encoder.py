@@ -18,11 +18,12 @@ from ding_lite.utils import ENCODER_REGISTRY, MODEL_REGISTRY, ConfigError
 from ding_lite.utils.registry import EncoderChoice
 
 HYBRID = dict(action_type_shape=2, action_args_shape=3)
-SPACES = {"pdqn": HYBRID}
+SPACES = {"hybrid_qac": HYBRID, "pdqn": HYBRID}
 # The built-in models with an encoder, by their registered names; `seams` and other tests register their own.
 MODELS = (
     *("acer", "bc", "bdq", "c51dqn", "continuous_bc", "continuous_qac", "continuous_qvac", "discrete_bc"),
-    *("discrete_qac", "dqn", "drqn", "fqf", "iqn", "pdqn", "pg", "qac_dist", "qrdqn", "rainbowdqn", "sqn", "vac"),
+    *("discrete_qac", "dqn", "drqn", "fqf", "hybrid_qac", "iqn", "pdqn", "pg", "qac_dist", "qrdqn"),
+    *("rainbowdqn", "sqn", "vac"),
 )
 
 
@@ -62,7 +63,7 @@ def test_every_model_takes_shapes_as_a_number_a_list_or_a_tuple(name: str) -> No
         torch.testing.assert_close(state, states[0], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bdq", "pdqn")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bdq", "hybrid_qac", "pdqn")])
 def test_several_choices_are_refused_where_an_action_is_one(name: str) -> None:
     space: dict[str, Any] = {"action_space": "regression"} if name.startswith("continuous_q") else {}
     with pytest.raises(ConfigError, match=r"policy\.model\.action_shape.* must be a whole number, got \[2, 3\]"):

@@ -39,9 +39,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
         collect=dict(n_sample=16),
         other=dict(eps=dict(decay=2000)),
     ),
+    "paddpg": dict(
+        random_collect_size=0,
+        learn=dict(update_per_collect=8, batch_size=64, target_theta=0.05),
+        model=dict(actor_head_hidden_size=32, critic_head_hidden_size=32),
+        collect=dict(n_sample=16),
+        other=dict(eps=dict(decay=2000)),
+    ),
 }
 STOP = {"discrete": 0.95, "hybrid": 0.8, "corridor": 0.59}
-TASKS = {"discrete_sac": ("discrete", "corridor"), "acer": ("discrete", "corridor"), "pdqn": ("hybrid",)}
+TASKS = {
+    "discrete_sac": ("discrete", "corridor"),
+    "acer": ("discrete", "corridor"),
+    "pdqn": ("hybrid",),
+    "paddpg": ("hybrid",),
+}
 CASES = [(kind, task) for kind, tasks in TASKS.items() for task in tasks]
 
 

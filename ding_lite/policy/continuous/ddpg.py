@@ -96,9 +96,12 @@ class DDPGPolicy(QACPolicy):
             return {}
         return {"target": torch.randn_like(batch["action"].reshape(len(batch["action"]), -1))}
 
-    def _target_action(self, batch: dict[str, Any]) -> Tensor:
+    def _target_action(self, batch: dict[str, Any]) -> Tensor | dict[str, Tensor]:
         """Return the action a' `[B, D]` whose value the critics bootstrap from."""
-        action_BD = self._run(self._target_actor, batch["next_obs"])
+        return self._smooth(self._run(self._target_actor, batch["next_obs"]), batch)
+
+    def _smooth(self, action_BD: Tensor, batch: dict[str, Any]) -> Tensor:
+        """Return an action of the target actor with the noise of `learn.noise`."""
         if not self._cfg.learn.noise:
             return action_BD
         low, high = self._cfg.learn.noise_range.min, self._cfg.learn.noise_range.max

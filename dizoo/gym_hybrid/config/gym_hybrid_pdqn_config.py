@@ -12,14 +12,16 @@ gym_hybrid_pdqn_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
-        discount_factor=0.98,
-        nstep=10,
+        discount_factor=0.995,
+        nstep=20,
         model=dict(
             encoder_hidden_size_list=[128, 128],
         ),
         learn=dict(
             update_per_collect=10,
-            batch_size=256,
+            batch_size=128,
+            learning_rate_dis=3e-4,
+            learning_rate_cont=3e-4,
             target_theta=0.01,
         ),
         collect=dict(n_sample=64),

@@ -1,0 +1,111 @@
+"""DDPG with hybrid actions, PADDPG (Hausknecht & Stone 2016, arXiv:1511.04143).
+
+An action is a type k, one of K, and continuous arguments x of all types. The actor returns probabilities p(s) of the
+types, which are the softmax of its logits, and arguments x(s). The critic takes the type as probabilities too: those of
+a type k that was played are e_k, which is 1 at k and 0 elsewhere.
+
+    y = r + g (1 - done) min_c Q'_c(s', e_k', x'),  k' = argmax p'(s'),  x' = x'(s')
+    L_critic = sum_c mean w (y - Q_c(s, e_k, x))^2
+    L_actor = -mean Q_1(s, p(s), x(s))
+
+The gradient of L_actor flows through p(s) to the logits and through x(s) to the arguments. The other symbols are those
+of `policy/continuous/ddpg.py`. With `learn.noise`, x' has the noise that a' has there.
+
+To explore, the type is a uniformly random one with probability epsilon, and noise is added to the arguments.
+
+Logged figures, in addition to those of `policy/continuous/ddpg.py`:
+
+* `epsilon`: the share of random types in the last collect.
+
+Deviations from the paper: the critic takes probabilities, as in DI-engine, not the actor's raw outputs; the arguments
+are bounded by tanh, not by inverted gradients; random types come with the actor's arguments.
+
+Shapes: B samples, N environments, K action types, D arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.policy.continuous.ddpg import DDPGPolicy
+from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("paddpg")
+class PADDPGPolicy(DDPGPolicy):
+    """DDPG with hybrid actions. A config selects it by 'paddpg', or as in DI-engine by 'ddpg' with `action_space`."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="paddpg",
+        model=dict(
+            action_space=Key("hybrid", "what the actor returns: a type and its arguments"),
+        ),
+        other=dict(
+            eps=dict(
+                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
+                start=Key(1.0, "epsilon at global env step 0", low=0, high=1),
+                end=Key(0.1, "final epsilon", low=0, high=1),
+                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", low=1),
+            ),
+        ),
+    )
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Dict,)
+    action_space: ClassVar[str] = "hybrid"
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "hybrid_qac", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        self._epsilon = torch.zeros(())  # of the last collect
+
+    def _monitor_vars_learn(self) -> list[str]:
+        return [*super()._monitor_vars_learn(), "epsilon"]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        return super()._draw_noise({"action": batch["action"]["action_args"]})
+
+    def _target_action(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Return the greedy type `[B]` and the arguments `[B, D]` whose value the critics bootstrap from."""
+        action = self._run(self._target_actor, batch["next_obs"])
+        args_BD = self._smooth(action["action_args"], batch)
+        return {"action_type": action["action_type"].argmax(-1), "action_args": args_BD}
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_actor."""
+        action = self._run(self._model.actor, batch["obs"])
+        action["action_type"] = action["action_type"].softmax(-1)
+        return -self._run_frozen(self._model.critic, batch["obs"], action=action)[0].mean(), {}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        return super()._forward_learn(batch) | {"epsilon": self._epsilon}
+
+    def _init_collect(self) -> None:
+        super()._init_collect()
+        eps = self._cfg.other.eps
+        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
+
+    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+        epsilon = self._epsilon_at(envstep)
+        self._epsilon = torch.tensor(epsilon)
+        return {"eps": epsilon}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
+        """Choose the best type, or with probability `eps` a uniformly random one, and arguments with noise."""
+        output = self._forward_eval(obs)
+        action_args = self._explore({"action": output["action"]["action_args"]})
+        return output | {"action": {"action_type": epsilon_greedy(output["logit"], eps), "action_args": action_args}}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        output = self._run(self._model, obs, mode="compute_actor")
+        action = {"action_type": output["logit"].argmax(-1), "action_args": output["action_args"]}
+        return {"logit": output["logit"], "action": action}

@@ -1,0 +1,53 @@
+"""DDPG with hybrid actions on Moving-v0, a vehicle that drives to a target and stops there."""
+
+from easydict import EasyDict
+
+gym_hybrid_ddpg_config = EasyDict(
+    exp_name="gym_hybrid_ddpg_seed0",
+    env=dict(
+        env_id="Moving-v0",
+        evaluator_env_num=10,
+        n_evaluator_episode=20,
+        stop_value=1.8,
+    ),
+    policy=dict(
+        num_threads=1,
+        discount_factor=0.995,
+        nstep=20,
+        random_collect_size=0,
+        model=dict(
+            twin_critic=True,
+            actor_head_hidden_size=128,
+            critic_head_hidden_size=128,
+        ),
+        learn=dict(
+            update_per_collect=10,
+            batch_size=128,
+            learning_rate_actor=3e-4,
+            actor_update_freq=2,
+            noise=True,
+            target_theta=0.01,
+        ),
+        collect=dict(n_sample=64),
+        other=dict(
+            eps=dict(end=0.05),
+            replay_buffer=dict(replay_buffer_size=50000),
+        ),
+    ),
+)
+main_config = gym_hybrid_ddpg_config
+
+gym_hybrid_ddpg_create_config = EasyDict(
+    env=dict(
+        type="gym_hybrid",
+        import_names=["dizoo.gym_hybrid.envs.gym_hybrid_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="paddpg"),
+)
+create_config = gym_hybrid_ddpg_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)

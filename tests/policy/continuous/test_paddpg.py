@@ -1,0 +1,256 @@
+"""DDPG with hybrid actions: its losses by hand, exploration, state, and the ways to choose it in a config."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ding_lite.config import compile_config
+from ding_lite.policy import PADDPGPolicy
+from ding_lite.utils.registry import ConfigError
+from tests.policy.continuous.helpers import losses, with_noise
+from tests.policy.helpers import parameter_hash
+
+OBS, K, D = 4, 3, 2
+SHAPE = {"action_type_shape": K, "action_args_shape": D}
+
+
+class LineActor(nn.Module):
+    """x(s) = s / 2; the logits of two types are 0 and -bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope, self.bias = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(math.log(3.0)))
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        logit = torch.cat([torch.zeros_like(obs), -self.bias.expand_as(obs)], dim=-1)
+        return {"action_type": logit, "action_args": self.slope * obs}
+
+
+class LineCritic(nn.Module):
+    """Q(s, p, x) = p_0 (x + 1) + p_1 (2 x - 1) + s."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor([1.0, 2.0]))
+
+    def forward(self, obs: Tensor, action: dict[str, Tensor]) -> Tensor:
+        kind, args = action["action_type"], action["action_args"]
+        if not kind.is_floating_point():
+            kind = nn.functional.one_hot(kind, 2).to(args.dtype)
+        values = self.slope * args + torch.tensor([1.0, -1.0])
+        return ((kind * values).sum(-1) + obs[:, 0])[None]
+
+
+class Line(nn.Module):
+    """One dimension of state and argument, and two types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor, self.critic = LineActor(), LineCritic()
+
+
+def make_paddpg(*overrides: str, model: nn.Module | None = None) -> Any:
+    sizes = dict(obs_shape=OBS, action_shape=SHAPE, actor_head_hidden_size=16, critic_head_hidden_size=16)
+    keys = [f"policy.{item}" for item in overrides]
+    pair = (dict(policy=dict(model={} if model else sizes)), dict(env=dict(env_id="any"), policy=dict(type="paddpg")))
+    return PADDPGPolicy(compile_config(pair, None, model is not None, keys).policy, model)
+
+
+def hand_batch(**more: Any) -> dict[str, Any]:
+    """Type 1 with x = 0.1 in s = 0.5 leads to s' = 0.4; type 0 with x = 5, recorded beyond the bounds, ends in -0.8."""
+    return {
+        "obs": torch.tensor([[0.5], [0.2]]),
+        "next_obs": torch.tensor([[0.4], [-0.8]]),
+        "action": {"action_type": torch.tensor([1, 0]), "action_args": torch.tensor([[0.1], [5.0]])},
+        "reward": torch.tensor([1.0, -1.0]),
+        "done": torch.tensor([False, True]),
+        "value_gamma": torch.tensor([0.5, 0.5]),
+        **more,
+    }
+
+
+# Q(s, e_k, x) is 2 * 0.1 - 1 + 0.5 = -0.3, and 1 + 1 + 0.2 = 2.2 for x clipped to 1. In s' = 0.4 type 0 is the more
+# probable one and x is 0.2, so Q' = 0.2 + 1 + 0.4 = 1.6: y = 1 + 0.5 * 1.6 and -1.
+ERRORS = (1.8 + 0.3, -1.0 - 2.2)
+
+
+def test_the_critics_loss_by_hand() -> None:
+    policy = make_paddpg(model=Line())
+    loss, figures = losses(policy, policy._prepare(hand_batch()))["critic"]
+    assert loss.item() == pytest.approx((ERRORS[0] ** 2 + ERRORS[1] ** 2) / 2, rel=1e-5)
+    assert figures["priority"].tolist() == pytest.approx([abs(error) for error in ERRORS], rel=1e-5)
+    assert figures["q_value"].flatten().tolist() == pytest.approx([-0.3, 2.2], rel=1e-5)
+    loss.backward()
+    # d/dslope_k of (y - Q)^2 / 2 is -(y - Q) x where type k was played; nothing flows to the actor
+    torch.testing.assert_close(policy.model.critic.slope.grad, torch.tensor([-ERRORS[1] * 1.0, -ERRORS[0] * 0.1]))
+    assert not any(parameter.grad is not None and parameter.grad.any() for parameter in policy.model.actor.parameters())
+
+
+def test_the_target_takes_the_most_probable_type_of_the_target_actor() -> None:
+    policy = make_paddpg(model=Line())
+    policy._target_actor.bias.copy_(torch.tensor(-1.0))  # type 1: Q' = 2 * 0.2 - 1 + 0.4 = -0.2
+    _, figures = losses(policy, policy._prepare(hand_batch()))["critic"]
+    assert figures["td_error"][0].item() == pytest.approx(1.0 + 0.5 * -0.2 + 0.3, rel=1e-5)
+
+
+def test_target_noise_is_added_to_the_arguments_only() -> None:
+    policy = make_paddpg("learn.noise=True", model=Line())
+    noise = {"target": torch.tensor([[10.0], [0.0]])}  # 0.2 * 10 is clipped to 0.5: x' = 0.7, Q' = 0.7 + 1 + 0.4
+    _, figures = losses(policy, policy._prepare(hand_batch(noise=noise)))["critic"]
+    assert figures["td_error"][0].item() == pytest.approx(1.0 + 0.5 * 2.1 + 0.3, rel=1e-5)
+    assert policy._draw_noise(hand_batch())["target"].shape == (2, 1)
+    assert make_paddpg()._draw_noise(make_batch(8, 0)) == {}
+
+
+def test_the_actors_loss_by_hand_reaches_logits_and_arguments() -> None:
+    policy = make_paddpg(model=Line())
+    loss, _ = losses(policy, hand_batch())["actor"]
+    # softmax of 0 and -log 3 is 3/4 and 1/4; with x = s / 2, Q = 3/4 (x + 1) + 1/4 (2 x - 1) + s = 1.625 s + 1/2
+    assert loss.item() == pytest.approx(-(1.625 * 0.35 + 0.5), rel=1e-5)
+    loss.backward()
+    actor = policy.model.actor
+    # dQ/dx = 3/4 + 2/4 and dx/dslope = s
+    assert actor.slope.grad.item() == pytest.approx(-1.25 * 0.35, rel=1e-5)
+    # dp_0/dbias = p_0 p_1 = 3/16, and Q changes with p_0, as p_1 falls, by x + 1 - (2 x - 1) = 2 - s / 2
+    assert actor.bias.grad.item() == pytest.approx(-3 / 16 * (2 - 0.35 / 2), rel=1e-5)
+    assert policy.model.critic.slope.grad is None or not policy.model.critic.slope.grad.any()
+    assert policy.model.critic.slope.requires_grad
+
+
+def test_importance_weights_weigh_and_an_ignored_end_bootstraps() -> None:
+    weight = torch.tensor([0.5, 2.0])
+    policy = make_paddpg("priority=True", "priority_IS_weight=True", model=Line())
+    loss, _ = losses(policy, policy._prepare(hand_batch(weight=weight)))["critic"]
+    assert loss.item() == pytest.approx((0.5 * ERRORS[0] ** 2 + 2 * ERRORS[1] ** 2) / 2, rel=1e-5)
+    policy = make_paddpg("learn.ignore_done=True", model=Line())
+    _, figures = losses(policy, policy._prepare(hand_batch()))["critic"]
+    # x(s') = -0.4: Q' = -0.4 + 1 - 0.8 = -0.2
+    assert figures["td_error"][1].item() == pytest.approx(abs(-1 + 0.5 * -0.2 - 2.2), rel=1e-5)
+
+
+def make_batch(size: int, seed: int) -> dict[str, Any]:
+    gen = torch.Generator().manual_seed(seed)
+    args = torch.rand(size, D, generator=gen) * 2 - 1
+    return {
+        "obs": torch.randn(size, OBS, generator=gen),
+        "next_obs": torch.randn(size, OBS, generator=gen),
+        "action": {"action_type": torch.randint(K, (size,), generator=gen), "action_args": args},
+        "reward": torch.randn(size, generator=gen),
+        "done": torch.rand(size, generator=gen) < 0.3,
+        "value_gamma": torch.full((size,), 0.97),
+    }
+
+
+def test_both_heads_of_the_actor_have_gradients_in_the_default_model() -> None:
+    policy = make_paddpg()
+    loss, _ = losses(policy, with_noise(policy, make_batch(32, 0)))["actor"]
+    loss.backward()
+    for name, parameter in policy.model.actor.named_parameters():
+        assert parameter.grad.any(), name
+
+
+def test_it_explores_types_and_arguments_and_evaluates_the_best_ones() -> None:
+    policy = make_paddpg("collect.noise_sigma=0.1")
+    obs = torch.randn(OBS).repeat(6000, 1).numpy()
+    output = policy.eval_mode.forward(obs)
+    kind, args = output["action"]["action_type"][0].item(), output["action"]["action_args"][0]
+    assert kind == output["logit"][0].argmax().item()
+    torch.manual_seed(0)
+    noisy = policy.collect_mode.forward(obs, eps=0.0)["action"]
+    assert (noisy["action_type"] == kind).all()
+    assert (noisy["action_args"] - args).std().item() == pytest.approx(0.1, abs=0.005)
+    random = policy.collect_mode.forward(obs, eps=1.0)["action"]
+    share = torch.bincount(random["action_type"], minlength=K) / 6000
+    torch.testing.assert_close(share, torch.full((K,), 1 / 3), atol=0.03, rtol=0)
+    assert (random["action_args"] - args).std().item() == pytest.approx(0.1, abs=0.005)  # the actor's, with noise
+    half = policy.collect_mode.forward(obs, eps=0.5)["action"]["action_type"]
+    assert (half == kind).float().mean().item() == pytest.approx(0.5 + 0.5 / 3, abs=0.03)
+
+
+def test_noise_stays_within_the_bounds_and_may_be_correlated() -> None:
+    policy = make_paddpg("collect.noise_sigma=3.0", "collect.noise_type=ou")
+    args = policy.collect_mode.forward(torch.randn(100, OBS).numpy(), eps=0.5)["action"]["action_args"]
+    assert args.abs().max().item() == 1.0
+    assert policy.collect_mode.state_dict()["noise"].shape == (100, D)
+
+
+def test_epsilon_falls_with_the_global_env_step_and_is_logged() -> None:
+    keys = ("type=linear", "start=1.0", "end=0.2", "decay=100")
+    policy = make_paddpg(*(f"other.eps.{key}" for key in keys))
+    assert "epsilon" in policy.learn_mode.monitor_vars()
+    for step, epsilon in ((0, 1.0), (50, 0.6), (1000, 0.2)):
+        assert policy.collect_mode.get_collect_kwargs(step)["eps"] == pytest.approx(epsilon)
+        assert policy.learn_mode.forward(make_batch(8, step))["epsilon"].item() == pytest.approx(epsilon)
+
+
+def test_learning_goes_on_from_a_state_and_leaves_the_batch_as_it_was() -> None:
+    policy, other = (make_paddpg("learn.actor_update_freq=2") for _ in range(2))
+    batch = make_batch(8, 0)
+    before = copy.deepcopy(batch)
+    outputs = [policy.learn_mode.forward(batch) for _ in range(3)]
+    assert set(policy.learn_mode.monitor_vars()) <= set(outputs[0] | outputs[1])
+    assert not any(value.requires_grad for output in outputs for value in output.values())
+    action, old = batch.pop("action"), before.pop("action")
+    assert all(torch.equal(action[key], old[key]) for key in old)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    for seed in range(3):
+        for one in (policy, other):
+            one.learn_mode.forward(make_batch(8, seed))
+    for name in ("_model", "_target_actor", "_target_critic"):
+        assert parameter_hash(getattr(policy, name)) == parameter_hash(getattr(other, name))
+
+
+def compiled(kind: str, **policy: Any) -> Any:
+    return compile_config((dict(env=dict(env_id="any"), policy=policy), dict(policy=dict(type=kind))))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        dict(model=dict(action_space="hybrid")),
+        dict(action_space="hybrid"),
+        dict(model=dict(actor_head_type="hybrid")),
+        dict(action_space="hybrid", learn=dict(action_space="hybrid"), model=dict(actor_head_type="hybrid")),
+    ],
+)
+def test_ddpg_with_hybrid_actions_is_this_policy(policy: dict[str, Any]) -> None:
+    cfg = compiled("ddpg", **policy)
+    assert cfg.policy.type == "paddpg"
+    assert cfg.policy.model.action_space == "hybrid"
+    assert cfg.policy.other.eps == dict(type="exp", start=1.0, end=0.1, decay=10000)
+    assert cfg.notes[0] == "policy.type 'ddpg' with action_space='hybrid' is 'paddpg' here."
+
+
+def test_other_kinds_of_actions_stay_those_of_ddpg() -> None:
+    assert compiled("ddpg").policy.type == "ddpg"
+    assert compiled("ddpg", model=dict(action_space="regression")).policy.type == "ddpg"
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "message"),
+    [
+        (
+            "paddpg",
+            dict(model=dict(action_space="regression")),
+            "action_space: expected .*'hybrid'.*, got str 'regression'",
+        ),
+        ("td3", dict(action_space="hybrid"), "action_space: expected .*'regression'.*, got str 'hybrid'"),
+        ("paddpg", dict(other=dict(eps=dict(start=2.0))), "other.eps.start: expected a number from 0 to 1, got 2.0"),
+    ],
+)
+def test_values_that_mean_nothing_are_errors(kind: str, policy: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compiled(kind, **policy)
+
+
+def test_the_arguments_need_their_scale() -> None:
+    pair = (dict(env=dict(env_id="any", act_scale=False)), dict(policy=dict(type="paddpg")))
+    with pytest.raises(ConfigError, match=r"set env\.act_scale=True"):
+        compile_config(pair)
