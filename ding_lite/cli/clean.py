@@ -1,4 +1,4 @@
-"""Remove checkpoints that ended runs do not need any more; asks first.
+"""Remove checkpoints that ended runs do not need; asks first.
 
 The best, the last and the newest checkpoint stay, so a run can still be
 evaluated and resumed. Active runs and runs that were killed are left alone.

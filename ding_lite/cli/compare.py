@@ -1,4 +1,4 @@
-"""Compare runs in a table: returns, time to a threshold, which is better.
+"""Compare runs in a table: returns, steps to a threshold.
 
 Runs that differ only in their seed are one row. With --by run every run is a row.
 """

@@ -1,4 +1,4 @@
-"""Print a script that completes commands and options in bash or zsh.
+"""Print a script for completion in bash or zsh.
 
 It needs the package shtab: pip install 'ding_lite[completion]'.
 """

@@ -1,4 +1,4 @@
-"""Print the compiled config of a file: every key, set or by default.
+"""Print the compiled config of a file.
 
 With --diff, only the keys that differ from the defaults, and the defaults beside them.
 """

@@ -1,4 +1,4 @@
-"""Evaluate a checkpoint: play whole episodes, and print their mean return.
+"""Evaluate a checkpoint over whole episodes.
 
 Its config is that of its run, with the keys that are changed here.
 """

@@ -1,4 +1,4 @@
-"""List what a config can name: policies, models, environments and more.
+"""List what a config can name: policies, models, environments.
 
 Policies are listed with the spaces of their actions. Environments are those of dizoo; any id that gymnasium knows runs
 without one.

@@ -1,4 +1,4 @@
-"""Write curves, tables, configs and videos of runs into one HTML file.
+"""Write curves, tables, configs and videos of runs into one page.
 
 The file needs no other and no network, so it can be sent as it is.
 """

@@ -1,4 +1,4 @@
-"""List the runs in a directory: how they ended, best return, size on disk."""
+"""List the runs in a directory: how they ended, best return, size."""
 
 from __future__ import annotations
 
