@@ -14,17 +14,11 @@ bipedalwalker_sac_config = EasyDict(
     policy=dict(
         num_threads=1,
         random_collect_size=5000,
-        model=dict(
-            actor_head_hidden_size=256,
-            critic_head_hidden_size=256,
-        ),
         learn=dict(
             update_per_collect=32,
             batch_size=128,
             learning_rate_q=0.0005,
             learning_rate_policy=0.0005,
-            learning_rate_alpha=0.0003,
-            auto_alpha=True,
         ),
         collect=dict(n_sample=64),
         eval=dict(evaluator=dict(eval_freq=5000)),

@@ -14,21 +14,13 @@ bipedalwalker_td3_config = EasyDict(
     policy=dict(
         num_threads=1,
         random_collect_size=10000,
-        model=dict(
-            actor_head_hidden_size=256,
-            critic_head_hidden_size=256,
-        ),
         learn=dict(
             update_per_collect=32,
             batch_size=128,
             learning_rate_actor=0.0005,
             learning_rate_critic=0.0005,
         ),
-        collect=dict(
-            n_sample=64,
-            noise_sigma=0.1,
-        ),
-        eval=dict(evaluator=dict(eval_freq=5000)),
+        collect=dict(n_sample=64),
         other=dict(
             replay_buffer=dict(replay_buffer_size=300000),
         ),

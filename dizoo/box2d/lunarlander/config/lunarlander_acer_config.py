@@ -19,13 +19,13 @@ lunarlander_acer_config = EasyDict(
         learn=dict(
             update_per_collect=10,
             batch_size=32,
-            learning_rate_actor=0.0001,
-            learning_rate_critic=0.0001,
-            entropy_weight=0.0,
+            learning_rate_actor=0.0003,
+            learning_rate_critic=0.001,
+            entropy_weight=0.01,
         ),
-        eval=dict(evaluator=dict(eval_freq=5000)),
+        eval=dict(evaluator=dict(eval_freq=400)),
         other=dict(
-            replay_buffer=dict(replay_buffer_size=50000),
+            replay_buffer=dict(replay_buffer_size=5000),
         ),
     ),
 )

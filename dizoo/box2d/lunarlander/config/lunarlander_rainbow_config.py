@@ -12,8 +12,6 @@ lunarlander_rainbow_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
-        discount_factor=0.99,
-        nstep=3,
         model=dict(
             encoder_hidden_size_list=[128, 128, 64],
             v_min=-300.0,  # a crash costs 100, and a landing is worth about 250
@@ -27,9 +25,6 @@ lunarlander_rainbow_config = EasyDict(
         ),
         collect=dict(n_sample=64),
         eval=dict(evaluator=dict(eval_freq=2000)),
-        other=dict(
-            replay_buffer=dict(replay_buffer_size=100000),
-        ),
     ),
 )
 main_config = lunarlander_rainbow_config
