@@ -1,4 +1,7 @@
-"""Shows the progress of a run: a line that is updated on a terminal, otherwise a plain line every 30 seconds."""
+"""Shows the progress of a run: a line that is updated, or a plain line every 30 seconds.
+
+The line is updated on a terminal and in a notebook.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class Progress(AbstractContextManager[Any]):
         self._enabled, self._bar = enabled, None
         self._last_line = (time.monotonic(), start)  # when, steps
         self._last_note = time.monotonic()
-        if enabled and sys.stderr is not None and sys.stderr.isatty():
+        if enabled and _shows_updates(sys.stderr):
             self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe({}), **self._options)
 
     def update(self, step: int, beside: int, returns: Mapping[str, float | None] | None = None) -> None:
@@ -94,6 +97,11 @@ class Progress(AbstractContextManager[Any]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _shows_updates(stream: Any) -> bool:
+    """Return whether a line can be written again in a stream: in a terminal, and below the cell of a notebook."""
+    return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel."))
 
 
 def _describe(returns: Mapping[str, float | None]) -> str:

@@ -67,8 +67,21 @@ def test_python_blocks_are_valid(page: Path) -> None:
         compile(text, f"{page.name}, python block {number}", "exec")
 
 
-def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
+def test_quickstart_trains_from_python_as_printed(tmp_path: Path) -> None:
     text = blocks(ROOT / "docs/quickstart.md", "python")[0]
+    assert "    seed=0,\n" in text
+    (tmp_path / "train.py").write_text(text.replace("    seed=0,\n", "    seed=0,\n    max_env_step=400,\n"))
+    (tmp_path / "dizoo").symlink_to(ROOT / "dizoo")
+    result = run([sys.executable, "train.py"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    directory, best, last, again = result.stdout.split()
+    assert directory == "from_python"
+    assert 8 <= float(last) <= float(best) <= 500
+    assert 8 <= float(again) <= 500
+
+
+def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
+    text = blocks(ROOT / "docs/quickstart.md", "python")[1]
     assert "max_env_step=2000" in text
     (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=2000", "max_env_step=400"))
     result = run([sys.executable, "my_cartpole.py"], tmp_path)
@@ -77,7 +90,7 @@ def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
 
 
 def test_quickstart_environment_and_policy_of_ones_own_run_as_printed(tmp_path: Path) -> None:
-    _, environment, config = blocks(ROOT / "docs/quickstart.md", "python")
+    _, _, environment, config = blocks(ROOT / "docs/quickstart.md", "python")
     (tmp_path / "corridor.py").write_text(environment)
     (tmp_path / "boltzmann.py").write_text(blocks(ROOT / "docs/architecture.md", "python")[0])
     extra = 'create_config["policy"] = dict(type="boltzmann_dqn", import_names=["boltzmann"])\n'

@@ -42,6 +42,11 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
     return path, continues
 
 
+def opened_exp_dirs() -> int:
+    """Return how many directories of runs this process has opened so far."""
+    return len(_paths)
+
+
 def last_exp_dir() -> str:
     """Return the directory of the run that this process opened last; empty if there was none."""
     return _paths[-1] if _paths else ""

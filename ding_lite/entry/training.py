@@ -1,0 +1,127 @@
+"""Training from Python: `ding_lite.train(config)` runs a config and returns what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ding_lite.config import find_policy
+from ding_lite.entry.agent import Agent, load
+from ding_lite.entry.callbacks import Callback
+from ding_lite.entry.pipelines import load_pipeline
+from ding_lite.policy import Policy
+from ding_lite.results.run import Run, read_run
+from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
+from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.registry import ConfigError
+
+
+class TrainedRun:
+    """A run that has ended.
+
+    Args:
+        directory: its directory.
+        policy: the policy as the last iteration left it; None if the run was interrupted.
+    """
+
+    def __init__(self, directory: str, policy: Policy | None = None) -> None:
+        self.directory, self.policy = directory, policy
+
+    @cached_property
+    def _run(self) -> Run:
+        return read_run(self.directory)
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """Content of result.json: counts, returns, seconds."""
+        return self._run.result
+
+    @property
+    def stop_reason(self) -> str:
+        """Why it ended: 'stop_value', 'interrupted', 'callback', or the limit that it reached."""
+        return str(self.result["stop_reason"])
+
+    @property
+    def best_return(self) -> float:
+        """Mean return of the best evaluation."""
+        return float(self.result["eval_return_best"])
+
+    @cached_property
+    def metrics(self) -> dict[str, NDArray[np.float64]]:
+        """The records of metrics.jsonl as columns of equal length, NaN where a record lacks a figure.
+
+        The keys are `envstep`, `train_iter`, `time`, and the names of the figures, such as `eval/return_mean`. A data
+        frame of them is `pandas.DataFrame(run.metrics)`.
+        """
+        records = self._run.records
+        names = dict.fromkeys(name for record in records for name in record)
+        return {name: np.array([record.get(name) for record in records], np.float64) for name in names}
+
+    @cached_property
+    def agent(self) -> Agent:
+        """The best checkpoint as an agent, see `ding_lite.load`."""
+        return load(self.directory)
+
+    def __repr__(self) -> str:
+        return f"TrainedRun('{self.directory}': {self.stop_reason}, best return {self.best_return:.2f})"
+
+
+def train(
+    config: str | Path | tuple[dict[str, Any], dict[str, Any]],
+    seed: int | None = None,
+    *,
+    max_env_step: int | None = None,
+    max_train_iter: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    **overrides: Any,
+) -> TrainedRun:
+    """Train a config with the loop that its policy's class names.
+
+    Ctrl-C, or the stop button of a notebook, ends the run after the present iteration with a checkpoint; the run is
+    returned all the same. To train on several processes, start the script with a launcher and call this in
+    `DDPContext`.
+
+    Args:
+        config: path of a Python file with `main_config` and `create_config`, or this pair.
+        seed: used instead of the config's.
+        max_env_step: the run ends after this many env steps of all ranks; None: no limit.
+        max_train_iter: the run ends after this many learner iterations; None: no limit.
+        callbacks: are called at the events of the run, see `Callback`.
+        **overrides: values that replace the config's, as nested dicts such as `policy=dict(learn=dict(batch_size=32))`,
+            or by dotted keys in `**{"policy.learn.batch_size": 32}`.
+
+    Raises:
+        ConfigError: a mistake in the config or in an override; nothing has started.
+    """
+    pair = str(config) if isinstance(config, Path) else config
+    words = [f"{path}={value}" for path, value in _flatten(overrides)]
+    pair, policy_cls = find_policy(pair, words)
+    limits = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    if max_env_step is not None and policy_cls.pipeline == "serial_pipeline_offline":
+        raise ConfigError("max_env_step: a policy that learns from a data set plays nothing: set max_train_iter.")
+    opened = opened_exp_dirs()
+    try:
+        policy = load_pipeline(policy_cls.pipeline)(pair, seed, overrides=words, callbacks=callbacks, **given)
+    except SystemExit:
+        if get_world_size() > 1 or opened_exp_dirs() == opened:
+            raise
+        run = TrainedRun(last_exp_dir())
+        if run.result.get("stop_reason") != "interrupted":
+            raise
+        return run
+    return TrainedRun(last_exp_dir(), policy)
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and their values. An empty dict is a value."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -1,0 +1,89 @@
+"""Training from Python: the run that comes back, its figures, its agent, mistakes and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ding_lite
+from ding_lite.entry import Callback
+from ding_lite.utils import ConfigError
+from tests.entry.helpers import CONFIG, Interrupts, metrics, pair, run
+from tests.policy.helpers import parameter_hash
+
+EVERY: dict[str, Any] = {"policy.eval.evaluator.eval_freq": 100, "policy.learn.learner.hook.log_show_after_iter": 20}
+
+
+def test_a_run_returns_its_directory_figures_and_agent(tmp_path: Path) -> None:
+    trained = ding_lite.train(CONFIG, seed=0, max_env_step=320, exp_name="run", **EVERY)
+    assert (trained.directory, trained.stop_reason) == ("run", "max_env_step")
+    records, columns = metrics(tmp_path / "run"), trained.metrics
+    assert {len(column) for column in columns.values()} == {len(records)}
+    evaluated = ~np.isnan(columns["eval/return_mean"])
+    assert trained.best_return == columns["eval/return_mean"][evaluated].max()
+    assert columns["envstep"][-1] == 320
+    env = trained.agent.make_env()
+    assert env.action_space.contains(trained.agent.act(env.reset(seed=0)[0]))
+    assert repr(trained) == f"TrainedRun('run': max_env_step, best return {trained.best_return:.2f})"
+    assert trained.policy is not None
+    assert parameter_hash(trained.policy.model) == parameter_hash(
+        run("exp_name=other").model
+    )  # what the pipeline trains
+
+
+def test_overrides_are_nested_or_dotted(tmp_path: Path) -> None:
+    nested: dict[str, Any] = {"policy": {"learn": {"batch_size": 16}, "collect": {"n_sample": 16}}}
+    trained = ding_lite.train(pair(), max_env_step=80, exp_name="run", env={"env_id": "CartPole-v1"}, **nested)
+    config = trained.agent.config
+    assert (config.policy.learn.batch_size, config.policy.collect.n_sample) == (16, 16)
+    assert config.env.env_id == "CartPole-v1"
+    with pytest.raises(ConfigError, match=r"Did you mean 'policy\.learn\.batch_size'"):
+        ding_lite.train(pair(), policy={"learn": {"bacth_size": 16}})
+    with pytest.raises(ConfigError, match="Did you mean"):
+        ding_lite.train(pair(), max_env_steps=3)
+
+
+def test_callbacks_reach_the_run_and_a_finished_one_can_be_continued(tmp_path: Path) -> None:
+    class StopAtOnce(Callback):
+        def on_start(self, run: Any) -> None:
+            run.stop()
+
+    trained = ding_lite.train(pair(), exp_name="run", callbacks=[StopAtOnce()])
+    assert (trained.stop_reason, trained.result["envstep"]) == ("callback", 0)
+
+
+def test_an_interrupted_run_is_returned_with_what_it_has_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    state: dict[str, Any] = {"left": 300}
+    config = pair()
+    from ding_lite.utils import ENV_REGISTRY  # noqa: PLC0415  (registered for this test alone)
+
+    monkeypatch.setitem(ENV_REGISTRY, "interrupts", type("Env", (Interrupts,), {"__init__": _init_with(state)}))
+    config[1]["env"] = {"type": "interrupts"}
+    config[0]["env"] = {"collector_env_num": 2, "evaluator_env_num": 1, "n_evaluator_episode": 1}
+    trained = ding_lite.train(
+        config, exp_name="run", policy={"learn": {"learner": {"hook": {"save_ckpt_after_iter": 50}}}}
+    )
+    assert trained.stop_reason == "interrupted"
+    assert trained.policy is None
+    assert json.loads(Path("run/result.json").read_text())["signal"] == 2
+    assert len(trained.metrics["envstep"]) >= 1
+
+
+def _init_with(state: dict[str, Any]) -> Any:
+    def init(self: Any, cfg_env: Any) -> None:
+        Interrupts.__init__(self, state)
+
+    return init
+
+
+def test_an_offline_policy_has_no_limit_of_env_steps() -> None:
+    config = (
+        {"policy": {"collect": {"data_path": "gone.npz"}}, "env": {"env_id": "CartPole-v1"}},
+        {"policy": {"type": "bc"}},
+    )
+    with pytest.raises(ConfigError, match="set max_train_iter"):
+        ding_lite.train(config, max_env_step=100)
