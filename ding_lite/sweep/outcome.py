@@ -1,0 +1,130 @@
+"""Writes what a sweep has found: a table of its trials, the best config, and pictures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ding_lite.config import save_config
+from ding_lite.results.extras import load_extra
+from ding_lite.results.table import Table, show_number
+from ding_lite.sweep.study import ERROR, SharedStudy
+from ding_lite.utils.registry import UserError
+
+TABLE, BEST = "trials.csv", "best_config.py"
+WIDTH = 80  # characters of a line of the table
+SHOWN = 20  # trials in the table on the terminal
+ENDINGS = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
+PICTURES = {
+    "history.png": "plot_optimization_history",
+    "curves.png": "plot_intermediate_values",
+    "importances.png": "plot_param_importances",
+    "parallel_coordinates.png": "plot_parallel_coordinate",
+    "slices.png": "plot_slice",
+}
+
+
+def write_outcome(study: SharedStudy, folder: Path, compiles: Callable[..., Any], limits: dict[str, int]) -> bool:
+    """Print the table of the trials, and write it, the best config and the pictures into the sweep's directory.
+
+    Args:
+        study: the study.
+        folder: the sweep's directory.
+        compiles: compiles the config with values for some keys, and words `key=value`.
+        limits: limits of the runs, by their names in a saved config.
+
+    Returns:
+        Whether there is a best trial.
+    """
+    trials = study.trials()
+    if not trials:
+        return False
+    table = tabulate(trials)
+    print(Table(table.header, table.rows[:SHOWN], table.right).text(WIDTH))
+    if len(trials) > SHOWN:
+        print(f"... and {len(trials) - SHOWN} more, see {folder / TABLE}")
+    complete = study.trials("COMPLETE")
+    try:
+        (folder / TABLE).write_text(tabulate(trials, whole=True).csv() + "\n", encoding="utf-8")
+        if complete:
+            best = max(complete, key=lambda trial: trial.value)
+            save_config(compiles(best.params, f"exp_name={folder.name}_best"), folder / BEST, "", **limits)
+            print(f"best: trial {best.number} with {show_number(best.value)}, {folder / BEST}")
+        else:
+            print("No trial is complete, so there is no best config.")
+    except OSError as error:
+        raise UserError(f"Cannot write into '{folder}': {error.strerror}.") from None
+    pictures = draw_pictures(study, folder)
+    if pictures:
+        print(f"pictures: {', '.join(pictures)} in {folder}")
+    return bool(complete)
+
+
+def tabulate(trials: Sequence[Any], whole: bool = False) -> Table:
+    """Return a table of trials, the best one first, then those that were pruned and that failed.
+
+    Args:
+        trials: the trials, of Optuna.
+        whole: whether keys and numbers are written in full.
+    """
+    order = list(ENDINGS)
+
+    def rank(trial: Any) -> tuple[int, float, int]:
+        return order.index(trial.state.name), -(trial.value if trial.value is not None else 0.0), trial.number
+
+    keys = list(dict.fromkeys(key for trial in trials for key in trial.params))
+    names = keys if whole else shorten(keys)
+    rows = []
+    for trial in sorted(trials, key=rank):
+        values = [trial.params.get(key, "-") for key in keys]
+        cells = [str(value) if whole else show_value(value) for value in values]
+        score = str(trial.value) if whole and trial.value is not None else show_number(trial.value)
+        rows.append([str(trial.number), score, ENDINGS[trial.state.name], *cells])
+        if whole:
+            rows[-1].append(trial.user_attrs.get(ERROR, ""))
+    header = ["trial", "score", "ended", *names, *(["error"] if whole else [])]
+    return Table(header, rows, frozenset({0, 1, *range(3, 3 + len(keys))}))
+
+
+def shorten(keys: Sequence[str]) -> list[str]:
+    """Return the last parts of dotted keys, as many as tell them apart."""
+    for count in range(1, 10):
+        names = [".".join(key.split(".")[-count:]) for key in keys]
+        if len(set(names)) == len(names):
+            return names
+    return list(keys)
+
+
+def show_value(value: Any) -> str:
+    """Return a value of a key with at most four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def show_values(values: Mapping[str, Any]) -> str:
+    """Return values as `key=value` with short keys."""
+    names = shorten(list(values))
+    return ", ".join(f"{name}={show_value(value)}" for name, value in zip(names, values.values(), strict=True))
+
+
+def draw_pictures(study: SharedStudy, folder: Path) -> list[str]:
+    """Draw Optuna's pictures, as far as there are enough trials for them. Return the names of the files.
+
+    Without matplotlib there are none.
+    """
+    with suppress(UserError):
+        load_extra("matplotlib").use("Agg")
+        figures, plots = load_extra("matplotlib.pyplot"), load_extra("optuna.visualization.matplotlib", "sweep")
+        drawn = []
+        for name, function in PICTURES.items():
+            with warnings.catch_warnings(), suppress(ValueError, RuntimeError, ImportError):  # too few trials for it
+                warnings.simplefilter("ignore")
+                axes = getattr(plots, function)(study.study)
+                figure = (axes.flat[0] if hasattr(axes, "flat") else axes).figure
+                figure.savefig(folder / name, dpi=150, bbox_inches="tight")
+                drawn.append(name)
+            figures.close("all")
+        return drawn
+    return []
