@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -135,13 +134,14 @@ class Sweep:
                     if trial is None:
                         break
                     self._active.append(self._carry_out(trial))
+                unfinished = [trial.number for trial in self._study.trials("RUNNING", "WAITING")]
+                if not self._active and (signalled() or self._hopeless or not unfinished):
+                    break
+                self._leave_lost(unfinished)
                 for runs, ending in [(runs, self._advance(runs, bool(signalled()))) for runs in self._active]:
                     if ending is not None:
                         self._active.remove(runs)
                         bar.write(_describe_end(runs, ending), file=sys.stderr)
-                unfinished = [trial.number for trial in self._study.trials("RUNNING", "WAITING")]
-                if not self._active and (signalled() or self._hopeless or not unfinished):
-                    break
                 self._study.sign([runs.trial for runs in self._active])
                 bar.n = len(self._study.trials()) - len(unfinished)
                 bar.set_description_str(_describe_state(self._active, unfinished))
@@ -168,6 +168,13 @@ class Sweep:
             lambda words: RunProcess(words, side_by_side),
         )
 
+    def _leave_lost(self, unfinished: Sequence[int]) -> None:
+        """Stop the runs of trials that others have taken over, because this process gave no sign of life for long."""
+        for runs in [runs for runs in self._active if runs.trial.number not in unfinished]:
+            self._active.remove(runs)
+            runs.stop()
+            print(f"trial {runs.trial.number} was taken over by another process", file=sys.stderr)
+
     def _advance(self, runs: TrialRuns, signalled: bool) -> Ending | None:
         """Let a trial go on, and tell the study if it has ended."""
         if signalled and runs.process is None:  # between two runs
@@ -187,12 +194,9 @@ class Sweep:
     def _stop_runs(self) -> None:
         """Let the runs save and end, if an error has ended this process's part."""
         for runs in self._active:
-            if runs.process is not None:
-                runs.process.send_signal(signal.SIGTERM)
+            runs.stop(wait=False)
         for runs in self._active:
-            if runs.process is not None:
-                runs.process.wait()
-                runs.close()
+            runs.stop()
 
     def _compile(self, values: Mapping[str, Value], *words: str) -> Any:
         """Compile the config with values for the keys that differ among trials."""

@@ -11,19 +11,19 @@ from typing import Any
 from ding_lite.config import save_config
 from ding_lite.results.extras import load_extra
 from ding_lite.results.table import Table, show_number
-from ding_lite.sweep.study import ERROR, SharedStudy
+from ding_lite.sweep.study import ERROR, RUNS, SharedStudy
 from ding_lite.utils.registry import UserError
 
 TABLE, BEST = "trials.csv", "best_config.py"
 WIDTH = 80  # characters of a line of the table
 SHOWN = 20  # trials in the table on the terminal
 ENDINGS = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
-PICTURES = {
-    "history.png": "plot_optimization_history",
-    "curves.png": "plot_intermediate_values",
-    "importances.png": "plot_param_importances",
-    "parallel_coordinates.png": "plot_parallel_coordinate",
-    "slices.png": "plot_slice",
+PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
+    "history.png": ("plot_optimization_history", 1, 1),
+    "curves.png": ("plot_intermediate_values", 1, 1),
+    "slices.png": ("plot_slice", 2, 1),
+    "importances.png": ("plot_param_importances", 2, 2),
+    "parallel_coordinates.png": ("plot_parallel_coordinate", 2, 2),
 }
 
 
@@ -68,7 +68,7 @@ def tabulate(trials: Sequence[Any], whole: bool = False) -> Table:
 
     Args:
         trials: the trials, of Optuna.
-        whole: whether keys and numbers are written in full.
+        whole: whether keys and numbers are written in full, and the directories of the runs too.
     """
     order = list(ENDINGS)
 
@@ -84,8 +84,8 @@ def tabulate(trials: Sequence[Any], whole: bool = False) -> Table:
         score = str(trial.value) if whole and trial.value is not None else show_number(trial.value)
         rows.append([str(trial.number), score, ENDINGS[trial.state.name], *cells])
         if whole:
-            rows[-1].append(trial.user_attrs.get(ERROR, ""))
-    header = ["trial", "score", "ended", *names, *(["error"] if whole else [])]
+            rows[-1] += [" ".join(trial.user_attrs.get(RUNS, {}).values()), trial.user_attrs.get(ERROR, "")]
+    header = ["trial", "score", "ended", *names, *(["runs", "error"] if whole else [])]
     return Table(header, rows, frozenset({0, 1, *range(3, 3 + len(keys))}))
 
 
@@ -117,8 +117,10 @@ def draw_pictures(study: SharedStudy, folder: Path) -> list[str]:
     with suppress(UserError):
         load_extra("matplotlib").use("Agg")
         figures, plots = load_extra("matplotlib.pyplot"), load_extra("optuna.visualization.matplotlib", "sweep")
-        drawn = []
-        for name, function in PICTURES.items():
+        complete, drawn = study.trials("COMPLETE"), []
+        for name, (function, trials, keys) in PICTURES.items():
+            if len(complete) < trials or len(complete[0].params) < keys:
+                continue
             with warnings.catch_warnings(), suppress(ValueError, RuntimeError, ImportError):  # too few trials for it
                 warnings.simplefilter("ignore")
                 axes = getattr(plots, function)(study.study)

@@ -70,7 +70,7 @@ class TrialRuns:
         if status is None:
             return None
         said = self.process.last_line()
-        self.close()
+        self._close()
         if self._pruned:
             return Ending("PRUNED")
         if status:
@@ -78,8 +78,15 @@ class TrialRuns:
             return Ending("INTERRUPTED") if interrupted else Ending("FAIL", error=said)
         return self._end_run()
 
-    def close(self) -> None:
-        """Forget the current process."""
+    def stop(self, wait: bool = True) -> None:
+        """Let the current run save and end."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            if wait:
+                self.process.wait()
+                self._close()
+
+    def _close(self) -> None:
         if self.process is not None:
             self.process.close()
             self.process = None
