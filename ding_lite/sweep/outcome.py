@@ -17,7 +17,7 @@ from ding_lite.utils.registry import UserError
 TABLE, BEST = "trials.csv", "best_config.py"
 WIDTH = 80  # characters of a line of the table
 SHOWN = 20  # trials in the table on the terminal
-ENDINGS = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
+ENDINGS = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
     "history.png": ("plot_optimization_history", 1, 1),
     "curves.png": ("plot_intermediate_values", 1, 1),
@@ -39,13 +39,14 @@ def write_outcome(study: SharedStudy, folder: Path, compiles: Callable[..., Any]
     Returns:
         Whether there is a best trial.
     """
-    trials = study.trials()
-    if not trials:
-        return False
-    table = tabulate(trials)
-    print(Table(table.header, table.rows[:SHOWN], table.right).text(WIDTH))
+    trials, left = study.trials(*ENDINGS), study.trials("RUNNING", "WAITING")
+    if trials:
+        table = tabulate(trials)
+        print(Table(table.header, table.rows[:SHOWN], table.right).text(WIDTH))
     if len(trials) > SHOWN:
         print(f"... and {len(trials) - SHOWN} more, see {folder / TABLE}")
+    if left:
+        print(f"{len(left)} trials have not ended: repeat the command to continue.")
     complete = study.trials("COMPLETE")
     try:
         (folder / TABLE).write_text(tabulate(trials, whole=True).csv() + "\n", encoding="utf-8")
@@ -75,11 +76,11 @@ def tabulate(trials: Sequence[Any], whole: bool = False) -> Table:
     def rank(trial: Any) -> tuple[int, float, int]:
         return order.index(trial.state.name), -(trial.value if trial.value is not None else 0.0), trial.number
 
-    keys = list(dict.fromkeys(key for trial in trials for key in trial.params))
+    keys = list(trials[0].params) if trials else []
     names = keys if whole else shorten(keys)
     rows = []
     for trial in sorted(trials, key=rank):
-        values = [trial.params.get(key, "-") for key in keys]
+        values = [trial.params[key] for key in keys]
         cells = [str(value) if whole else show_value(value) for value in values]
         score = str(trial.value) if whole and trial.value is not None else show_number(trial.value)
         rows.append([str(trial.number), score, ENDINGS[trial.state.name], *cells])

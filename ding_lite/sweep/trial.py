@@ -59,6 +59,7 @@ class TrialRuns:
     process: RunProcess | None = None
     scores: list[float] = field(default_factory=list)
     _pruned: bool = False
+    _resumed: bool = False
     _told: set[int] = field(default_factory=set)
 
     def advance(self) -> Ending | None:
@@ -75,6 +76,10 @@ class TrialRuns:
             return Ending("PRUNED")
         if status:
             interrupted = read_result(str(self.directory)).get("stop_reason") == "interrupted"
+            if self._resumed and not interrupted:  # killed before its first checkpoint was whole: it starts anew
+                self._resumed = False
+                self._name_run("")
+                return None
             return Ending("INTERRUPTED") if interrupted else Ending("FAIL", error=said)
         return self._end_run()
 
@@ -103,8 +108,7 @@ class TrialRuns:
 
     def _begin_run(self) -> Ending | None:
         """Start or continue the run of the next seed, or take its result if there is one."""
-        runs = self.trial.user_attrs.get(RUNS, {})
-        name = runs.get(str(self.seed))
+        name = self.trial.user_attrs.get(RUNS, {}).get(str(self.seed))
         if name and (self.folder / name).is_dir():
             if is_active(self.folder / name):  # it still writes its last checkpoint
                 return None
@@ -112,12 +116,18 @@ class TrialRuns:
                 self._report(ended=True)
                 return Ending("PRUNED") if self._pruned else self._end_run()
             if any((self.folder / name).glob("ckpt/*.pth.tar")):
+                self._resumed = True
                 self.process = self.start(["resume", str(self.folder / name), *self.resuming])
                 return None
         path = new_name(str(self.folder / f"trial_{directory_number(self.trial):04}_seed{self.seed}"))
-        self.trial.set_user_attr(RUNS, {**runs, str(self.seed): Path(path).name})
+        self._resumed = False
+        self._name_run(Path(path).name)
         self.process = self.start(self.words(self.seed, path))
         return None
+
+    def _name_run(self, name: str) -> None:
+        """Record where the current run writes, for whoever continues it."""
+        self.trial.set_user_attr(RUNS, {**self.trial.user_attrs.get(RUNS, {}), str(self.seed): name})
 
     def _end_run(self) -> Ending | None:
         """Take the score of the current run, and return the trial's mean if it was the last one."""

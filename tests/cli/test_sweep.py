@@ -80,7 +80,7 @@ def test_of_two_processes_one_is_killed_and_the_other_continues_its_trial(tmp_pa
     done = finish(other, timeout=300)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert [line[2] for line in lines[1:3]] == ["complete", "complete"]
+    assert [line[2] for line in lines[1:3]] == ["complete", "complete"], done.stderr
     assert len(list(tmp_path.glob("mine/trial_*/result.json"))) >= 2
     ended = [json.loads(path.read_text())["stop_reason"] for path in tmp_path.glob("mine/trial_*/result.json")]
     assert ended.count("max_env_step") >= 2

@@ -16,6 +16,7 @@ class FakeRun:
 
     started: list[list[str]] = []  # the words of all runs
     failing: set[str] = set()  # learning rates of runs that fail
+    damaged = False  # whether no checkpoint can be read
 
     def __init__(self, words: Sequence[str], side_by_side: int = 1) -> None:
         FakeRun.started.append(list(words))
@@ -28,7 +29,7 @@ class FakeRun:
             self._path.mkdir(parents=True)
             self._values = [values["policy.learn.learning_rate"], int(words[words.index("-s") + 1])]
             (self._path / "values.json").write_text(json.dumps(self._values))
-        self._fails = self._values[0] in FakeRun.failing
+        self._fails = self._values[0] in FakeRun.failing or (words[0] == "resume" and FakeRun.damaged)
         self._file = self._path / "metrics.jsonl"
         self._status: int | None = None
 
@@ -36,6 +37,7 @@ class FakeRun:
     def status(self) -> int | None:
         count = len(self._file.read_text().splitlines()) if self._file.exists() else 0
         if self._status is None and self._fails:
+            (self._path / "result.json").unlink(missing_ok=True)
             self._status = 1
         elif self._status is None and count == EVALUATIONS:
             self._end("max_env_step", 0)

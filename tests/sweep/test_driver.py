@@ -115,7 +115,9 @@ def test_a_signal_interrupts_and_the_same_command_continues(monkeypatch: pytest.
     assert len(FakeRun.started) == 3
 
 
-def test_what_a_killed_process_has_left_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_a_killed_process_has_left_is_continued(damaged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeRun, "damaged", damaged)
     dead = {**identify(), "pid": 2**30}
     with monkeypatch.context() as patch:
         patch.setattr(study, "identify", lambda: dead)
@@ -126,7 +128,8 @@ def test_what_a_killed_process_has_left_is_continued(monkeypatch: pytest.MonkeyP
         runs.process.send_signal(signal.SIGTERM)  # which it receives when its parent dies
     sweep = create(f"{RATE}=0.1,0.2", seeds=(3, 5))
     assert sweep.run() == 0
-    assert [words[0] for words in FakeRun.started] == ["train", "train", "resume", "train", "train"]
+    anew = ["train"] * damaged  # if no checkpoint can be read
+    assert [words[0] for words in FakeRun.started] == ["train", "train", "resume", *anew, "train", "train"]
     assert [state for _, state, _ in endings(sweep)] == ["COMPLETE", "COMPLETE"]
 
 
