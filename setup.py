@@ -12,6 +12,7 @@ ENVPOOL = ["envpool>=1.2"]
 LIGHTNING = ["lightning>=2.4"]
 COMPLETION = ["shtab>=1.7"]  # completion of the command line in bash and zsh
 VIDEO = ["moviepy>=2"]  # its wheels contain ffmpeg
+SWEEP = ["optuna>=4.0"]
 ONNX = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]
 
 setup(
@@ -47,6 +48,7 @@ setup(
             *COMPLETION,
             *VIDEO,
             *ONNX,
+            *SWEEP,
         ],
         "completion": COMPLETION,
         "plot": ["matplotlib>=3.8", "scipy>=1.11"],
@@ -58,6 +60,7 @@ setup(
         "lightning": LIGHTNING,
         "video": VIDEO,
         "onnx": ONNX,
+        "sweep": SWEEP,
     },
     entry_points={"console_scripts": ["ding_lite=ding_lite.cli.main:main"]},
 )

@@ -22,6 +22,7 @@ ALLOWED = {
     "policy": {"model", "rl_utils", "torch_utils", "utils"},
     "reward_model": {"model", "rl_utils", "torch_utils", "utils"},
     "results": {"config", "utils"},
+    "sweep": {"config", "results", "utils"},
     "worker": {"envs", "rl_utils", "torch_utils", "utils"},  # rl_utils: the n-step sums of replay and data sets
     "entry": {
         "config",
@@ -35,7 +36,7 @@ ALLOWED = {
         "utils",
         "worker",
     },
-    "cli": {"config", "entry", "envs", "model", "policy", "results", "utils", "worker"},
+    "cli": {"config", "entry", "envs", "model", "policy", "results", "sweep", "utils", "worker"},
 }
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 

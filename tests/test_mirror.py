@@ -13,7 +13,7 @@ COVERED = {
     "cli/test_classic.py": ["cli/resume.py", "cli/running.py", "entry/pipelines.py"],
     "cli/test_main.py": ["cli/completion.py", "cli/options.py", "cli/parsers.py"],
     "cli/test_new.py": ["cli/catalog.py", "cli/config.py", "cli/differences.py", "cli/list.py", "cli/starter.py"],
-    "cli/test_train.py": ["cli/seeds.py"],
+    "cli/test_train.py": ["cli/seeds.py", "utils/run_process.py"],
     "config/test_config.py": ["config/schema.py"],
     "distributed/test_rpc.py": [
         *("entry/rpc/agent.py", "entry/rpc/link.py", "entry/rpc/observer.py", "entry/rpc/serial_entry_rpc.py")
@@ -41,6 +41,7 @@ COVERED = {
     "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],
     "policy/value/test_r2d2.py": ["policy/episode_state.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
+    "sweep/test_driver.py": ["sweep/trial.py"],
     "seams/test_curiosity.py": ["entry/reward.py"],
     "torch_utils/test_optimizer_step.py": [
         *(

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 COMMANDS = (  # modules of this package, in the order of the help
-    *("new", "train", "resume", "eval", "play", "video"),
+    *("new", "train", "sweep", "resume", "eval", "play", "video"),
     *("runs", "plot", "compare", "report", "clean"),
     *("list", "config", "completion"),
 )

@@ -125,6 +125,15 @@ def _limits_of(pipeline: Callable[..., Any], limits: dict[str, int]) -> dict[str
     return named
 
 
+def check_limits(config: str, limits: dict[str, int], overrides: Sequence[str]) -> dict[str, int]:
+    """Return limits under the names of the parameters of a config's pipeline.
+
+    Raises:
+        ConfigError: it has not, or the config cannot be read.
+    """
+    return _limits_of(load_pipeline(find_policy(config, overrides)[1].pipeline), limits)
+
+
 def _read_resumable(directory: str, changed: bool) -> SavedRun:
     """Return what the run in a directory has saved.
 

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import os
-import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 from tqdm import tqdm
 
 from ding_lite.cli.running import rename_for_seed, split_words
 from ding_lite.config import compile_config
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
-from ding_lite.utils.dist.interrupt import SIGNALS
 from ding_lite.utils.dist.launch_environment import read_launch
 from ding_lite.utils.registry import UserError
+from ding_lite.utils.run_process import RunProcess, passing_signals_on
 
 PERIOD = 0.5  # seconds between two looks at the runs
-PR_SET_PDEATHSIG = 1  # option of prctl: the signal to receive when the parent process ends
 
 
 @dataclass
@@ -39,19 +31,17 @@ class SeedRun:
     Attributes:
         directory: where it writes.
         process: its process, once it has been started.
-        output: what it printed to the terminal.
     """
 
     seed: int
     directory: str
-    output: IO[str]
-    process: subprocess.Popen[str] | None = None
+    process: RunProcess | None = None
     result: dict[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> int | None:
         """Exit status, None before its end."""
-        return self.process.poll() if self.process else None
+        return self.process.status if self.process else None
 
 
 def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:
@@ -70,22 +60,18 @@ def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:
         raise UserError("Several seeds start processes of their own: leave the launcher out, or give one seed.")
     _, overrides = split_words(args.words)
     name = compile_config(args.config, overrides=overrides).exp_name  # also finds mistakes before anything starts
-    with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder:
-        runs = [
-            SeedRun(seed, new_name(rename_for_seed(name, seed, always=True)), open(f"{folder}/{seed}", "w+"))  # noqa: SIM115
-            for seed in seeds
-        ]
-        try:
-            with _passing_signals_on(runs) as signalled:
-                _run_all(runs, args, signalled)
-        finally:
-            for run in runs:
-                run.output.close()
+    runs = [SeedRun(seed, new_name(rename_for_seed(name, seed, always=True))) for seed in seeds]
+    try:
+        with passing_signals_on(lambda: [run.process for run in runs if run.process]) as signalled:
+            _run_all(runs, args, signalled)
+    finally:
+        for process in (run.process for run in runs if run.process):
+            process.close()
     print(table(runs))
     return next((run.status for run in runs if run.status), 0)
 
 
-def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Callable[[], bool]) -> None:
+def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Callable[[], int]) -> None:
     """Start the runs, at most `args.jobs` at a time, and wait for their ends."""
     waiting, active = list(runs), list[SeedRun]()
     layout = "{n_fmt}/{total_fmt} runs, {elapsed} | {desc}"
@@ -105,49 +91,18 @@ def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Calla
                 return
 
 
-def _start(run: SeedRun, args: argparse.Namespace) -> subprocess.Popen[str]:
+def _start(run: SeedRun, args: argparse.Namespace) -> RunProcess:
     """Start the processes of a run."""
-    words = ["train", "-c", args.config, "-s", str(run.seed), "--nproc", str(args.nproc)]
-    words += ["--max-restarts", str(args.max_restarts), *(["--divide"] if args.divide else [])]
+    words = ["train", "-c", args.config, "-s", str(run.seed), *process_options(args)]
     words += ["-m", args.mode] if args.mode else []
-    words += [*args.words, f"exp_name={run.directory}"]
-    environment = dict(os.environ)
-    if args.jobs > 1:  # or each would use all cores
-        cores = len(os.sched_getaffinity(0)) // (args.jobs * args.nproc)
-        environment.setdefault("OMP_NUM_THREADS", str(max(cores, 1)))
-    return subprocess.Popen(
-        [sys.executable, "-m", "ding_lite", *words],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=run.output,
-        stderr=run.output,
-        text=True,
-        start_new_session=True,  # so that Ctrl-C comes once, through this process
-        preexec_fn=_end_with_parent,
-    )
+    side_by_side = args.jobs * args.nproc if args.jobs > 1 else 1
+    return RunProcess([*words, *args.words, f"exp_name={run.directory}"], side_by_side)
 
 
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-@contextmanager
-def _passing_signals_on(runs: Sequence[SeedRun]) -> Iterator[Callable[[], bool]]:
-    """Return a context that sends a signal of this process to the runs; its value says whether there was one."""
-    received: list[int] = []
-
-    def handle(signum: int, frame: FrameType | None) -> None:
-        received.append(signum)
-        for run in runs:
-            if run.process is not None and run.process.poll() is None:
-                run.process.send_signal(signum)
-
-    before = {number: signal.signal(number, handle) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
-    try:
-        yield lambda: bool(received)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def process_options(args: argparse.Namespace) -> list[str]:
+    """Return the options of `add_run_options` for the processes of a run."""
+    words = ["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)]
+    return [*words, *(["--divide"] if args.divide else [])]
 
 
 def _describe_state(run: SeedRun) -> str:
@@ -165,11 +120,9 @@ def _describe_end(run: SeedRun) -> str:
     """Return a line about a run that has ended, with its last words if it failed."""
     if not run.status:
         return f"seed {run.seed} ended: {run.result.get('stop_reason', 'no result')}, {run.directory}"
-    run.output.seek(0)
-    said = run.output.read().strip().splitlines() or [f"exit status {run.status}"]
     if "stop_reason" in run.result:  # interrupted, after a checkpoint
         return f"seed {run.seed} {run.result['stop_reason']}: continue with ding_lite resume {run.directory}"
-    return f"seed {run.seed} failed: {said[-1]}"
+    return f"seed {run.seed} failed: {run.process.last_line() if run.process else ''}"
 
 
 def table(runs: Sequence[SeedRun]) -> str:

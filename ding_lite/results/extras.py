@@ -1,4 +1,4 @@
-"""Imports the optional packages that statistics and pictures need."""
+"""Imports the optional packages that statistics, pictures and sweeps need."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from ding_lite.utils.registry import UserError
 
 
-def load_extra(module: str) -> Any:
-    """Import a module of scipy or matplotlib, which only the extra `plot` installs.
+def load_extra(module: str, extra: str = "plot") -> Any:
+    """Import a module that only an extra installs: scipy and matplotlib, unless another extra is named.
 
     Raises:
         UserError: it is not installed.
@@ -19,4 +19,4 @@ def load_extra(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:
             raise
-        raise UserError(f"{error.name} is not installed: pip install 'ding_lite[plot]'.") from None
+        raise UserError(f"{error.name} is not installed: pip install 'ding_lite[{extra}]'.") from None

@@ -121,7 +121,7 @@ def read_run(path: str | Path) -> Run:
     finally:
         sys.path[:] = before  # the file adds the folders of its imports; hundreds of them would slow every import
     result = _read_result(path / RESULT)
-    config = dict(_flatten(saved.main_config)) | dict(_flatten(saved.create_config)) | saved.limits
+    config = dict(flatten(saved.main_config)) | dict(flatten(saved.create_config)) | saved.limits
     config["processes"] = result.get("world_size") or _count_parts(path)
     return Run(path, config, result, is_active(path))
 
@@ -233,10 +233,11 @@ def _count_parts(path: Path) -> int:
     return max((int(part[1]) + 1 for part in parts if part), default=1)
 
 
-def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of nested dicts with their values; `prefix` stands before each key."""
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
 

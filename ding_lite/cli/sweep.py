@@ -1,0 +1,104 @@
+"""Search for the best values of some keys, with Optuna.
+
+key=low..high is a range of numbers, with :log, :int or a step such as :0.1 behind it; key=a,b,c is a choice; any other
+key=value is the same in all trials. A trial trains each seed, and its score is the mean of their best evaluations.
+Trials that fall behind are ended early. The same command continues a sweep, and several machines may share one.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ding_lite.cli.options import add_run_options, check_run_options
+from ding_lite.sweep.scores import SCORES
+from ding_lite.sweep.space import read_words
+from ding_lite.utils.dist.interrupt import ends_at_interrupt
+from ding_lite.utils.registry import ConfigError, UserError
+
+USAGE = "-c FILE key=low..high|a,b,c ... [--trials N] [--jobs J] [-s SEED ...] [--storage URL] [key=value ...]"
+EXAMPLES = """
+ding_lite sweep -c CONFIG policy.learn.learning_rate=1e-4..1e-2:log policy.learn.batch_size=32,64 max_env_step=20000
+ding_lite sweep -c CONFIG policy.nstep=1..5 --trials 30 --jobs 2 -s 0 1 2 max_env_step=20000
+ding_lite sweep -c CONFIG policy.nstep=1,3 policy.learn.batch_size=32,64 --sampler grid -o grid
+ding_lite sweep -c CONFIG policy.nstep=1..5 --storage postgresql://USER@HOST/DATABASE
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("-c", "--config", required=True, metavar="FILE", help="file with main_config and create_config")
+    parser.add_argument(
+        "--trials", type=int, metavar="N", help="trials of the whole sweep (default: 20; of a grid all places)"
+    )
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="trials side by side (default: 1)")
+    parser.add_argument(
+        "-s",
+        "--seeds",
+        "--seed",
+        type=int,
+        nargs="+",
+        metavar="SEED",
+        help="runs of each trial (default: the config's)",
+    )
+    parser.add_argument(
+        "--score", choices=SCORES, default="best", help="evaluation of a run that counts (default: best)"
+    )
+    parser.add_argument("--sampler", choices=("tpe", "random", "grid"), default="tpe", help="default: tpe")
+    parser.add_argument("--pruner", choices=("median", "none"), default="median", help="default: median")
+    parser.add_argument(
+        "--prune-after", type=int, default=5, metavar="N", help="complete trials before any is pruned (default: 5)"
+    )
+    parser.add_argument(
+        "-o", "--output", default="", metavar="DIR", help="the sweep's directory (default: EXP_NAME_sweep)"
+    )
+    parser.add_argument(
+        "--storage", default="", metavar="URL", help="database of Optuna, or path of a journal (default: in DIR)"
+    )
+    add_run_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Carry the command out."""
+    args.mode = None
+    mistake = check_run_options(args)
+    for option, least in (("trials", 1), ("jobs", 1), ("prune_after", 0)):
+        value = getattr(args, option)
+        if value is not None and value < least:
+            mistake = f"expected --{option.replace('_', '-')} >= {least}, got {value}"
+    if mistake:
+        raise ConfigError(f"{mistake}.")
+    dimensions, words = read_words(args.words)
+    with ends_at_interrupt():
+        from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
+        from ding_lite.cli.seeds import process_options  # noqa: PLC0415
+        from ding_lite.sweep.driver import Sweep, SweepOptions  # noqa: PLC0415
+        from ding_lite.utils.dist.launch_environment import read_launch  # noqa: PLC0415
+
+        if read_launch() is not None:
+            raise UserError("A sweep starts processes of its own: leave the launcher out.")
+        limits, overrides = split_words(words)
+        saved_limits = check_limits(
+            args.config, limits, [*overrides, f"{dimensions[0].key}={dimensions[0].examples()[0]}"]
+        )
+        sweep = Sweep(
+            SweepOptions(
+                config=args.config,
+                dimensions=dimensions,
+                overrides=overrides,
+                limits=limits,
+                saved_limits=saved_limits,
+                seeds=list(dict.fromkeys(args.seeds or [])),
+                trials=args.trials or 0,
+                jobs=args.jobs,
+                nproc=args.nproc,
+                run_words=process_options(args),
+                resume_words=["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)],
+                sampler=args.sampler,
+                pruner=args.pruner,
+                prune_after=args.prune_after,
+                score=args.score,
+                directory=args.output,
+                storage=args.storage,
+            )
+        )
+    raise SystemExit(sweep.run())

@@ -1,0 +1,133 @@
+"""Writes what a sweep has found: a table of its trials, the best config, and pictures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ding_lite.config import save_config
+from ding_lite.results.extras import load_extra
+from ding_lite.results.table import Table, show_number
+from ding_lite.sweep.study import ERROR, RUNS, SharedStudy
+from ding_lite.utils.registry import UserError
+
+TABLE, BEST = "trials.csv", "best_config.py"
+WIDTH = 80  # characters of a line of the table
+SHOWN = 20  # trials in the table on the terminal
+ENDINGS = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
+    "history.png": ("plot_optimization_history", 1, 1),
+    "curves.png": ("plot_intermediate_values", 1, 1),
+    "slices.png": ("plot_slice", 2, 1),
+    "importances.png": ("plot_param_importances", 2, 2),
+    "parallel_coordinates.png": ("plot_parallel_coordinate", 2, 2),
+}
+
+
+def write_outcome(study: SharedStudy, folder: Path, compiles: Callable[..., Any], limits: dict[str, int]) -> bool:
+    """Print the table of the trials, and write it, the best config and the pictures into the sweep's directory.
+
+    Args:
+        study: the study.
+        folder: the sweep's directory.
+        compiles: compiles the config with values for some keys, and words `key=value`.
+        limits: limits of the runs, by their names in a saved config.
+
+    Returns:
+        Whether there is a best trial.
+    """
+    trials, left = study.trials(*ENDINGS), study.trials("RUNNING", "WAITING")
+    if trials:
+        table = tabulate(trials)
+        print(Table(table.header, table.rows[:SHOWN], table.right).text(WIDTH))
+    if len(trials) > SHOWN:
+        print(f"... and {len(trials) - SHOWN} more, see {folder / TABLE}")
+    if left:
+        print(f"{len(left)} trials have not ended: repeat the command to continue.")
+    complete = study.trials("COMPLETE")
+    try:
+        (folder / TABLE).write_text(tabulate(trials, whole=True).csv() + "\n", encoding="utf-8")
+        if complete:
+            best = max(complete, key=lambda trial: trial.value)
+            save_config(compiles(best.params, f"exp_name={folder.name}_best"), folder / BEST, "", **limits)
+            print(f"best: trial {best.number} with {show_number(best.value)}, {folder / BEST}")
+        else:
+            print("No trial is complete, so there is no best config.")
+    except OSError as error:
+        raise UserError(f"Cannot write into '{folder}': {error.strerror}.") from None
+    pictures = draw_pictures(study, folder)
+    if pictures:
+        print(f"pictures: {', '.join(pictures)} in {folder}")
+    return bool(complete)
+
+
+def tabulate(trials: Sequence[Any], whole: bool = False) -> Table:
+    """Return a table of trials, the best one first, then those that were pruned and that failed.
+
+    Args:
+        trials: the trials, of Optuna.
+        whole: whether keys and numbers are written in full, and the directories of the runs too.
+    """
+    order = list(ENDINGS)
+
+    def rank(trial: Any) -> tuple[int, float, int]:
+        return order.index(trial.state.name), -(trial.value if trial.value is not None else 0.0), trial.number
+
+    keys = list(trials[0].params) if trials else []
+    names = keys if whole else shorten(keys)
+    rows = []
+    for trial in sorted(trials, key=rank):
+        values = [trial.params[key] for key in keys]
+        cells = [str(value) if whole else show_value(value) for value in values]
+        score = str(trial.value) if whole and trial.value is not None else show_number(trial.value)
+        rows.append([str(trial.number), score, ENDINGS[trial.state.name], *cells])
+        if whole:
+            rows[-1] += [" ".join(trial.user_attrs.get(RUNS, {}).values()), trial.user_attrs.get(ERROR, "")]
+    header = ["trial", "score", "ended", *names, *(["runs", "error"] if whole else [])]
+    return Table(header, rows, frozenset({0, 1, *range(3, 3 + len(keys))}))
+
+
+def shorten(keys: Sequence[str]) -> list[str]:
+    """Return the last parts of dotted keys, as many as tell them apart."""
+    for count in range(1, 10):
+        names = [".".join(key.split(".")[-count:]) for key in keys]
+        if len(set(names)) == len(names):
+            return names
+    return list(keys)
+
+
+def show_value(value: Any) -> str:
+    """Return a value of a key with at most four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def show_values(values: Mapping[str, Any]) -> str:
+    """Return values as `key=value` with short keys."""
+    names = shorten(list(values))
+    return ", ".join(f"{name}={show_value(value)}" for name, value in zip(names, values.values(), strict=True))
+
+
+def draw_pictures(study: SharedStudy, folder: Path) -> list[str]:
+    """Draw Optuna's pictures, as far as there are enough trials for them. Return the names of the files.
+
+    Without matplotlib there are none.
+    """
+    with suppress(UserError):
+        load_extra("matplotlib").use("Agg")
+        figures, plots = load_extra("matplotlib.pyplot"), load_extra("optuna.visualization.matplotlib", "sweep")
+        complete, drawn = study.trials("COMPLETE"), []
+        for name, (function, trials, keys) in PICTURES.items():
+            if len(complete) < trials or len(complete[0].params) < keys:
+                continue
+            with warnings.catch_warnings(), suppress(ValueError, RuntimeError, ImportError):  # too few trials for it
+                warnings.simplefilter("ignore")
+                axes = getattr(plots, function)(study.study)
+                figure = (axes.flat[0] if hasattr(axes, "flat") else axes).figure
+                figure.savefig(folder / name, dpi=150, bbox_inches="tight")
+                drawn.append(name)
+            figures.close("all")
+        return drawn
+    return []

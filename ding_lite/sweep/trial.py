@@ -1,0 +1,158 @@
+"""Carries out one trial: a run for each seed, one after another, until the last has ended or the trial is pruned."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ding_lite.results.run import is_active
+from ding_lite.sweep.scores import Marks, read_evaluations
+from ding_lite.sweep.study import RUNS, directory_number
+from ding_lite.utils.checkpoint.run_directory import new_name, read_result
+from ding_lite.utils.run_process import RunProcess
+
+Start = Callable[[Sequence[str]], RunProcess]  # starts a process with the words behind `ding_lite`
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a trial ended.
+
+    Attributes:
+        state: COMPLETE, PRUNED, FAIL or INTERRUPTED.
+        value: its score, if it is complete.
+        error: why it failed.
+    """
+
+    state: str
+    value: float | None = None
+    error: str = ""
+
+
+@dataclass
+class TrialRuns:
+    """The runs of a trial.
+
+    The runs of an interrupted trial are continued from their newest checkpoints.
+
+    Attributes:
+        trial: Optuna's trial.
+        seeds: a run for each.
+        folder: the sweep's directory.
+        marks: the moments at which trials are compared.
+        words: returns the words behind `ding_lite` that start a run, from its seed and its directory.
+        resuming: options of the command that continues a run.
+        start: starts a process.
+        process: the process of the current run; None between two runs.
+    """
+
+    trial: Any
+    seeds: Sequence[int]
+    folder: Path
+    marks: Marks
+    words: Callable[[int, str], list[str]]
+    resuming: Sequence[str]
+    start: Start
+    process: RunProcess | None = None
+    scores: list[float] = field(default_factory=list)
+    _pruned: bool = False
+    _resumed: bool = False
+    _told: set[int] = field(default_factory=set)
+
+    def advance(self) -> Ending | None:
+        """Start the next run, or look at the current one. Return how the trial ended, None before its end."""
+        if self.process is None:
+            return self._begin_run()
+        status = self.process.status
+        self._report(ended=status == 0)
+        if status is None:
+            return None
+        said = self.process.last_line()
+        self._close()
+        if self._pruned:
+            return Ending("PRUNED")
+        if status:
+            interrupted = read_result(str(self.directory)).get("stop_reason") == "interrupted"
+            if self._resumed and not interrupted:  # killed before its first checkpoint was whole: it starts anew
+                self._resumed = False
+                self._name_run("")
+                return None
+            return Ending("INTERRUPTED") if interrupted else Ending("FAIL", error=said)
+        return self._end_run()
+
+    def stop(self, wait: bool = True) -> None:
+        """Let the current run save and end."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            if wait:
+                self.process.wait()
+                self._close()
+
+    def _close(self) -> None:
+        if self.process is not None:
+            self.process.close()
+            self.process = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of the current run."""
+        return self.seeds[len(self.scores)]
+
+    @property
+    def directory(self) -> Path:
+        """Where the current run writes."""
+        return self.folder / self.trial.user_attrs[RUNS][str(self.seed)]
+
+    def _begin_run(self) -> Ending | None:
+        """Start or continue the run of the next seed, or take its result if there is one."""
+        name = self.trial.user_attrs.get(RUNS, {}).get(str(self.seed))
+        if name and (self.folder / name).is_dir():
+            if is_active(self.folder / name):  # it still writes its last checkpoint
+                return None
+            if read_result(str(self.directory)).get("stop_reason", "interrupted") != "interrupted":
+                self._report(ended=True)
+                return Ending("PRUNED") if self._pruned else self._end_run()
+            if any((self.folder / name).glob("ckpt/*.pth.tar")):
+                self._resumed = True
+                self.process = self.start(["resume", str(self.folder / name), *self.resuming])
+                return None
+        path = new_name(str(self.folder / f"trial_{directory_number(self.trial):04}_seed{self.seed}"))
+        self._resumed = False
+        self._name_run(Path(path).name)
+        self.process = self.start(self.words(self.seed, path))
+        return None
+
+    def _name_run(self, name: str) -> None:
+        """Record where the current run writes, for whoever continues it."""
+        self.trial.set_user_attr(RUNS, {**self.trial.user_attrs.get(RUNS, {}), str(self.seed): name})
+
+    def _end_run(self) -> Ending | None:
+        """Take the score of the current run, and return the trial's mean if it was the last one."""
+        score = self.marks.final(read_evaluations(self.directory))
+        if score is None:
+            return Ending("FAIL", error=f"{self.directory} has recorded no evaluation")
+        self.scores.append(score)
+        if len(self.scores) < len(self.seeds):
+            return None
+        return Ending("COMPLETE", sum(self.scores) / len(self.scores))
+
+    def _report(self, ended: bool) -> None:
+        """Report new marks to the pruner, and end the current run if the trial is pruned.
+
+        The value of a mark is the mean over the scores of the seeds before it and that of this seed so far. It is
+        compared with those of other trials at the same mark of the same seed.
+        """
+        place = len(self.scores)
+        for mark, score in self.marks.read(read_evaluations(self.directory), ended).items():
+            step = place * self.marks.count + mark
+            if step not in self._told:
+                self._told.add(step)
+                self.trial.report((sum(self.scores) + score) / (place + 1), step)
+        last = place + 1 == len(self.seeds) and ended
+        if not self._pruned and not last and self._told and self.trial.should_prune():
+            self._pruned = True
+            if self.process is not None:
+                self.process.send_signal(signal.SIGTERM)

@@ -1,0 +1,93 @@
+"""Runs as processes of this one: starting them, passing signals on to them, and what they said."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from ding_lite.utils.dist.interrupt import SIGNALS
+
+PR_SET_PDEATHSIG = 1  # option of prctl: the signal to receive when the parent process ends
+
+
+class RunProcess:
+    """A process of the command line, which receives SIGTERM when this process ends.
+
+    Args:
+        words: the words behind `ding_lite`.
+        side_by_side: number of processes that share this machine's cores, which are divided among them.
+    """
+
+    def __init__(self, words: Sequence[str], side_by_side: int = 1) -> None:
+        environment = dict(os.environ)
+        if side_by_side > 1:  # or each would use all cores
+            cores = len(os.sched_getaffinity(0)) // side_by_side
+            environment.setdefault("OMP_NUM_THREADS", str(max(cores, 1)))
+        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by close()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ding_lite", *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            start_new_session=True,  # so that Ctrl-C comes once, through this process
+            preexec_fn=_end_with_parent,
+        )
+
+    @property
+    def status(self) -> int | None:
+        """Exit status, None before its end."""
+        return self._process.poll()
+
+    def send_signal(self, signum: int) -> None:
+        """Send a signal, unless the process has ended."""
+        self._process.send_signal(signum)
+
+    def wait(self) -> None:
+        """Wait for its end."""
+        self._process.wait()
+
+    def last_line(self) -> str:
+        """Return the last line that it printed, or else its exit status."""
+        self._output.seek(0)
+        said = self._output.read().strip().splitlines()
+        return said[-1] if said else f"exit status {self.status}"
+
+    def close(self) -> None:
+        """Forget what it printed."""
+        self._output.close()
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextmanager
+def passing_signals_on(processes: Callable[[], Iterable[RunProcess]]) -> Iterator[Callable[[], int]]:
+    """Return a context that sends a signal of this process to others.
+
+    Its value is a function that returns the first signal that arrived, or 0.
+
+    Args:
+        processes: returns the processes that run now.
+    """
+    received: list[int] = []
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
+        for process in processes():
+            process.send_signal(signum)
+
+    before = {number: signal.signal(number, handle) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        yield lambda: received[0] if received else 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,88 @@
+"""The command sweep: mistakes, and two processes that share a journal, one of which is killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ding_lite.cli import sweep
+from ding_lite.config import compile_config
+from ding_lite.results import extras
+from ding_lite.sweep import study
+from ding_lite.utils.registry import UserError
+from tests.cli.commands import call
+from tests.distributed.launcher import finish, start
+from tests.entry.helpers import CONFIG
+
+RATE = "policy.learn.learning_rate=1e-4..1e-2:log"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["policy.learn.learning_rat=1e-4..1e-2"], "Unknown key 'policy.learn.learning_rat'. Did you mean"),
+        (["policy.learn.batch_size=32,64.5"], "policy.learn.batch_size: expected"),
+        (["policy.learn.batch_size=0..64"], "policy.learn.batch_size: expected"),
+        (["policy=dqn,dqnn"], "'dqnn'"),
+        (["policy.learn.batch_size=32"], "A sweep needs a key that differs"),
+        ([RATE, "policy.nstp=3"], "Unknown key 'policy.nstp'"),
+        ([RATE, "max_env_step=0"], "max_env_step: expected a whole number above 0"),
+        ([RATE, "--trials", "0"], "expected --trials >= 1, got 0."),
+        ([RATE, "--jobs", "0"], "expected --jobs >= 1, got 0."),
+        ([RATE, "--sampler", "grid"], "policy.learn.learning_rate: a grid needs a list"),
+        ([RATE, "--storage", "nodb://x/y"], "Cannot open the storage"),
+        ([RATE, "-o", "file/sweep"], "Cannot make the sweep's directory 'file/sweep'"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_starts(words: list[str], message: str) -> None:
+    pytest.importorskip("optuna")
+    Path("file").touch()
+    with pytest.raises(UserError) as caught:
+        call(sweep, "-c", str(CONFIG), *words)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not list(Path().glob("*/trial*"))
+
+
+def test_a_missing_optuna_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(module: str, extra: str) -> Any:
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+        return extras.load_extra(module, extra)
+
+    monkeypatch.setattr(study, "load_extra", load)
+    with pytest.raises(UserError, match=r"optuna is not installed: pip install 'ding_lite\[sweep\]'."):
+        call(sweep, "-c", str(CONFIG), RATE)
+
+
+def test_the_command_starts_fast() -> None:
+    code = "import sys, ding_lite.cli.sweep; sys.exit(bool({'torch', 'optuna', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_of_two_processes_one_is_killed_and_the_other_continues_its_trial(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    command = [sys.executable, "-m", "ding_lite", "sweep", "-c", str(CONFIG), RATE, "policy.learn.batch_size=8,16"]
+    command += ["--trials", "2", "-o", "mine", "max_env_step=800", "policy.eval.evaluator.eval_freq=50"]
+    killed, other = start(command), start(command)
+    deadline = time.monotonic() + 300
+    while len(list(tmp_path.glob("mine/trial_*/metrics.jsonl"))) < 2:  # each has one of the two trials
+        assert time.monotonic() < deadline
+        assert killed.poll() is None, killed.communicate()
+        time.sleep(0.1)
+    killed.kill()
+    finish(killed, timeout=60)
+    done = finish(other, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[2] for line in lines[1:3]] == ["complete", "complete"], done.stderr
+    assert len(list(tmp_path.glob("mine/trial_*/result.json"))) >= 2
+    ended = [json.loads(path.read_text())["stop_reason"] for path in tmp_path.glob("mine/trial_*/result.json")]
+    assert ended.count("max_env_step") >= 2
+    cfg = compile_config(tmp_path / "mine" / "best_config.py")
+    assert cfg.policy.learn.batch_size in (8, 16)
