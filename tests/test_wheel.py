@@ -9,6 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from tests.distributed.launcher import ROOT, finish, start
 
@@ -45,6 +47,20 @@ def test_the_wheel_names_its_command_and_its_licence(wheel: Path) -> None:
         metadata = archive.read(texts["METADATA"]).decode()
     assert "\nRequires-Python: >=3.11\n" in metadata
     assert any(name.endswith("LICENSE") for name in texts)
+
+
+def test_the_oldest_dependencies_that_ci_tests_are_those_declared(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        needs = [
+            Requirement(line.partition(": ")[2])
+            for line in archive.read(name).decode().splitlines()
+            if line.startswith("Requires-Dist: ") and "extra ==" not in line
+        ]
+    declared = {need.name.lower(): Version(str(need.specifier).removeprefix(">=")) for need in needs}
+    lines = (ROOT / "tests/oldest-requirements.txt").read_text().splitlines()
+    pinned = dict(line.lower().split("==") for line in lines if not line.startswith("#"))
+    assert {name: Version(version) for name, version in pinned.items()} == declared
 
 
 def test_an_installed_wheel_trains_in_any_directory(wheel: Path, tmp_path: Path) -> None:
