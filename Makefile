@@ -8,7 +8,7 @@ WORKERS ?= 4
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help run test test-all test-learn test-survival lint format typecheck docs bench install clean
+.PHONY: help run test test-all test-learn test-survival lint format typecheck docs site links bench install clean
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -55,10 +55,19 @@ docs: install  ## generate the config reference and the reading-cost count
 	$(BIN)/python docs/make_config_reference.py
 	$(BIN)/python docs/reading_cost.py --write
 
+# -W: a warning, such as a link inside the site that leads nowhere, is an error
+SPHINX = $(BIN)/python -m sphinx -q -W --keep-going docs docs/_build
+site: install  ## the site, from the pages of docs and the docstrings, into docs/_build/index.html
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(SPHINX)
+
+links: site  ## do the links to other sites lead somewhere? needs a network
+	$(SPHINX)/links -b linkcheck
+
 bench: install  ## all benchmarks, three hours; peers that are not installed are skipped, see tests/benchmarks/README.md
 	for name in env_rate replay_memory gradient_averaging scaling traffic compare peak_memory offline rpc rollout_dataset forms learning; do \
 		echo "== $$name"; $(BIN)/python -m tests.benchmarks.$$name || exit 1; \
 	done
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build docs/_build *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -13,6 +13,7 @@ LIGHTNING = ["lightning>=2.4"]
 COMPLETION = ["shtab>=1.7"]  # completion of the command line in bash and zsh
 VIDEO = ["moviepy>=2"]  # its wheels contain ffmpeg
 SWEEP = ["optuna>=4.0"]
+NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
 ONNX = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]
 
 setup(
@@ -49,7 +50,9 @@ setup(
             *VIDEO,
             *ONNX,
             *SWEEP,
+            *NOTEBOOK,
         ],
+        "docs": ["sphinx>=8.1", "myst-parser>=4", "furo>=2024.8.6"],
         "completion": COMPLETION,
         "plot": ["matplotlib>=3.8", "scipy>=1.11"],
         "box2d": BOX2D,

@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests/benchmarks/README.md"])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
+        ROOT / "tests/benchmarks/README.md",
+    ]
+)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -45,9 +51,19 @@ def test_links_between_files_resolve(page: Path) -> None:
     assert [link for link in links if not (page.parent / link.partition("#")[0]).exists()] == []
 
 
-def test_readme_leads_to_every_page() -> None:
-    linked = {(ROOT / link).resolve() for link in LINK.findall((ROOT / "README.md").read_text())}
-    assert {page for page in PAGES if page.parent in (ROOT, ROOT / "docs")} - {ROOT / "README.md"} <= linked
+def test_readme_leads_to_the_index_and_the_index_to_every_page() -> None:
+    readme = linked(ROOT / "README.md")
+    assert {ROOT / "docs/index.md", *ROOT.glob("*.md")} - {ROOT / "README.md"} <= readme
+    index = linked(ROOT / "docs/index.md")
+    found = index | {page for folder in index if folder.name == "README.md" for page in linked(folder)}
+    of_the_site = {ROOT / "docs/site" / name for name in ("changelog.md", "contributing.md")}
+    pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")} | set((ROOT / "docs").rglob("*.ipynb"))
+    assert pages - {ROOT / "docs/index.md"} - of_the_site - found == set()
+
+
+def linked(page: Path) -> set[Path]:
+    """Return the files to which a page has links."""
+    return {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
