@@ -72,5 +72,5 @@ def test_the_pages_of_the_api_name_every_public_package() -> None:
     pages = "\n".join(path.read_text() for path in (ROOT / "docs/api").glob("*.md"))
     named = set(re.findall(r"^\.\. automodule:: ([\w.]+)$", pages, re.M))
     packages = {f"ding_lite.{path.parent.name}" for path in Path(ROOT / "ding_lite").glob("*/__init__.py")}
-    private = {"ding_lite.cli", "ding_lite.results"}  # the command line; a package without names of its own
+    private = {"ding_lite.cli", "ding_lite.results", "ding_lite.sweep"}  # commands; packages without names of their own
     assert packages - private <= named
