@@ -142,9 +142,15 @@ def result_table(comparison: Comparison, env: str) -> Table:
 
 
 def difference_table(comparison: Comparison, env: str) -> Table | None:
-    """Return the config keys in which the groups of an environment differ, with a line for each value; None: none."""
+    """Return the config keys in which the groups of an environment differ, with a line for each value; None: none.
+
+    Of different algorithms, keys that one of them does not have are left out.
+    """
     groups = [row.group for row in comparison.rows if row.group.env == env]
-    keys = differing_keys([run.config for group in groups for run in group.runs])
+    configs = [run.config for group in groups for run in group.runs]
+    keys = differing_keys(configs)
+    if len({config.get("policy.type") for config in configs}) > 1:
+        keys = [key for key in keys if all(key in config for config in configs)]
     cells = []
     for key in keys:
         values: dict[str, list[str]] = {}

@@ -23,6 +23,7 @@ from ding_lite.utils.registry import ConfigError, UserError, closest
 Floats = NDArray[np.float64]
 AXES = {"env_step": "envstep", "iteration": "train_iter", "seconds": "time"}  # names of x, and their keys in a record
 RETURN = "eval/return_mean"
+NO_LIMIT = 10**10  # default of the pipelines
 CONFIG, METRICS, RESULT = "total_config.py", "metrics.jsonl", "result.json"
 PART = re.compile(r"\.rank_([0-9]+)\.pth\.tar$")  # a rank's part of a checkpoint
 RESUMED = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}) INFO resumed from ", re.M)
@@ -121,7 +122,8 @@ def read_run(path: str | Path) -> Run:
     finally:
         sys.path[:] = before  # the file adds the folders of its imports; hundreds of them would slow every import
     result = _read_result(path / RESULT)
-    config = dict(flatten(saved.main_config)) | dict(flatten(saved.create_config)) | saved.limits
+    limits = {name: limit if limit < NO_LIMIT else None for name, limit in saved.limits.items()}
+    config = dict(flatten(saved.main_config)) | dict(flatten(saved.create_config)) | limits
     config["processes"] = result.get("world_size") or _count_parts(path)
     return Run(path, config, result, is_active(path))
 

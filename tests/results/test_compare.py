@@ -117,3 +117,13 @@ def test_runs_without_an_evaluation_cannot_be_compared(tmp_path: Path) -> None:
     write_run(tmp_path / "a", 0, [])
     with pytest.raises(UserError, match="has an evaluation yet: there is nothing to compare"):
         compare_groups(group_runs(find_runs([tmp_path])))
+
+
+def test_of_two_algorithms_only_keys_that_both_have_are_compared(tmp_path: Path) -> None:
+    write_run(tmp_path / "dqn", 0, [10.0, 190.0], limit=10**10)
+    write_run(tmp_path / "rainbow", 0, [10.0, 190.0], "policy.type=rainbow", "policy.model.v_max=200.0")
+    lines = render_text(compare_groups(group_runs(find_runs([tmp_path]))), 120).splitlines()
+    keys = [line.split()[0] for line in lines if line.startswith(("policy.", "max_"))]
+    assert {"policy.type", "max_env_step"} <= set(keys)
+    assert "policy.model.v_max" not in keys
+    assert any(line.split() == ["None", "dqn"] or line.split()[1:] == ["None", "dqn"] for line in lines)
