@@ -50,6 +50,7 @@ BESIDE = {
     "ding_lite/config/compat.py": "DI-engine's older keys",
     "ding_lite/config/config.py": "reading, compiling and saving the config",
     "ding_lite/config/schema.py": "type checks of config keys",
+    "ding_lite/config/shapes.py": "the model's shapes, from the environment's",
     "ding_lite/entry/keeper.py": "saving and resuming the run",
     "ding_lite/entry/pipelines.py": "which loop trains which policy",
     "ding_lite/entry/reporter.py": "summary, figures, checkpoints, result",
