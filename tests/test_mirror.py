@@ -32,6 +32,7 @@ COVERED = {
     "envs/test_vector_env.py": ["envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/seeded_env.py"],
     "model/test_mlp.py": ["model/activations.py"],
     "model/test_q_learning.py": ["model/qrdqn.py"],
+    "model/test_qac.py": ["model/mode_model.py"],
     "model/test_recurrent.py": ["model/drqn.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
     "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
