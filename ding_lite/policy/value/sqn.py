@@ -142,8 +142,13 @@ class SQNPolicy(Policy):
         if "optimizer" in state:
             self._alpha.load_state_dict(state["alpha"])
 
+    def _load_state_dict_eval(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_eval(state)
+        if "alpha" in state and hasattr(self, "_alpha"):  # a policy that only evaluates has no temperature
+            self._alpha.load_state_dict(state["alpha"])
+
     def _init_collect(self) -> None:
-        if "q" not in self._optimizers:  # nothing is learned: the temperature keeps its initial value
+        if "q" not in self._optimizers:  # nothing is learned: the temperature is that of a loaded state
             self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
