@@ -39,7 +39,10 @@ COVERED = {
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
     "policy/test_modes.py": ["torch_utils/modes.py"],
     "policy/test_nonfinite.py": ["torch_utils/diagnosis.py"],
-    "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/actor_critic.py"],
+    "policy/policy_gradient/test_ppo.py": [
+        *("policy/policy_gradient/actor_critic.py", "policy/policy_gradient/ppo_checks.py"),
+    ],
+    "rl_utils/test_ppo.py": ["rl_utils/kl.py"],
     "policy/value/test_r2d2.py": ["policy/episode_state.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "sweep/test_driver.py": ["sweep/trial.py"],

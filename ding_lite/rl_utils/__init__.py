@@ -35,6 +35,7 @@ from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, lo
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
 from ding_lite.rl_utils.gae import gae, gae_data
+from ding_lite.rl_utils.kl import calculate_kl_div
 from ding_lite.rl_utils.lambda_returns import (
     generalized_lambda_returns,
     multistep_forward_view,
@@ -45,7 +46,6 @@ from ding_lite.rl_utils.lambda_returns import (
 )
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
-    calculate_kl_div,
     ppo_data,
     ppo_error,
     ppo_info,
