@@ -72,18 +72,18 @@ def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[An
     """Return the kind of a space of actions, see `_kind_of`.
 
     Raises:
-        ConfigError: the policy does not support the space.
+        ConfigError: no built-in model has such actions, or the policy does not take them.
     """
-    if not isinstance(space, _spaces_of(policy_cls)):
-        expected = _expected_actions(policy_cls)
-        advice = _advice(policy_type, type(space))
-        raise ConfigError(f"Policy '{policy_type}' expects {expected} actions, got {space}: {advice}")
     kind = _kind_of(space)
     if kind is None:
         raise ConfigError(
             f"The environment's actions are {space}: expected Discrete, a Box of one dimension, or a Dict of both with "
             "the keys 'action_type' and 'action_args'."
         )
+    if not isinstance(space, _spaces_of(policy_cls)):
+        expected = _expected_actions(policy_cls)
+        advice = _advice(policy_type, type(space))
+        raise ConfigError(f"Policy '{policy_type}' expects {expected} actions, got {space}: {advice}")
     return kind
 
 
