@@ -124,8 +124,8 @@ def _advice(policy_type: str, space: type) -> str:
     names = [name for name in names if (loops[name] == offline) == (loop == offline)]
     names.sort(key=lambda name: loops[name] != loop)
     if not names:
-        what = "learns from a data set and takes" if loop == offline else "takes"
-        return f"no policy {what} {space.__name__} actions; wrap the environment."
+        what = " that learns from a data set" if loop == offline else ""
+        return f"no policy{what} takes {space.__name__} actions; wrap the environment."
     return f"use {', '.join(names[:-1])}{' or ' * (len(names) > 1)}{names[-1]}."
 
 
