@@ -141,6 +141,7 @@ PUBLIC = {
         "dist_nstep_td_data",
         "dist_nstep_td_error",
         "entropy",
+        "epsilon_at",
         "epsilon_greedy",
         "epsilon_softmax",
         "expectile_error",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import shutil
 from collections.abc import Iterable
 from typing import Any
 
 import ding_lite.model
 import ding_lite.policy
 import ding_lite.worker  # noqa: F401  (they register their classes)
+from ding_lite.results.table import fold_text
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENCODER_REGISTRY,
@@ -28,21 +28,29 @@ REGISTRIES = {
     "buffers": BUFFER_REGISTRY,
     "environments": ENV_REGISTRY,
 }
+NARROWEST = 20  # columns of a folded summary, on a terminal that is narrower than its names
 
 
-def describe(kind: str) -> str:
-    """Return a heading and a line for each name of a kind, see `REGISTRIES`."""
+def describe(kind: str, width: int | None = None) -> str:
+    """Return a heading, and each name of a kind with a summary.
+
+    Args:
+        kind: a key of `REGISTRIES`.
+        width: number of columns. A longer line goes on in further lines, which are indented; None: no limit.
+    """
     missing = _import_dizoo() if kind == "environments" else []
     names = sorted(REGISTRIES[kind].items())
-    width = max((len(name) for name, _ in names), default=0)
-    lines = [_fit(f"  {name:<{width}}  {_summary(kind, cls)}") for name, cls in names]
-    return "\n".join([kind, *lines, *(_fit(f"  {line}") for line in missing)])
+    longest = max((len(name) for name, _ in names), default=0)
+    lines = [_fold(f"  {name:<{longest}}  ", _summary(kind, cls), width) for name, cls in names]
+    return "\n".join([kind, *lines, *(_fold("  ", line, width) for line in missing)])
 
 
-def _fit(line: str) -> str:
-    """Return a line cut to the width of the terminal."""
-    columns = shutil.get_terminal_size().columns
-    return line if len(line) <= columns else line[: columns - 3] + "..."
+def _fold(start: str, text: str, width: int | None) -> str:
+    """Return a line; it goes on in lines that are indented further than `text` if it is longer than `width`."""
+    if width is None or len(start + text) <= width:
+        return start + text
+    indent = "\n" + " " * (len(start) + 2)
+    return start + fold_text(text, max(width - len(start) - 2, NARROWEST)).replace("\n", indent)
 
 
 def _summary(kind: str, cls: Any) -> str:

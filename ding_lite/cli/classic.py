@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from ding_lite.cli.options import add_run_options, check_run_options, start
+from ding_lite.cli.options import add_run_options, check_at_least, check_run_options, start
 from ding_lite.entry.pipelines import MODES
 from ding_lite.utils.registry import ConfigError
 
@@ -44,6 +44,10 @@ def run(args: argparse.Namespace) -> None:
     mistake = _find_mistake(args)
     if mistake:
         raise ConfigError(f"{mistake}.")
+    if args.mode == "eval":
+        check_at_least(args, episodes=1)
+    else:
+        check_run_options(args)
     args.resume = None
     start(args)
 
@@ -55,14 +59,10 @@ def _find_mistake(args: argparse.Namespace) -> str:
             return "--ckpt is missing: give the checkpoint to evaluate"
         if args.nproc > 1 or args.max_restarts or args.divide:
             return "a checkpoint is evaluated by one process: leave out --nproc, --max-restarts and --divide"
-        if args.episodes is not None and args.episodes < 1:
-            return f"expected --episodes >= 1, got {args.episodes}"
         return ""
     if args.ckpt is not None or args.episodes is not None:
         return (
             "--ckpt and --episodes need -m eval; to start training from a checkpoint, set "
             "policy.learn.learner.hook.load_ckpt_before_run=FILE"
         )
-    if args.config is None:
-        return "-c is missing: give the config file to train"
-    return check_run_options(args)
+    return "-c is missing: give the config file to train" if args.config is None else ""

@@ -13,7 +13,7 @@ import sys
 from ding_lite.cli.output import add_paths
 from ding_lite.results.cleaning import Removal, find_checkpoints, find_unevaluated, remove
 from ding_lite.results.run import find_runs
-from ding_lite.results.table import TIED, show_size
+from ding_lite.results.table import show_size
 from ding_lite.utils.registry import UserError
 
 USAGE = "PATH... [--parts] [--runs] [--yes]"
@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> None:
         print("There is nothing to remove.")
         return
     for removal in removals:
-        print(f"{removal.run.path}\n  {removal.what}, {_show(removal.size)}")
-    total = _show(sum(removal.size for removal in removals))
+        print(f"{removal.run.path}\n  {removal.what}, {show_size(removal.size)}")
+    total = show_size(sum(removal.size for removal in removals))
     count = f"{len(removals)} run{'s' * (len(removals) > 1)}"
     if not args.yes and not _agrees(f"Remove {total} from {count}? [y/N] "):
         print("Nothing was removed.")
@@ -77,7 +77,3 @@ def _agrees(question: str) -> bool:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:
         return False
-
-
-def _show(size: int) -> str:
-    return show_size(size).replace(TIED, " ")

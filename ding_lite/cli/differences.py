@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from easydict import EasyDict
 
 from ding_lite.entry.setup import prepare_run
+from ding_lite.utils.tree import dotted_items
 
 PARTS = ("env", "policy", "reward_model")
 TYPES = ("policy.model.type", "policy.other.replay_buffer.type", "policy.model.encoder.type")
@@ -25,16 +25,12 @@ def changed_keys(cfg: EasyDict) -> dict[str, tuple[Any, Any]]:
         part: {key: cfg[part][key] for key in ("type", "import_names")} for part in PARTS if part in cfg
     }
     create["env_manager"] = {"type": cfg.env.manager.type}
-    values = dict(_flatten(cfg))
+    values = _values(cfg)
     overrides = [f"{path}={values[path]}" for path in TYPES if values.get(path)]
     plain = prepare_run(({"env": {"env_id": cfg.env.env_id}}, create), overrides=overrides, all_ranks=False).cfg
-    defaults = dict(_flatten(plain))
+    defaults = _values(plain)
     return {path: (defaults.get(path), value) for path, value in values.items() if defaults.get(path) != value}
 
 
-def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        elif prefix + key != "notes":
-            yield prefix + key, value
+def _values(cfg: EasyDict) -> dict[str, Any]:
+    return {path: value for path, value in dotted_items(cfg) if path != "notes"}

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import argparse
 
+from ding_lite.cli.options import add_checkpoint
+
 USAGE = "PATH [--episodes N] [-s SEED] [key=value ...]"
-EXAMPLES = """\
-  ding_lite eval EXPERIMENT
-  ding_lite eval EXPERIMENT/ckpt/ckpt_last.pth.tar --episodes 20 -s 1
-  ding_lite eval EXPERIMENT env.replay_path=videos"""
+EXAMPLES = """
+ding_lite eval EXPERIMENT
+ding_lite eval EXPERIMENT/ckpt/ckpt_last.pth.tar --episodes 20 -s 1
+ding_lite eval EXPERIMENT env.replay_path=videos
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "path", metavar="PATH", help="a run's directory, whose best checkpoint is meant, or a checkpoint"
-    )
+    """Declare the options."""
+    add_checkpoint(parser)
     parser.add_argument("--episodes", type=int, metavar="N", help="episodes, instead of env.n_evaluator_episode")
     parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
 

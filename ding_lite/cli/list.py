@@ -7,6 +7,10 @@ without one.
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+
+from ding_lite.cli.output import show
 
 KINDS = ("policies", "models", "encoders", "buffers", "environments")
 USAGE = "[{policies,models,encoders,buffers,environments}]"
@@ -25,4 +29,5 @@ def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
     from ding_lite.cli.catalog import describe  # noqa: PLC0415  (it loads torch)
 
-    print("\n\n".join(describe(kind) for kind in ([args.kind] if args.kind else KINDS)))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None  # a file or a pipe gets whole lines
+    show("\n\n".join(describe(kind, width) for kind in ([args.kind] if args.kind else KINDS)))

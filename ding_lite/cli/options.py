@@ -5,35 +5,71 @@ from __future__ import annotations
 import argparse
 
 from ding_lite.utils.dist.interrupt import ends_at_interrupt
+from ding_lite.utils.registry import ConfigError
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options about the processes of a run."""
-    parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes that train together")
+    """Declare the options about the processes of a new run."""
     parser.add_argument(
         "--divide",
         action="store_true",
         help="divide batch_size, n_sample and n_episode by the number of processes, so that they take the same "
         "learning steps as one process with this config; sets policy.multi_gpu=True",
     )
-    add_restarts(parser)
-    parser.add_argument("--local-rank", "--local_rank", type=int, help=argparse.SUPPRESS)  # some launchers pass it
+    add_processes(parser)
 
 
-def add_restarts(parser: argparse.ArgumentParser) -> None:
-    """Declare the option about restarts."""
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """Declare the options about the processes of any run."""
+    parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes that train together")
     parser.add_argument(
         "--max-restarts", type=int, default=0, metavar="K", help="after a failure, restart at most K times and resume"
     )
+    parser.add_argument("--local-rank", "--local_rank", type=int, help=argparse.SUPPRESS)  # some launchers pass it
 
 
-def check_run_options(args: argparse.Namespace) -> str:
-    """Return a message about a mistake in the options about processes; empty if there is none."""
+def check_run_options(args: argparse.Namespace) -> None:
+    """Check the options of `add_run_options`.
+
+    Raises:
+        ConfigError: there is a mistake in them.
+    """
     if args.nproc < 1 or args.max_restarts < 0:
-        return f"expected --nproc >= 1 and --max-restarts >= 0, got {args.nproc} and {args.max_restarts}"
+        raise ConfigError(f"expected --nproc >= 1 and --max-restarts >= 0, got {args.nproc} and {args.max_restarts}.")
     if args.divide and args.mode == "rpc":
-        return "in mode rpc only the agent learns, and n_episode counts for each observer: leave out --divide"
-    return ""
+        raise ConfigError(
+            "in mode rpc only the agent learns, and n_episode counts for each observer: leave out --divide."
+        )
+
+
+def check_at_least(args: argparse.Namespace, **lowest: int) -> None:
+    """Check that options are large enough, if they are given.
+
+    Args:
+        args: the options.
+        **lowest: the smallest value of each option, by its name with underscores.
+
+    Raises:
+        ConfigError: one is smaller.
+    """
+    for name, least in lowest.items():
+        value = getattr(args, name)
+        if value is not None and value < least:
+            raise ConfigError(f"expected --{name.replace('_', '-')} >= {least}, got {value}.")
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """Declare the checkpoint to play with."""
+    parser.add_argument(
+        "path", metavar="PATH", help="a run's directory, whose best checkpoint is meant, or a checkpoint"
+    )
+
+
+def add_playing(parser: argparse.ArgumentParser) -> None:
+    """Declare the checkpoint to play with, and how it plays."""
+    add_checkpoint(parser)
+    parser.add_argument("-s", "--seed", type=int, default=0, help="seed of the environment (default: 0)")
+    parser.add_argument("--explore", action="store_true", help="act as in training, not greedily")
 
 
 def start(args: argparse.Namespace) -> None:

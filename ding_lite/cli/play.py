@@ -8,22 +8,20 @@ import os
 import sys
 from typing import Any
 
+from ding_lite.cli.options import add_playing, check_at_least
 from ding_lite.utils.registry import ConfigError
 
 USAGE = "PATH [--episodes N] [-s SEED] [--explore]"
-EXAMPLES = """\
-  ding_lite play EXPERIMENT
-  ding_lite play EXPERIMENT --episodes 3 --explore"""
+EXAMPLES = """
+ding_lite play EXPERIMENT
+ding_lite play EXPERIMENT --episodes 3 --explore
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "path", metavar="PATH", help="a run's directory, whose best checkpoint is meant, or a checkpoint"
-    )
+    """Declare the options."""
+    add_playing(parser)
     parser.add_argument("--episodes", type=int, metavar="N", help="episodes to play; until Ctrl-C by default")
-    parser.add_argument("-s", "--seed", type=int, default=0, help="seed of the environment, 0 by default")
-    parser.add_argument("--explore", action="store_true", help="act as in training, not greedily")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -32,8 +30,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         UserError: a mistake in the arguments or in the run's directory, or there is no screen.
     """
-    if args.episodes is not None and args.episodes < 1:
-        raise ConfigError(f"Expected --episodes >= 1, got {args.episodes}.")
+    check_at_least(args, episodes=1)
     check_screen(args.path)
     from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
     from ding_lite.entry.playing import play_episodes  # noqa: PLC0415

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ding_lite.cli.options import check_at_least
 from ding_lite.cli.output import add_paths, show, show_notes
 from ding_lite.results.curves import find_shortened
 from ding_lite.results.groups import describe_mixtures, group_runs
-from ding_lite.results.plot import PlotOptions, check_format, save_plot
+from ding_lite.results.plot import PlotOptions, check_format, describe_parts, save_plot
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_runs
 from ding_lite.results.statistics import AVERAGES
 from ding_lite.utils.registry import UserError
@@ -74,8 +75,7 @@ def read_options(args: argparse.Namespace, runs: Sequence[Run]) -> PlotOptions:
     Raises:
         UserError: a number is out of range, or no run has a figure.
     """
-    if args.window < 1:
-        raise UserError(f"expected --window >= 1, got {args.window}.")
+    check_at_least(args, window=1)
     metrics = tuple(dict.fromkeys(args.metric or [RETURN]))
     for metric in metrics:
         check_figure(runs, metric)
@@ -92,5 +92,6 @@ def run(args: argparse.Namespace) -> None:
     options = replace(read_options(args, runs), width=args.width)
     groups = group_runs(runs, args.by)
     save_plot(groups, output, options)
-    show_notes([*describe_mixtures(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)])
+    notes = [*describe_mixtures(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)]
+    show_notes([*notes, *describe_parts(groups)])
     show(str(output))

@@ -10,13 +10,13 @@ import os
 from pathlib import Path
 
 from ding_lite.cli.compare import add_reference
+from ding_lite.cli.options import check_at_least
 from ding_lite.cli.output import add_paths, show, show_notes, write_text
 from ding_lite.cli.plot import add_drawing, add_grouping, read_options
 from ding_lite.results.compare import compare_groups
 from ding_lite.results.groups import describe_mixtures, group_runs
 from ding_lite.results.report import ReportOptions, render_report
 from ding_lite.results.run import find_runs
-from ding_lite.utils.registry import UserError
 
 USAGE = "PATH... [--by algorithm|env|run|KEY] [--x env_step|iteration|seconds] [-o FILE]"
 EXAMPLES = """
@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
-    if args.videos < 0:
-        raise UserError(f"expected --videos >= 0, got {args.videos}.")
+    check_at_least(args, videos=0)
     runs = find_runs(args.paths)
     plot = read_options(args, runs)
     groups = group_runs(runs, args.by)

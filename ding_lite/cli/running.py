@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ding_lite.config import divided_sizes, find_policy, read_saved_run
 from ding_lite.config.config import SavedRun
 from ding_lite.entry.eval_entry import evaluate_checkpoint
 from ding_lite.entry.launcher.ranks import run_ranks
-from ding_lite.entry.pipelines import MODES, PIPELINES, load_pipeline
+from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline
 from ding_lite.utils.checkpoint.find import find_checkpoint, find_config
 from ding_lite.utils.checkpoint.run_directory import read_result
 from ding_lite.utils.dist.context import DDPContext
@@ -52,7 +50,7 @@ def _train(args: argparse.Namespace, limits: dict[str, int], overrides: list[str
     """Run a config with the pipeline that `-m` or the policy's class names."""
     pair, policy_cls = find_policy(args.config, overrides)
     pipeline = load_pipeline(MODES[args.mode] if args.mode else policy_cls.pipeline)
-    limits = _limits_of(pipeline, limits)
+    limits = limits_for(pipeline, limits)
     if args.divide and get_world_size() > 1:
         overrides = [TOGETHER, *overrides, *divided_sizes(pair, get_world_size(), overrides)]
     if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, so that theirs counts
@@ -77,7 +75,7 @@ def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) ->
     saved = _read_resumable(directory, bool(limits or overrides))
     own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
     pipeline = load_pipeline(saved.pipeline)
-    limits = {**saved.limits, **_limits_of(pipeline, limits)}
+    limits = {**saved.limits, **limits_for(pipeline, limits)}
     pair = (saved.main_config, saved.create_config)
     pipeline(pair, overrides=[f"exp_name={directory}", *own, *overrides], **limits)
 
@@ -100,7 +98,7 @@ def _launch(args: argparse.Namespace) -> int:
     if args.resume is not None:
         pipeline = _read_resumable(args.resume, bool(args.words)).pipeline
     if pipeline:
-        _limits_of(load_pipeline(pipeline), limits)
+        limits_for(load_pipeline(pipeline), limits)
     what = ["resume", args.resume] if args.resume is not None else ["-c", args.config]
     what += ["-m", args.mode] * bool(args.mode) + ["--divide"] * args.divide
     seed = [] if args.seed is None else ["-s", str(args.seed)]
@@ -109,29 +107,13 @@ def _launch(args: argparse.Namespace) -> int:
     return run_ranks([*command, *args.words], args.nproc, args.max_restarts)
 
 
-def _limits_of(pipeline: Callable[..., Any], limits: dict[str, int]) -> dict[str, int]:
-    """Return the limits under the names of the pipeline's parameters.
-
-    Raises:
-        ConfigError: the pipeline has no such limit.
-    """
-    known = inspect.signature(pipeline).parameters
-    named = {"max_iter" if "max_iter" in known and key == "max_train_iter" else key: n for key, n in limits.items()}
-    unknown = [key for key in named if key not in known]
-    if unknown:
-        raise ConfigError(
-            f"{pipeline.__name__} plays no environment, so {unknown[0]} cannot limit it: set max_train_iter."
-        )
-    return named
-
-
 def check_limits(config: str, limits: dict[str, int], overrides: Sequence[str]) -> dict[str, int]:
     """Return limits under the names of the parameters of a config's pipeline.
 
     Raises:
-        ConfigError: it has not, or the config cannot be read.
+        ConfigError: the pipeline has no such limit, or the config cannot be read.
     """
-    return _limits_of(load_pipeline(find_policy(config, overrides)[1].pipeline), limits)
+    return limits_for(load_pipeline(find_policy(config, overrides)[1].pipeline), limits)
 
 
 def _read_resumable(directory: str, changed: bool) -> SavedRun:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ding_lite.cli.output import show
 from ding_lite.results.listing import list_runs, size_of
 from ding_lite.results.run import find_directories
-from ding_lite.results.table import TIED, show_size
+from ding_lite.results.table import show_size
 from ding_lite.utils.registry import UserError
 
 USAGE = "[DIR]"
@@ -31,5 +31,5 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"'{root}' does not exist or is no directory: give one that contains runs.")
     directories = list(find_directories(root))
     table = [list_runs(directories, root).text(shutil.get_terminal_size().columns)] if directories else []
-    total = show_size(size_of(directories)).replace(TIED, " ")
+    total = show_size(size_of(directories))
     show("\n".join([*table, f"{len(directories)} run{'s' * (len(directories) != 1)}, {total}"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -16,6 +15,8 @@ from tqdm import tqdm
 
 from ding_lite.cli.running import rename_for_seed, split_words
 from ding_lite.config import compile_config
+from ding_lite.results.run import RETURN
+from ding_lite.sweep.scores import read_evaluations
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
 from ding_lite.utils.dist.launch_environment import read_launch
 from ding_lite.utils.registry import UserError
@@ -108,11 +109,9 @@ def process_options(args: argparse.Namespace) -> list[str]:
 def _describe_state(run: SeedRun) -> str:
     """Return how far a run is: its env steps, and its newest evaluation."""
     steps, value = 0, ""
-    path = Path(run.directory, "metrics.jsonl")
-    for line in path.read_text().splitlines() if path.exists() else ():
-        record = json.loads(line) if line.endswith("}") else {}
-        steps = record.get("envstep", steps)
-        value = f" eval {record['eval/return_mean']:.1f}" if record.get("eval/return_mean") is not None else value
+    for record in read_evaluations(Path(run.directory)):
+        steps = record["envstep"]
+        value = f" eval {record[RETURN]:.1f}" if record.get(RETURN) is not None else value
     return f"seed {run.seed}: {tqdm.format_sizeof(steps)}{value}"
 
 

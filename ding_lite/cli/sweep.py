@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 
-from ding_lite.cli.options import add_run_options, check_run_options
+from ding_lite.cli.options import add_run_options, check_at_least, check_run_options
 from ding_lite.sweep.scores import SCORES
 from ding_lite.sweep.space import read_words
 from ding_lite.utils.dist.interrupt import ends_at_interrupt
-from ding_lite.utils.registry import ConfigError, UserError
+from ding_lite.utils.registry import UserError
 
 USAGE = "-c FILE key=low..high|a,b,c ... [--trials N] [--jobs J] [-s SEED ...] [--storage URL] [key=value ...]"
 EXAMPLES = """
@@ -60,13 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
     args.mode = None
-    mistake = check_run_options(args)
-    for option, least in (("trials", 1), ("jobs", 1), ("prune_after", 0)):
-        value = getattr(args, option)
-        if value is not None and value < least:
-            mistake = f"expected --{option.replace('_', '-')} >= {least}, got {value}"
-    if mistake:
-        raise ConfigError(f"{mistake}.")
+    check_run_options(args)
+    check_at_least(args, trials=1, jobs=1, prune_after=0)
     dimensions, words = read_words(args.words)
     with ends_at_interrupt():
         from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)

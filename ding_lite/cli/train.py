@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from ding_lite.cli.options import add_run_options, check_run_options, start
+from ding_lite.cli.options import add_run_options, check_at_least, check_run_options, start
 from ding_lite.entry.pipelines import MODES
 from ding_lite.utils.dist.interrupt import ends_at_interrupt
-from ding_lite.utils.registry import ConfigError
 
 USAGE = "-c FILE [-s SEED ...] [--jobs J] [--nproc N [--divide]] [--max-restarts K] [-m MODE] [key=value ...]"
 EXAMPLES = """
@@ -41,11 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
     seeds = list(dict.fromkeys(args.seeds or [None]))
-    mistake = check_run_options(args)
-    if args.jobs < 1:
-        mistake = f"expected --jobs >= 1, got {args.jobs}"
-    if mistake:
-        raise ConfigError(f"{mistake}.")
+    check_run_options(args)
+    check_at_least(args, jobs=1)
     if len(seeds) == 1:
         args.seed, args.resume = seeds[0], None
         start(args)

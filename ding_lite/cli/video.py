@@ -5,26 +5,23 @@ from __future__ import annotations
 import argparse
 import os
 
-from ding_lite.utils.registry import ConfigError
+from ding_lite.cli.options import add_playing, check_at_least
 
 USAGE = "PATH [--episodes N] [-o DIR] [--format {mp4,gif}] [-s SEED] [--explore]"
-EXAMPLES = """\
-  ding_lite video EXPERIMENT
-  ding_lite video EXPERIMENT --episodes 3 --output videos --format gif"""
+EXAMPLES = """
+ding_lite video EXPERIMENT
+ding_lite video EXPERIMENT --episodes 3 --output videos --format gif
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "path", metavar="PATH", help="a run's directory, whose best checkpoint is meant, or a checkpoint"
-    )
+    """Declare the options."""
+    add_playing(parser)
     parser.add_argument("--episodes", type=int, default=1, metavar="N", help="episodes to record, 1 by default")
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="directory of the videos; the run's video folder by default"
     )
     parser.add_argument("--format", choices=("mp4", "gif"), default="mp4", help="mp4 by default")
-    parser.add_argument("-s", "--seed", type=int, default=0, help="seed of the environment, 0 by default")
-    parser.add_argument("--explore", action="store_true", help="act as in training, not greedily")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -33,8 +30,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         UserError: a mistake in the arguments or in the run's directory, or the extra `video` is missing.
     """
-    if args.episodes < 1:
-        raise ConfigError(f"Expected --episodes >= 1, got {args.episodes}.")
+    check_at_least(args, episodes=1)
     from ding_lite.envs.rendering import EpisodeRecorder, import_moviepy  # noqa: PLC0415
 
     import_moviepy()

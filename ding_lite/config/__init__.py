@@ -1,7 +1,6 @@
 """Reads, compiles, checks and saves configs. `config.py` explains what compiling means."""
 
 from ding_lite.config.config import (
-    check_shapes,
     compile_config,
     divided_sizes,
     find_policy,
@@ -10,6 +9,7 @@ from ding_lite.config.config import (
     read_saved_run,
     save_config,
 )
+from ding_lite.config.shapes import check_shapes
 
 __all__ = [
     "check_shapes",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.registry import UserError
+from ding_lite.utils.tree import dotted_items
 
 SHOWN_KEYS, SHOWN_VALUES, LONGEST_VALUE = 4, 3, 60  # in a message: keys, values of a key, characters of a value
 UNSET = "unset"
@@ -34,19 +35,10 @@ def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
     """
     if get_world_size() == 1:
         return
-    values = {key: text for key, text in _flatten({**cfg, **limits}) if key not in MAY_DIFFER}
+    values = {key: repr(value) for key, value in dotted_items({**cfg, **limits}) if key not in MAY_DIFFER}
     digest = hashlib.sha256(repr(sorted(values.items())).encode()).digest()
     if len(set(all_gather_object(digest))) > 1:
         raise UserError(_describe(all_gather_object(values)))
-
-
-def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each dotted key of nested dicts with the text of its value; an empty dict counts as a value."""
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", repr(value)
 
 
 def _describe(configs: list[dict[str, str]]) -> str:

@@ -257,11 +257,17 @@ def choose_hybrid(user: dict[str, Any], notes: list[str]) -> None:
         user: the nested keys that the user set; changed in place.
         notes: a sentence is appended if the type is replaced.
     """
-    name, space = get_key(user, "policy.type"), "policy.model.action_space"
-    paths = [space, *(old for old, new in RENAMED_KEYS.items() if new == space)]
-    if isinstance(name, str) and name in HYBRID_POLICIES and "hybrid" in [get_key(user, path) for path in paths]:
+    name = get_key(user, "policy.type")
+    if isinstance(name, str) and name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
         set_key(user, "policy.type", HYBRID_POLICIES[name])
         notes.append(f"policy.type '{name}' with action_space='hybrid' is '{HYBRID_POLICIES[name]}' here.")
+
+
+def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of `action_space` under the names that the user chose from those that it has in DI-engine."""
+    space = "policy.model.action_space"
+    paths = [space, *(old for old, new in RENAMED_KEYS.items() if new == space)]
+    return {path: value for path in paths if (value := get_key(user, path)) is not None}
 
 
 def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -> None:

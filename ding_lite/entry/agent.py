@@ -29,7 +29,7 @@ from easydict import EasyDict
 from ding_lite.entry.acting import AgentError, Observations
 from ding_lite.entry.eval_entry import episode_counts, play_evaluation
 from ding_lite.entry.export import check_target, export_policy
-from ding_lite.entry.keeper import load_model
+from ding_lite.entry.keeper import load_model, trained_env_steps
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs.rendering import build_rendered
 from ding_lite.envs.spaces import policy_side
@@ -42,7 +42,6 @@ from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 
 DEVICES = ("cpu", "cuda")
-LONG_TRAINED = 10**10  # env steps; used if a checkpoint does not count them: explores as at the end of its training
 
 
 def load(path: str, device: str | None = None) -> Agent:
@@ -96,8 +95,7 @@ class Agent:
         assert spec.env_action_space is not None
         self._env_action_space = spec.env_action_space
         _, self._to_env = policy_side(spec.env_action_space, setup.cfg.env.act_scale)
-        envstep = state.get("collector", {}).get("envstep", LONG_TRAINED)
-        self._explore = self.policy.collect_mode.get_collect_kwargs(envstep)
+        self._explore = self.policy.collect_mode.get_collect_kwargs(trained_env_steps(state))
         self._rows = 0  # observations in a batch of the running episodes; 0: none have begun
         self._greedily = True  # how the running episodes are played
         self._remembers = False  # whether the policy has a recurrent state, known after its first action

@@ -12,7 +12,7 @@ import torch
 
 from ding_lite.config import save_config
 from ding_lite.entry.callbacks import Callback
-from ding_lite.entry.normalized import check_statistics, load_statistics
+from ding_lite.entry.normalized import check_statistics
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
@@ -29,6 +29,8 @@ from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
+
+LONG_TRAINED = 10**10  # env steps, if a policy is given without them: it explores as at the end of its training
 
 
 class RunKeeper(AbstractContextManager[Any]):
@@ -321,10 +323,14 @@ def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
     state = state.get("policy", state)
     check_statistics(policy, state, name)
     try:
-        policy.model.load_state_dict(state.get("model", state))
-        load_statistics(policy, state)
+        policy.eval_mode.load_state_dict(state if "model" in state else {"model": state})
     except (TypeError, ValueError, RuntimeError) as error:
         raise _misfit(name, error) from error
+
+
+def trained_env_steps(state: dict[str, Any]) -> int:
+    """Return after how many env steps of all ranks a checkpoint was written; `LONG_TRAINED` if it does not say so."""
+    return int(state.get("collector", {}).get("envstep", LONG_TRAINED))
 
 
 def _misfit(name: str, error: Exception) -> CheckpointError:

@@ -47,12 +47,6 @@ def refuse_normalization(cfg: EasyDict, what: str, reason: str) -> None:
             raise ConfigError(f"env.{key}=True does not go with {what}: {reason}. Set env.{key}=False.")
 
 
-def load_statistics(policy: Policy, state: dict[str, Any]) -> None:
-    """Load the statistics of a policy's saved state into a policy that only acts."""
-    if isinstance(policy.normalizer, Normalizer):
-        policy.normalizer.load(state.get("normalizer", {}))
-
-
 def check_statistics(policy: Policy, state: dict[str, Any], name: str) -> None:
     """Check that a policy and a checkpoint both normalise observations, or neither does.
 

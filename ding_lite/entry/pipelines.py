@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -46,6 +47,22 @@ def load_pipeline(name: str) -> Callable[..., Any]:
     if name not in PIPELINES:
         raise ConfigError(f"Unknown pipeline '{name}'.{closest(name, PIPELINES)} Known: {', '.join(PIPELINES)}.")
     return getattr(importlib.import_module(f"ding_lite.entry.{PIPELINES[name].module}"), name)
+
+
+def limits_for(pipeline: Callable[..., Any], limits: Mapping[str, int]) -> dict[str, int]:
+    """Return limits of a run under the names of a pipeline's parameters.
+
+    Raises:
+        ConfigError: the pipeline has no such limit.
+    """
+    known = inspect.signature(pipeline).parameters
+    named = {"max_iter" if "max_iter" in known and key == "max_train_iter" else key: n for key, n in limits.items()}
+    unknown = [key for key in named if key not in known]
+    if unknown:
+        raise ConfigError(
+            f"{pipeline.__name__} plays no environment, so {unknown[0]} cannot limit it: set max_train_iter."
+        )
+    return named
 
 
 def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from ding_lite.config import find_policy
 from ding_lite.entry.agent import Agent, load
 from ding_lite.entry.callbacks import Callback
-from ding_lite.entry.pipelines import load_pipeline
+from ding_lite.entry.pipelines import limits_for, load_pipeline
 from ding_lite.policy import Policy
 from ding_lite.results.run import Run, read_run
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
 from ding_lite.utils.dist.ranks import get_world_size
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import dotted_items
 
 
 class TrainedRun:
@@ -99,15 +99,14 @@ def train(
         ConfigError: a mistake in the config or in an override; nothing has started.
     """
     pair = str(config) if isinstance(config, Path) else config
-    words = [f"{path}={value}" for path, value in _flatten(overrides)]
+    words = [f"{path}={value}" for path, value in dotted_items(overrides)]
     pair, policy_cls = find_policy(pair, words)
-    limits = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
-    given = {name: limit for name, limit in limits.items() if limit is not None}
-    if max_env_step is not None and policy_cls.pipeline == "serial_pipeline_offline":
-        raise ConfigError("max_env_step: a policy that learns from a data set plays nothing: set max_train_iter.")
+    pipeline = load_pipeline(policy_cls.pipeline)
+    given = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
+    limits = limits_for(pipeline, {name: limit for name, limit in given.items() if limit is not None})
     opened = opened_exp_dirs()
     try:
-        policy = load_pipeline(policy_cls.pipeline)(pair, seed, overrides=words, callbacks=callbacks, **given)
+        policy = pipeline(pair, seed, overrides=words, callbacks=callbacks, **limits)
     except SystemExit:
         if get_world_size() > 1 or opened_exp_dirs() == opened:
             raise
@@ -116,12 +115,3 @@ def train(
             raise
         return run
     return TrainedRun(last_exp_dir(), policy)
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and their values. An empty dict is a value."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value

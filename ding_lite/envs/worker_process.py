@@ -14,7 +14,6 @@ This module never imports torch, because workers run in it.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import pickle
@@ -34,10 +33,11 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, write_to_shared_memory
 
+from ding_lite.utils.parent_process import end_with_parent
+
 LOST = (EOFError, ConnectionError)  # errors that a pipe raises after the process at its other end has ended
 START_TIMEOUT = 60.0  # seconds within which a process must start and build its environment
 NUMBER = struct.Struct("q")  # format of messages between parent and nursery: process ids and exit codes
-PR_SET_PDEATHSIG = 1  # option of prctl: the signal to receive when the parent process ends
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -188,11 +188,9 @@ def _fork_worker(pipe: Connection, control: socket.socket, memory: int) -> int:
     try:
         control.close()
         os.setpgid(0, 0)
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == nursery:  # else the nursery ended before prctl was called
-            serve(pipe, memory)
-            status = 0
+        end_with_parent(signal.SIGKILL, nursery)
+        serve(pipe, memory)
+        status = 0
     except BaseException:
         traceback.print_exc()
     finally:

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.model.discrete_qac import DiscreteCriticNetwork
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
+from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.qac import ActorNetwork
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 @MODEL_REGISTRY.register("acer")
-class ACER(nn.Module):
+class ACER(ModeModel):
     """A policy over discrete actions, and Q(s, .), each with an encoder of its own.
 
     Args:
@@ -58,16 +59,6 @@ class ACER(nn.Module):
         encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder) for _ in range(2)]
         self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, activation, output=True))
         self.critic = DiscreteCriticNetwork(encoders[1], critic_sizes, activation, 1)
-
-    def forward(self, obs: Tensor, mode: str) -> dict[str, Tensor]:
-        """Return the result of the method named `mode` for observations `[B, ...]`.
-
-        Raises:
-            ValueError: there is no such method in `modes`.
-        """
-        if mode not in self.modes:
-            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
-        return getattr(self, mode)(obs)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit` `[B, A]`."""

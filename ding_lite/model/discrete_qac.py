@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
+from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.qac import ActorNetwork
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
@@ -39,7 +40,7 @@ class DiscreteCriticNetwork(nn.Module):
 
 
 @MODEL_REGISTRY.register("discrete_qac")
-class DiscreteQAC(nn.Module):
+class DiscreteQAC(ModeModel):
     """An actor and critics Q(s, .) for discrete actions.
 
     Args:
@@ -84,16 +85,6 @@ class DiscreteQAC(nn.Module):
         actor_encoder, critic_encoder = (create_encoder(obs_shape, layers, activation, encoder) for _ in range(2))
         self.actor = ActorNetwork(actor_encoder, MLP(actor_sizes, activation, output=True))
         self.critic = DiscreteCriticNetwork(critic_encoder, critic_sizes, activation, 1 + twin_critic)
-
-    def forward(self, obs: Tensor, mode: str) -> dict[str, Tensor]:
-        """Return the result of the method named `mode` for observations `[B, ...]`.
-
-        Raises:
-            ValueError: there is no such method in `modes`.
-        """
-        if mode not in self.modes:
-            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
-        return getattr(self, mode)(obs)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit` `[B, A]`."""

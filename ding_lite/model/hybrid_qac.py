@@ -18,6 +18,7 @@ from ding_lite.model.actor_heads import hybrid_sizes
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.gaussian import HybridHead
 from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.qac import ActorNetwork, CriticNetwork, RegressionHead
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
@@ -48,7 +49,7 @@ class HybridCritic(nn.Module):
 
 
 @MODEL_REGISTRY.register("hybrid_qac")
-class HybridQAC(nn.Module):
+class HybridQAC(ModeModel):
     """An actor and critics for hybrid actions with arguments between -1 and 1.
 
     The actor's two heads share its encoder only.
@@ -97,16 +98,6 @@ class HybridQAC(nn.Module):
         action_args = RegressionHead([*actor_sizes, num_args], activation, output=True)
         self.actor = ActorNetwork(encoders[0], HybridHead(action_type, action_args))
         self.critic = HybridCritic(CriticNetwork(encoders[1], critic_sizes, activation, 1 + twin_critic), num_types)
-
-    def forward(self, inputs: Any, mode: str) -> dict[str, Tensor]:
-        """Return the result of the method named `mode` for `inputs`.
-
-        Raises:
-            ValueError: there is no such method in `modes`.
-        """
-        if mode not in self.modes:
-            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
-        return getattr(self, mode)(inputs)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with the types' `logit` `[B, K]` and `action_args` `[B, D]` for observations `[B, ...]`."""

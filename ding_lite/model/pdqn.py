@@ -6,13 +6,14 @@ Shapes: B samples, K action types, D arguments of all types together. `dis` and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import hybrid_sizes
 from ding_lite.model.mlp import create_encoder
+from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.model.qac import ActorNetwork, RegressionHead
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
@@ -48,7 +49,7 @@ class ArgumentQNetwork(nn.Module):
 
 
 @MODEL_REGISTRY.register("pdqn")
-class PDQN(nn.Module):
+class PDQN(ModeModel):
     """Values of action types, and the arguments of the types between -1 and 1 (Xiong et al. 2018, arXiv:1810.06394).
 
     Args:
@@ -95,16 +96,6 @@ class PDQN(nn.Module):
         self.cont = ActorNetwork(
             encoders[1], RegressionHead([size] * (1 + head_layer_num) + [num_args], activation, output=True)
         )
-
-    def forward(self, inputs: Any, mode: str) -> dict[str, Tensor]:
-        """Return the result of the method named `mode` for `inputs`.
-
-        Raises:
-            ValueError: there is no such method in `modes`.
-        """
-        if mode not in self.modes:
-            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
-        return getattr(self, mode)(inputs)
 
     def compute_continuous(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `action_args` `[B, D]` for observations `[B, ...]`."""

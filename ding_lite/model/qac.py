@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.gaussian import GaussianHead
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
+from ding_lite.model.mode_model import ModeModel
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
@@ -69,7 +70,7 @@ class CriticNetwork(nn.Module):
 
 
 @MODEL_REGISTRY.register("continuous_qac")
-class QAC(nn.Module):
+class QAC(ModeModel):
     """An actor and critics Q(s, a) for continuous actions between -1 and 1.
 
     Args:
@@ -132,16 +133,6 @@ class QAC(nn.Module):
 
     def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> CriticNetwork:
         return CriticNetwork(encoder, sizes, activation, num)
-
-    def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
-        """Return the result of the method named `mode` for `inputs`.
-
-        Raises:
-            ValueError: there is no such method in `modes`.
-        """
-        if mode not in self.modes:
-            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
-        return getattr(self, mode)(inputs)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `action` `[B, D]`, or with `logit`, a dict of `mu` and `sigma` `[B, D]`."""

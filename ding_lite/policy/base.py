@@ -117,8 +117,9 @@ class Policy:
             getattr(self, f"_init_{field}")()
         broadcast_networks(modules_of(self))  # last, so that target networks are included
         modes = PolicyModes(self)
-        self.learn_mode, self.collect_mode = self._schedules.follow(modes.learn, modes.collect)
-        self.eval_mode = modes.eval
+        self.learn_mode, self.collect_mode, self.eval_mode = self._schedules.follow(
+            modes.learn, modes.collect, modes.eval
+        )
 
     def _create_model(self) -> nn.Module:
         """Return a new model with initial parameters.
@@ -343,6 +344,14 @@ class Policy:
 
     def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
         """Forget the running episodes of these environments; None means all."""
+
+    def _load_state_dict_eval(self, state: dict[str, Any]) -> None:
+        """Restore what acting needs, for a policy that does not learn. Exploration may need more than the model.
+
+        Args:
+            state: what `_state_dict_learn` returned, or a dict with its `model` alone.
+        """
+        self._model.load_state_dict(state["model"])
 
     def _to_device(self, data: Any) -> Any:
         """Return nested dicts of arrays or tensors as tensors on the policy's device; floats get the model's dtype."""

@@ -1,4 +1,7 @@
-"""Config keys that every policy has: how it learns, where it computes, how ranks average, what is recorded."""
+"""Config keys that every policy has: how it learns, where it computes, how ranks average, what is recorded.
+
+`epsilon_keys` are those of the policies that explore with random actions.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,17 @@ from typing import Any
 
 from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
 from ding_lite.utils.key import Key
+
+
+def epsilon_keys(start: float, end: float, decay: int) -> dict[str, Any]:
+    """Return the keys `other.eps` of a policy that explores with random actions; the arguments are its defaults."""
+    return dict(
+        type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
+        start=Key(start, "epsilon, the share of random actions, at global env step 0", low=0, high=1),
+        end=Key(end, "final epsilon", low=0, high=1),
+        decay=Key(decay, "global env steps: time constant, or length of the linear decrease", type=float, low=1),
+    )
+
 
 RUN_KEYS: dict[str, Any] = dict(
     cuda=Key(False, "train on a GPU; without one the run prints a note and uses the CPU"),

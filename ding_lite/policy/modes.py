@@ -60,7 +60,9 @@ class PolicyModes:
             state_dict=policy._state_dict_collect,
             load_state_dict=policy._load_state_dict_collect,
         )
-        self.eval = EvalMode(forward=self._act_best, reset=policy._reset_eval)
+        self.eval = EvalMode(
+            forward=self._act_best, reset=policy._reset_eval, load_state_dict=policy._load_state_dict_eval
+        )
 
     def _set_training(self, training: bool) -> None:
         for module in self._modules:

@@ -15,7 +15,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.torch_utils.modes import Batch, CollectMode, LearnMode
+from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
 from ding_lite.utils.key import declared_keys
 from ding_lite.utils.schedule import Scheduled, find_schedules, number_at, set_number, with_numbers
 
@@ -50,15 +50,18 @@ class Schedules:
             set_number(self.cfg, path, number)
             self._figures[path.removeprefix("learn.")] = torch.tensor(number, dtype=torch.float64)
 
-    def follow(self, learn: LearnMode, collect: CollectMode) -> tuple[LearnMode, CollectMode]:
+    def follow(
+        self, learn: LearnMode, collect: CollectMode, evaluate: EvalMode
+    ) -> tuple[LearnMode, CollectMode, EvalMode]:
         """Return modes that count, and set the numbers; the given modes if there are no schedules.
 
         Args:
             learn: the policy's learn mode.
             collect: the policy's collect mode.
+            evaluate: the policy's eval mode.
         """
         if not self._schedules:
-            return learn, collect
+            return learn, collect, evaluate
         self._set()
 
         def forward(batch: Batch) -> dict[str, Tensor]:
@@ -81,6 +84,11 @@ class Schedules:
             if "optimizer" in state:  # otherwise a new run starts from a saved model
                 self._load_counts(state)
 
+        def load_to_act(state: dict[str, Any]) -> None:
+            evaluate.load_state_dict(state)
+            if "schedules" in state:  # exploration continues with the numbers that it had
+                self._load_counts(state)
+
         return (
             replace(
                 learn,
@@ -90,6 +98,7 @@ class Schedules:
                 load_state_dict=load_state_dict,
             ),
             replace(collect, get_collect_kwargs=get_collect_kwargs),
+            replace(evaluate, load_state_dict=load_to_act),
         )
 
     def _load_counts(self, state: dict[str, Any]) -> None:

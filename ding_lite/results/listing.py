@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ding_lite.results.run import RETURN, Run, read_run
-from ding_lite.results.table import Table, show_number, show_size
+from ding_lite.results.table import TIED, Table, show_number, show_size
 from ding_lite.utils.registry import UserError
 
 
@@ -22,6 +22,7 @@ def list_runs(directories: Iterable[Path], root: Path) -> Table:
         ["run", "policy", "env", "ended", "best", "env steps", "size"],
         [_cells(path, root) for path in directories],
         frozenset({4, 5, 6}),
+        named=True,
     )
 
 
@@ -41,7 +42,7 @@ def best_return(run: Run) -> float | None:
 
 
 def _cells(path: Path, root: Path) -> list[str]:
-    name, size = os.path.relpath(path, root), show_size(size_of([path]))
+    name, size = os.path.relpath(path, root), show_size(size_of([path])).replace(" ", TIED)
     try:
         run = read_run(path)
     except UserError:

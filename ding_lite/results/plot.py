@@ -1,13 +1,14 @@
 """Draws learning curves that can be told apart in grey too, as wide as a column of a paper.
 
 A picture has a panel for each environment and figure, one below the other, and a line for each group: the average of
-its runs, with a band for the 95 % interval. Lines differ in colour, dashes and marker.
+its runs, with a band for the 95 % interval. Lines differ in colour, dashes and marker. If there are more than
+`MOST_LINES` groups, they are divided into parts, each with panels and a legend of its own.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ STYLE = {
     "lines.markersize": 3.5,
     "svg.hashsalt": "ding_lite",
 }
+MOST_LINES = 7  # in a panel: as many as there are colours
 Panel = tuple[str, str, list[tuple[Group, Curve]]]  # environment, figure, lines
 CHARACTER = 4.0  # points of a character of the legend, on average
 HANDLE = 36.0  # points of a line in the legend, with the space around it
@@ -102,25 +104,70 @@ def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions) -> byt
         UserError: there is nothing to draw.
     """
     matplotlib, figures = load_extra("matplotlib"), load_extra("matplotlib.figure")
-    panels = _panels(groups, options)
-    names = _labels(panels)
+    parts = [panels for part in divide_groups(groups) if (panels := _panels(part, options))]
+    if not parts:
+        raise UserError(f"There is nothing to draw: no run has recorded {' or '.join(options.metrics)} yet.")
     with matplotlib.rc_context(STYLE):
-        columns = max(int(72 * options.width / (CHARACTER * max(map(len, names.values())) + HANDLE)), 1)
-        rows = -(-len(names) // columns)
-        size = (options.width, 0.62 * options.width * len(panels) + 0.16 * rows + 0.25)
-        figure = figures.Figure(size, dpi=300, layout="constrained")
-        for axes, (env, metric, lines) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
-            for group, curve in lines:
-                _draw(axes, curve, _line_style(list(names).index(group.name)), options.each)
-            axes.set(ylabel=Y_LABELS.get(metric, metric), title=env if metric == panels[0][1] else "")
-            axes.xaxis.set_major_formatter(load_extra("matplotlib.ticker").EngFormatter(sep=""))
-            axes.grid(alpha=0.3, linewidth=0.5)
-        axes.set_xlabel(X_LABELS[options.x])
-        _add_legend(figure, names.values(), columns)
+        heights = [0.62 * options.width * len(panels) + 0.16 * _legend_rows(panels, options) for panels in parts]
+        figure = figures.Figure((options.width, sum(heights) + 0.25), dpi=300, layout="constrained")
+        places = [figure] if len(parts) == 1 else figure.subfigures(len(parts), height_ratios=heights)
+        axes: dict[tuple[str, str], list[Any]] = {}
+        for place, panels in zip(places, parts, strict=True):
+            for panel, own in zip(panels, _draw_part(place, panels, options), strict=True):
+                axes.setdefault(panel[:2], []).append(own)
+        for same in axes.values():
+            _align(same)
         figure.suptitle(options.title or None, fontsize=9)
         picture = io.BytesIO()
         figure.savefig(picture, format=kind, metadata=UNDATED[kind])
     return picture.getvalue()
+
+
+def divide_groups(groups: Sequence[Group]) -> list[list[Group]]:
+    """Return the parts in which groups are drawn, one below the other, each with panels and a legend of its own.
+
+    A part has lines of at most `MOST_LINES` names, because more cannot be told apart.
+    """
+    names = _names(groups)
+    number = max(-(-len(names) // MOST_LINES), 1)
+    size = max(-(-len(names) // number), 1)
+    shares = [names[begin : begin + size] for begin in range(0, len(names), size)]
+    return [[group for group in groups if group.name in share] for share in shares]
+
+
+def describe_parts(groups: Sequence[Group]) -> list[str]:
+    """Return a line about the parts of a picture if it has several."""
+    number = len(divide_groups(groups))
+    what = f"{len(_names(groups))} lines are too many for one panel: they are drawn in {number} parts of equal scales."
+    return [what] if number > 1 else []
+
+
+def _names(groups: Sequence[Group]) -> list[str]:
+    """Return the names of groups; groups of several environments may share them, and then look the same."""
+    return list(dict.fromkeys(group.name for group in groups))
+
+
+def _draw_part(place: Any, panels: Sequence[Panel], options: PlotOptions) -> list[Any]:
+    """Draw panels, and a legend below them, into a figure or a part of one; return their axes."""
+    names = _labels(panels)
+    column = list(place.subplots(len(panels), squeeze=False)[:, 0])
+    for axes, (env, metric, lines) in zip(column, panels, strict=True):
+        for group, curve in lines:
+            _draw(axes, curve, _line_style(list(names).index(group.name)), options.each)
+        axes.set(ylabel=Y_LABELS.get(metric, metric), title=env if metric == panels[0][1] else "")
+        axes.xaxis.set_major_formatter(load_extra("matplotlib.ticker").EngFormatter(sep=""))
+        axes.grid(alpha=0.3, linewidth=0.5)
+    column[-1].set_xlabel(X_LABELS[options.x])
+    _add_legend(place, names.values(), _legend_columns(names.values(), options))
+    return column
+
+
+def _align(panels: Sequence[Any]) -> None:
+    """Give panels of the same environment and figure the same scales, so that their lines can be compared."""
+    for limits, set_limits in (("get_xlim", "set_xlim"), ("get_ylim", "set_ylim")):
+        low, high = zip(*(getattr(axes, limits)() for axes in panels), strict=True)
+        for axes in panels if len(panels) > 1 else ():
+            getattr(axes, set_limits)(min(low), max(high))
 
 
 def _panels(groups: Sequence[Group], options: PlotOptions) -> list[Panel]:
@@ -134,8 +181,6 @@ def _panels(groups: Sequence[Group], options: PlotOptions) -> list[Panel]:
             lines = [(group, curve) for group, curve in zip(inside, curves, strict=True) if curve is not None]
             if lines:
                 panels.append((env, metric, lines))
-    if not panels:
-        raise UserError(f"There is nothing to draw: no run has recorded {' or '.join(options.metrics)} yet.")
     return panels
 
 
@@ -165,8 +210,17 @@ def _line_style(number: int) -> dict[str, Any]:
     }
 
 
+def _legend_columns(labels: Collection[str], options: PlotOptions) -> int:
+    return max(int(72 * options.width / (CHARACTER * max(map(len, labels)) + HANDLE)), 1)
+
+
+def _legend_rows(panels: Sequence[Panel], options: PlotOptions) -> int:
+    labels = _labels(panels).values()
+    return -(-len(labels) // _legend_columns(labels, options))
+
+
 def _add_legend(figure: Any, labels: Iterable[str], columns: int) -> None:
-    """Put a legend below the panels, where it hides nothing; a line has the same style in all panels."""
+    """Put a legend below the panels, where it hides nothing; a line has the same style in all of them."""
     lines = load_extra("matplotlib.lines")
     handles = [lines.Line2D([], [], label=label, **_line_style(number)) for number, label in enumerate(labels)]
     columns = min(columns, len(handles))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
 from ding_lite.utils.registry import ConfigError, UserError, closest
+from ding_lite.utils.tree import dotted_items
 
 Floats = NDArray[np.float64]
 AXES = {"env_step": "envstep", "iteration": "train_iter", "seconds": "time"}  # names of x, and their keys in a record
@@ -123,7 +124,7 @@ def read_run(path: str | Path) -> Run:
         sys.path[:] = before  # the file adds the folders of its imports; hundreds of them would slow every import
     result = _read_result(path / RESULT)
     limits = {name: limit if limit < NO_LIMIT else None for name, limit in saved.limits.items()}
-    config = dict(flatten(saved.main_config)) | dict(flatten(saved.create_config)) | limits
+    config = dict(dotted_items(saved.main_config)) | dict(dotted_items(saved.create_config)) | limits
     config["processes"] = result.get("world_size") or _count_parts(path)
     return Run(path, config, result, is_active(path))
 
@@ -233,15 +234,6 @@ def _count_parts(path: Path) -> int:
     """Return the number of processes of a run that left no result, as far as its checkpoints tell."""
     parts = (PART.search(file.name) for file in path.glob("ckpt/*.rank_*.pth.tar"))
     return max((int(part[1]) + 1 for part in parts if part), default=1)
-
-
-def flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted keys of nested dicts with their values; `prefix` stands before each key."""
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -23,33 +23,58 @@ class Table:
         header: names of the columns.
         rows: as many cells as the header has.
         right: numbers of the columns that are aligned at the right.
+        named: whether the first column holds names that a user may copy. They are not folded: if the table is too wide,
+            each has a line of its own, above the rest of its row.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: frozenset[int] = frozenset()
+    named: bool = False
 
     def text(self, width: int) -> str:
         """Return lines of at most `width` characters, if possible.
 
         The widest columns are folded. If words would have to be broken, each row becomes a block of lines instead.
         """
+        rows = self._lines_below_names(width) if self.named and not self._fits(width) else self._lines(width)
+        if rows is None:
+            return self._blocks(width)
+        return "\n".join(line for lines in rows for line in lines).replace(TIED, " ")
+
+    def _fits(self, width: int) -> bool:
+        """Return whether nothing has to be folded."""
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        return sum(widths) + len(GAP) * (len(widths) - 1) <= width
+
+    def _lines_below_names(self, width: int) -> list[list[str]] | None:
+        """Return the lines of the header and of each row, with the first cell above the others; None as `_lines`."""
+        rest = Table(self.header[1:], [row[1:] for row in self.rows], frozenset(place - 1 for place in self.right))
+        rows = rest._lines(width - len(GAP))
+        if rows is None:
+            return None
+        names = (first for first, *_ in (self.header, *self.rows))
+        return [[name, *(GAP + line for line in lines)] for name, lines in zip(names, rows, strict=True)]
+
+    def _lines(self, width: int) -> list[list[str]] | None:
+        """Return the lines of the header and of each row; None if words would have to be broken."""
         cells = [self.header, *self.rows]
         columns = list(zip(*cells, strict=True))
         widths = [max(map(len, column)) for column in columns]
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
         if sum(least) + len(GAP) * (len(least) - 1) > width:
-            return self._blocks(width)
+            return None
         while sum(widths) + len(GAP) * (len(widths) - 1) > width:
             spare = [size if size > low else 0 for size, low in zip(widths, least, strict=True)]
             widths[spare.index(max(spare))] -= 1
-        lines = []
+        rows = []
         for row in cells:
             folded = [_fold(cell, size) for cell, size in zip(row, widths, strict=True)]
-            for place in range(max(map(len, folded))):
-                parts = [part[place] if place < len(part) else "" for part in folded]
-                lines.append(GAP.join(map(self._align, parts, range(len(parts)), widths)).rstrip())
-        return "\n".join(lines).replace(TIED, " ")
+            parts = [
+                [part[place] if place < len(part) else "" for part in folded] for place in range(max(map(len, folded)))
+            ]
+            rows.append([GAP.join(map(self._align, part, range(len(part)), widths)).rstrip() for part in parts])
+        return rows
 
     def markdown(self) -> str:
         """Return a table of GitHub's markdown."""
@@ -102,7 +127,7 @@ def show_estimate(estimate: Estimate) -> str:
 def show_size(size: float) -> str:
     """Return a number of bytes in kB, MB or GB, which are powers of a thousand."""
     unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if size >= unit), (1e3, "kB"))
-    return f"{size / unit:.1f}{TIED}{name}"
+    return f"{size / unit:.1f} {name}"
 
 
 def fold_text(text: str, width: int) -> str:

@@ -22,6 +22,7 @@ from ding_lite.rl_utils.compat import (
     ReparameterizationSampler,
     a2c_error_continuous,
     compute_importance_weights,
+    get_epsilon_greedy_fn,
     pg_error_continuous,
     ppo_data_continuous,
     ppo_error_continuous,
@@ -32,8 +33,9 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
 from ding_lite.rl_utils.gae import gae, gae_data
+from ding_lite.rl_utils.kl import calculate_kl_div
 from ding_lite.rl_utils.lambda_returns import (
     generalized_lambda_returns,
     multistep_forward_view,
@@ -44,7 +46,6 @@ from ding_lite.rl_utils.lambda_returns import (
 )
 from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
-    calculate_kl_div,
     ppo_data,
     ppo_error,
     ppo_info,
@@ -127,6 +128,7 @@ __all__ = [
     "dist_nstep_td_data",
     "dist_nstep_td_error",
     "entropy",
+    "epsilon_at",
     "epsilon_greedy",
     "epsilon_softmax",
     "expectile_error",

@@ -5,6 +5,8 @@ In the other modules, one function handles discrete, continuous and hybrid actio
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from ding_lite.rl_utils.a2c import a2c_error
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, mode, sample
+from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.pg import pg_error
 from ding_lite.rl_utils.ppo import (
     ppo_data,
@@ -112,6 +115,16 @@ def compute_importance_weights(
         raise ValueError(f"action_space_type must be '{kind}' for this logit, got '{action_space_type}'")
     with torch.set_grad_enabled(requires_grad and torch.is_grad_enabled()):
         return (log_prob(target_output, action) - log_prob(behaviour_output, action)).exp()
+
+
+def get_epsilon_greedy_fn(start: float, end: float, decay: float, type_: str = "exp") -> Callable[[int], float]:
+    """Return `epsilon_at`, which explains the arguments, as a function of the global env step.
+
+    Raises:
+        ValueError: `type_` is unknown, or `decay` is not positive.
+    """
+    epsilon_at(0, start, end, decay, type_)  # finds a mistake now
+    return partial(epsilon_at, start=start, end=end, decay=decay, type=type_)
 
 
 # Classes whose objects choose an action, given a logit.

@@ -6,34 +6,34 @@ Shapes: N environments, M agents, A discrete actions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 
-def get_epsilon_greedy_fn(start: float, end: float, decay: float, type_: str = "exp") -> Callable[[int], float]:
-    """Return epsilon as a function of the global env step t.
+def epsilon_at(step: int, start: float, end: float, decay: float, type: str = "exp") -> float:
+    """Return epsilon at a global env step t.
 
     'linear': start + (end - start) min(t / decay, 1); 'exp': end + (start - end) exp(-t / decay).
 
     Args:
+        step: t.
         start: epsilon at step 0.
         end: final value of epsilon, or its limit for 'exp'.
         decay: env steps; the length of the decrease for 'linear', the time constant for 'exp'.
-        type_: 'linear' or 'exp'.
+        type: 'linear' or 'exp'.
 
     Raises:
-        ValueError: `type_` is unknown, or `decay` is not positive.
+        ValueError: `type` is unknown, or `decay` is not positive.
     """
-    if type_ not in ("linear", "exp"):
-        raise ValueError(f"epsilon schedule must be 'linear' or 'exp', got '{type_}'")
+    if type not in ("linear", "exp"):
+        raise ValueError(f"epsilon schedule must be 'linear' or 'exp', got '{type}'")
     if decay <= 0:
         raise ValueError(f"epsilon decay must be a positive number of env steps, got {decay}")
-    if type_ == "linear":
-        return lambda step: start + (end - start) * min(max(step, 0) / decay, 1.0)
-    return lambda step: end + (start - end) * math.exp(-max(step, 0) / decay)
+    if type == "linear":
+        return start + (end - start) * min(max(step, 0) / decay, 1.0)
+    return end + (start - end) * math.exp(-max(step, 0) / decay)
 
 
 def epsilon_greedy(

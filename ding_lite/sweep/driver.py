@@ -14,7 +14,6 @@ from typing import Any
 from tqdm import tqdm
 
 from ding_lite.config import compile_config
-from ding_lite.results.run import flatten
 from ding_lite.sweep.outcome import show_values, write_outcome
 from ding_lite.sweep.scores import find_marks
 from ding_lite.sweep.space import Dimension, Value, check_dimensions, to_words
@@ -22,6 +21,7 @@ from ding_lite.sweep.study import SharedStudy, StudyOptions, grid, load_optuna
 from ding_lite.sweep.trial import Ending, TrialRuns
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
+from ding_lite.utils.tree import dotted_items
 
 PERIOD = 0.5  # seconds between two looks at the runs
 HOPELESS = 3  # trials of this process that fail without one that does not
@@ -211,7 +211,7 @@ class Sweep:
     def _problem(self, first: Any) -> dict[str, Any]:
         """Return what all processes of the sweep must agree on."""
         swept = [dimension.key for dimension in self._dimensions]
-        config = {key: value for key, value in flatten(first) if key not in (*swept, "exp_name", "seed", "notes")}
+        config = {key: value for key, value in dotted_items(first) if key not in (*swept, "exp_name", "seed", "notes")}
         return {
             "keys": {dimension.key: dimension.describe() for dimension in self._dimensions},
             "seeds": self._seeds,

@@ -86,7 +86,10 @@ class EvalMode:
     Attributes:
         forward: chooses actions without exploration.
         reset: clears the memory of episodes.
+        load_state_dict: restores what acting needs, exploration too, from a state of the learn mode or from a dict with
+            its `model` alone; for a policy that does not learn.
     """
 
     forward: Act
     reset: Reset
+    load_state_dict: Callable[[dict[str, Any]], None]

@@ -229,7 +229,7 @@ class NormalizedModes:
             state_dict=self._local_state_dict,
             load_state_dict=self._load_local_state_dict,
         )
-        self.eval = replace(self._eval, forward=self._act_best)
+        self.eval = replace(self._eval, forward=self._act_best, load_state_dict=self._load_state_dict_to_act)
 
     def _normalized(self, batch: Batch) -> Batch:
         return batch if self._on_policy else self._normalizer.normalize(batch)
@@ -251,6 +251,10 @@ class NormalizedModes:
 
     def _load_state_dict(self, state: dict[str, Any]) -> None:
         self._learn.load_state_dict(state)
+        self._normalizer.load(state.get("normalizer", {}))
+
+    def _load_state_dict_to_act(self, state: dict[str, Any]) -> None:
+        self._eval.load_state_dict(state)
         self._normalizer.load(state.get("normalizer", {}))
 
     def _local_state_dict(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -10,11 +9,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from ding_lite.utils.dist.interrupt import SIGNALS
-
-PR_SET_PDEATHSIG = 1  # option of prctl: the signal to receive when the parent process ends
+from ding_lite.utils.parent_process import end_with_parent
 
 
 class RunProcess:
@@ -38,7 +37,7 @@ class RunProcess:
             stdout=self._output,
             stderr=self._output,
             start_new_session=True,  # so that Ctrl-C comes once, through this process
-            preexec_fn=_end_with_parent,
+            preexec_fn=partial(end_with_parent, signal.SIGTERM, os.getpid()),
         )
 
     @property
@@ -63,10 +62,6 @@ class RunProcess:
     def close(self) -> None:
         """Forget what it printed."""
         self._output.close()
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager

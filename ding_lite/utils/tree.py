@@ -1,8 +1,8 @@
-"""Functions of trees: nested dicts of arrays or tensors, such as observations."""
+"""Functions of trees: nested dicts of arrays or tensors, such as observations, or of other values, such as configs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,15 @@ def tree_leaves(tree: Any) -> Iterator[Any]:
             yield from tree_leaves(value)
     else:
         yield tree
+
+
+def dotted_items(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested dicts with their dotted keys, each after `prefix`. An empty dict is a leaf."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from dotted_items(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def lengthen(rows: np.ndarray, length: int) -> np.ndarray:

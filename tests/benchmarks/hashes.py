@@ -49,6 +49,11 @@ def _pendulum(kind: str) -> Run:
     )
 
 
+def _hybrid(kind: str) -> Run:
+    limits = ("max_env_step=1600", "policy.learn.batch_size=64")
+    return Run(f"dizoo/gym_hybrid/config/gym_hybrid_{kind}_config.py", "serial_pipeline", limits)
+
+
 OFFLINE = (
     *("policy.learn.batch_size=64", "policy.learn.train_epoch=6"),
     *("policy.collect.data_path=cartpole.npz", "policy.collect.data_type=npz"),
@@ -90,6 +95,10 @@ RUNS = {
     ),
     "discrete_sac": _cartpole("sac", "serial_pipeline", "max_env_step=800", "policy.random_collect_size=200"),
     "iql": _pendulum("iql"),
+    "sqn": _cartpole("sqn", "serial_pipeline", "max_env_step=800"),
+    "acer": _cartpole("acer", "serial_pipeline", "max_env_step=1500"),
+    "pdqn": _hybrid("pdqn"),
+    "paddpg": _hybrid("ddpg"),
 }
 
 

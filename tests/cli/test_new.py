@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import ast
+import fcntl
+import os
+import pty
+import struct
+import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from ding_lite.cli.catalog import describe
+from ding_lite.cli.list import KINDS
 from ding_lite.cli.main import main
 from ding_lite.cli.starter import starter_pair, write_starter
 from ding_lite.config import compile_config
@@ -106,9 +115,39 @@ def test_the_catalogue_has_every_registered_name(capsys: pytest.CaptureFixture[s
     ]
     for line in ("  dqn ", "  rainbow ", "  vac ", "  impala ", "  uniform ", "  cartpole ", "  atari "):
         assert line in told
-    assert max(map(len, told.splitlines())) <= 80
+    summaries = [line for line in told.splitlines() if line.startswith(" ")]
+    assert not [line for line in summaries if line.startswith("   ")]  # what is redirected has one line for each name
+    assert max(map(len, summaries)) > 80
     main(["list", "buffers"])
     assert capsys.readouterr().out.startswith("buffers\n")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_summaries_are_folded_and_lose_nothing(kind: str, width: int) -> None:
+    whole, folded = describe(kind), describe(kind, width)
+    lines = folded.splitlines()
+    assert max(map(len, lines)) <= width
+    further = [len(line) - len(line.lstrip()) for line in lines if line.startswith("   ")]
+    assert len(set(further)) <= 2  # below summaries, and below environments that cannot be imported
+    assert "".join(folded.split()) == "".join(whole.split())
+    assert folded.count("\n  ") - len(further) == whole.count("\n  ")
+
+
+def test_a_terminal_gets_lines_of_its_width() -> None:
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    words = [sys.executable, "-m", "ding_lite", "list", "models"]
+    with subprocess.Popen(words, stdin=child, stdout=child, env=environment) as process:
+        os.close(child)
+        told = b""
+        with suppress(OSError):  # the terminal is gone when the command has ended
+            while part := os.read(parent, 4096):
+                told += part
+    os.close(parent)
+    assert process.returncode == 0
+    assert told.decode().splitlines() == describe("models", 60).splitlines()
 
 
 def test_the_compiled_config_runs_again_and_its_differences_are_the_users(

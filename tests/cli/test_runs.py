@@ -10,19 +10,34 @@ from tests.cli.commands import call
 from tests.results.helpers import write_run
 
 
-@pytest.mark.parametrize("columns", [60, 80])
-def test_runs_are_listed_within_the_terminal(
-    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("columns", "lines"), [(60, 2), (80, 2), (100, 1)])
+def test_runs_are_listed_within_the_terminal_and_names_can_be_copied(
+    columns: int, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    write_run(tmp_path / "some/cartpole_dqn_seed0_with_a_long_name", ending="stop_value")
+    write_run(tmp_path / "some/cartpole_dqn_seed0_with_a_long_name", ending="max_env_step")
     write_run(tmp_path / "some/killed", ending=None)
     call(runs, "some")
-    said = capsys.readouterr().out.splitlines()
+    *said, total = capsys.readouterr().out.splitlines()
     assert max(map(len, said)) <= columns
-    assert said[0].split()[:5] == ["run", "policy", "env", "ended", "best"]
-    assert said[-2].split()[:6] == ["killed", "dqn", "CartPole-v0", "killed", "190", "200"]
-    assert said[-1].startswith("2 runs, ")
+    rows = [" ".join(said[begin : begin + lines]).split() for begin in range(0, len(said), lines)]
+    assert [row[:6] for row in rows] == [
+        ["run", "policy", "env", "ended", "best", "env"],
+        ["cartpole_dqn_seed0_with_a_long_name", "dqn", "CartPole-v0", "max_env_step", "190", "200"],
+        ["killed", "dqn", "CartPole-v0", "killed", "190", "200"],
+    ]
+    assert total.startswith("2 runs, ")
+
+
+def test_on_a_very_narrow_terminal_a_run_is_a_block_below_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    write_run(tmp_path / "some/cartpole_dqn_seed0", ending="max_env_step")
+    call(runs, "some")
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["cartpole_dqn_seed0", "  policy     dqn"]
+    assert max(map(len, said)) <= 40
 
 
 def test_a_directory_without_runs_is_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
+import ding_lite.policy  # noqa: F401  (it registers the policies)
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.envs.spaces import EnvSpec
-from ding_lite.utils.registry import (
-    ConfigError,
-)
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.config.helpers import nested, pair
+
+SPACES: dict[str, Space[Any]] = {
+    "discrete": Discrete(3),
+    "continuous": Box(-1, 1, (2,)),
+    "several": MultiDiscrete([2, 3]),
+    "hybrid": Dict(action_type=Discrete(3), action_args=Box(-1, 1, (2,))),
+    "bits": MultiBinary(4),
+}
+POLICIES = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
+
+
+def compiled(policy: str, main: dict[str, Any] | None = None) -> Any:
+    offline = POLICY_REGISTRY.find(policy).pipeline == "serial_pipeline_offline"
+    collect = dict(collect=dict(data_path="data.npz")) if offline else {}
+    return compile_config((dict(policy={**collect, **(main or {})}), dict(policy=dict(type=policy))))
 
 
 def spec(observation: Space[Any] | None = None, action: Space[Any] | None = None, frame_stack: int = 0) -> EnvSpec:
@@ -110,3 +125,65 @@ def test_shapes_of_a_given_model_are_its_own_unless_written_down() -> None:
     cfg = compile_config(pair(nested("policy.model.obs_shape", 5)), model_given=True)
     with pytest.raises(ConfigError, match=r"obs_shape: expected .* got 5"):
         check_shapes(cfg, spec(), model_given=True)
+
+
+def advised(message: str) -> list[str]:
+    """Return the policies that a message advises, which stand behind its last colon."""
+    advice = message.rpartition(": ")[2]
+    return re.findall(r"\w+", advice.removeprefix("use ").replace(" or ", " ")) if advice.startswith("use ") else []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kind", SPACES)
+def test_a_policy_takes_the_actions_or_names_policies_that_do(policy: str, kind: str) -> None:
+    space = spec(action=SPACES[kind])
+    if isinstance(SPACES[kind], POLICY_REGISTRY.find(policy).action_spaces):
+        check_shapes(compiled(policy), space)
+        return
+    with pytest.raises(ConfigError, match=rf"^Policy '{policy}' expects .* actions, got ") as error:
+        check_shapes(compiled(policy), space)
+    assert "\n" not in str(error.value)
+    others = advised(str(error.value))
+    for other in others:
+        check_shapes(compiled(other), space)
+    offline = POLICY_REGISTRY.find(policy).pipeline == "serial_pipeline_offline"
+    if kind == "bits" or (offline and kind in ("several", "hybrid")):
+        what = " that learns from a data set" if offline else ""
+        assert f"no policy{what} takes {type(SPACES[kind]).__name__} actions; wrap the environment." in str(error.value)
+    else:
+        assert others
+
+
+@pytest.mark.parametrize("space", [Box(-1, 1, (2, 2)), Dict(left=Discrete(2), right=Discrete(2))])
+@pytest.mark.parametrize("policy", ["sac", "dqn", "ppo"])
+def test_no_policy_is_advised_for_actions_that_none_takes(policy: str, space: Space[Any]) -> None:
+    with pytest.raises(ConfigError, match=r"actions are .*: expected Discrete, a Box of one dimension, or a Dict of"):
+        check_shapes(compiled(policy), spec(action=space))
+
+
+@pytest.mark.parametrize("key", ["action_space", "model.action_space", "model.actor_head_type"])
+@pytest.mark.parametrize(
+    ("policy", "kind"),
+    [
+        *[(policy, "hybrid") for policy in ("td3", "d4pg", "sac", "dqn", "sqn", "discrete_sac", "acer", "bdq")],
+        *[("sac", "discrete"), ("paddpg", "discrete"), ("pdqn", "continuous"), ("dqn", "continuous")],
+    ],
+)
+def test_a_kind_of_actions_that_a_policy_does_not_take_is_refused_when_the_config_compiles(
+    policy: str, kind: str, key: str
+) -> None:
+    expected = rf"^policy\.{key}: policy '{policy}' expects \w+( or \w+)? actions, got '{kind}': use "
+    with pytest.raises(ConfigError, match=expected) as error:
+        compiled(policy, nested(key, kind))
+    others = advised(str(error.value))
+    for other in others:
+        assert isinstance(SPACES[kind], POLICY_REGISTRY.find(other).action_spaces)
+    if kind == "hybrid":
+        assert {"paddpg", "pdqn"} <= set(others)
+    assert all(POLICY_REGISTRY.find(other).pipeline != "serial_pipeline_offline" for other in others)
+
+
+@pytest.mark.parametrize("policy", ["cql", "td3_bc", "iql", "bc", "discrete_cql"])
+def test_no_policy_learns_hybrid_actions_from_a_data_set(policy: str) -> None:
+    with pytest.raises(ConfigError, match="got 'hybrid': no policy that learns from a data set takes Dict actions"):
+        compiled(policy, dict(action_space="hybrid"))

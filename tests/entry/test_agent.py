@@ -281,6 +281,19 @@ def test_greedy_is_greedy_whatever_the_evaluator_does_and_exploring_follows_the_
     assert (Agent(setup, state, "new").act(obs_N, deterministic=False) != best).mean() > 0.3  # epsilon is 0.95
 
 
+def test_exploring_has_the_temperature_that_was_learned() -> None:
+    keys = ("policy.learn.alpha=100.0", "policy.other.eps.start=0.0", "policy.other.eps.end=0.0")
+    setup = make_setup(parity_env(), "sqn", *keys)
+    policy: Any = setup.create_policy("policy")
+    with torch.no_grad():
+        policy._alpha.learned.fill_(-20.0)  # a temperature of 2e-9, at which the softmax is the argmax
+    obs_N = np.random.default_rng(0).normal(size=(200, 4))
+    agent = Agent(setup, {"policy": policy.learn_mode.state_dict()}, "new")
+    np.testing.assert_array_equal(agent.act(obs_N, deterministic=False), agent.act(obs_N))
+    initial = make_agent(setup, policy)  # of a state with the model alone
+    assert (initial.act(obs_N, deterministic=False) != initial.act(obs_N)).mean() > 0.3
+
+
 def test_a_policy_that_samples_is_evaluated_so_but_acts_deterministically() -> None:
     agent = make_agent(make_setup(parity_env(), "pg", "policy.deterministic_eval=False"))
     obs_N = np.tile(np.random.default_rng(0).normal(size=(1, 4)), (100, 1))

@@ -151,6 +151,14 @@ def test_a_restored_policy_goes_on_with_its_counts() -> None:
     assert same(list(policy.model.parameters()), list(other.model.parameters()))
 
 
+def test_a_policy_that_only_acts_explores_with_the_numbers_of_its_checkpoint() -> None:
+    policy, other = (weighted(share=linear(0.0, 1.0, 10, "iteration")) for _ in range(2))
+    for seed in range(4):
+        forward(policy, seed)
+    other.eval_mode.load_state_dict(policy.learn_mode.state_dict())
+    assert other.collect_mode.get_collect_kwargs(0) == {"share": pytest.approx(0.4)}
+
+
 def test_a_new_run_from_a_saved_model_starts_its_schedules() -> None:
     policy, other = (weighted(scale=linear(1.0, 2.0, 10, "iteration")) for _ in range(2))
     forward(policy)

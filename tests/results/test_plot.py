@@ -45,8 +45,25 @@ def test_texts_are_not_smaller_than_seven_points() -> None:
 
 
 def test_lines_differ_without_their_colours() -> None:
-    looks = {(str(style["linestyle"]), style["marker"]) for style in map(plot._line_style, range(10))}
-    assert len(looks) == 10
+    looks = {(str(style["linestyle"]), style["marker"]) for style in map(plot._line_style, range(plot.MOST_LINES))}
+    assert len(looks) == plot.MOST_LINES
+
+
+def test_more_groups_than_can_be_told_apart_are_drawn_in_parts_of_equal_scales(tmp_path: Path) -> None:
+    for number in range(1, 10):
+        write_run(tmp_path / f"run{number}", 0, [0.0, 100.0 * number, 50.0], f"policy.nstep={number}")
+    groups = group_runs(find_runs([tmp_path]))
+    assert [[group.name for group in part] for part in plot.divide_groups(groups)] == [
+        [f"dqn, nstep={number}" for number in numbers] for numbers in (range(1, 6), range(6, 10))
+    ]
+    assert plot.describe_parts(groups) == [
+        "9 lines are too many for one panel: they are drawn in 2 parts of equal scales."
+    ]
+    assert plot.divide_groups(groups[:7]) == [groups[:7]]
+    assert plot.describe_parts(groups[:7]) == []
+    svg = render_plot(groups, "svg", PlotOptions(title="Nine groups")).decode()
+    assert svg.count("<!-- CartPole-v0 -->") == svg.count("<!-- evaluation return -->") == 2
+    assert svg.count("<!-- 800 -->") == 2  # a label of the vertical axis, which the first part alone would not reach
 
 
 def test_panels_are_environments_and_figures(tmp_path: Path, groups: list[Group]) -> None:

@@ -1,27 +1,33 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
-from ding_lite.rl_utils import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils import epsilon_at, epsilon_greedy, get_epsilon_greedy_fn
 
 
 def test_linear_schedule_by_hand() -> None:
-    epsilon = get_epsilon_greedy_fn(1.0, 0.2, 100, "linear")
-    assert [epsilon(step) for step in (0, 50, 100, 1000)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    epsilons = [epsilon_at(step, 1.0, 0.2, 100, "linear") for step in (0, 50, 100, 1000)]
+    assert epsilons == pytest.approx([1.0, 0.6, 0.2, 0.2])
 
 
 def test_exponential_schedule_by_hand() -> None:
+    assert [epsilon_at(step, 0.9, 0.1, 100, "exp") for step in (0, 100)] == pytest.approx([0.9, 0.1 + 0.8 / math.e])
+
+
+def test_di_engines_function_of_the_step_is_the_same_schedule() -> None:
     epsilon = get_epsilon_greedy_fn(0.9, 0.1, 100, "exp")
-    assert [epsilon(step) for step in (0, 100)] == pytest.approx([0.9, 0.1 + 0.8 / math.e])
+    assert [epsilon(step) for step in (0, 7, 100)] == [epsilon_at(step, 0.9, 0.1, 100, "exp") for step in (0, 7, 100)]
 
 
 @pytest.mark.parametrize(("kind", "decay"), [("step", 10), ("linear", 0)])
 def test_schedules_that_make_no_sense_are_refused(kind: str, decay: int) -> None:
-    with pytest.raises(ValueError, match="epsilon"):
-        get_epsilon_greedy_fn(1.0, 0.1, decay, kind)
+    for refused in (get_epsilon_greedy_fn, partial(epsilon_at, 0)):
+        with pytest.raises(ValueError, match="epsilon"):
+            refused(1.0, 0.1, decay, kind)
 
 
 def test_exploration_is_drawn_for_each_environment() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ding_lite.utils.tree import lengthen, tree_leaves, tree_map
+from ding_lite.utils.tree import dotted_items, lengthen, tree_leaves, tree_map
 
 
 def test_a_function_is_applied_to_the_leaves_of_several_trees_with_the_same_keys() -> None:
@@ -17,6 +17,11 @@ def test_what_is_no_dict_is_a_leaf() -> None:
     assert tree_map(len, [1, 2]) == 2
     assert list(tree_leaves([1, 2])) == [[1, 2]]
     assert list(tree_leaves({"a": 1, "b": {"c": (2,), "d": {}}})) == [1, (2,)]
+
+
+def test_dotted_keys_lead_to_the_leaves_and_an_empty_dict_is_one() -> None:
+    tree = {"a": 1, "b": {"c": [2], "d": {}}, "e": {"f": {"g": None}}}
+    assert dict(dotted_items(tree)) == {"a": 1, "b.c": [2], "b.d": {}, "e.f.g": None}
 
 
 def test_a_longer_array_begins_with_the_rows_of_the_shorter_one() -> None:

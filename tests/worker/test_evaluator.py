@@ -24,6 +24,7 @@ def zeros() -> EvalMode:
     return EvalMode(
         forward=lambda obs, **kwargs: {"action": torch.zeros(len(obs), dtype=torch.int64)},
         reset=lambda env_id=None: None,
+        load_state_dict=lambda state: None,
     )
 
 

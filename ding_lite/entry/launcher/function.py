@@ -16,7 +16,6 @@ from typing import Any
 
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
 
 from ding_lite.config import find_policy
 from ding_lite.entry.launcher import ranks
@@ -27,11 +26,13 @@ from ding_lite.utils.dist.heartbeat import record_cause
 from ding_lite.utils.dist.launch_environment import read_launch
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.key import show
+from ding_lite.utils.parent_process import end_with_parent
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 # What a rank runs before anything can be imported: the caller may have found the package in a path of its own.
 START = (
-    "import sys; sys.path[:] = {path!r}; from ding_lite.entry.launcher.function import run_call; run_call({folder!r})"
+    "import sys; sys.path[:] = {path!r}; from ding_lite.entry.launcher.function import run_call; "
+    "run_call({folder!r}, {caller})"
 )
 _importing = False  # whether this is a rank that imports the caller's script
 
@@ -89,7 +90,7 @@ def launch(
     handlers, interrupted = ranks.signal_handlers(), None
     with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder:
         Path(folder, "call").write_bytes(call)
-        command = [sys.executable, "-u", "-c", START.format(path=sys.path, folder=folder)]
+        command = [sys.executable, "-u", "-c", START.format(path=sys.path, folder=folder, caller=os.getpid())]
         try:
             ranks.supervise(command, nproc_per_node, max_restarts, folder)
         except ChildFailedError as error:
@@ -119,9 +120,14 @@ def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**read_result(path), "exp_dir": path}
 
 
-def run_call(folder: str) -> None:
-    """Run as a rank: call the function that `launch` wrote to `folder`, and write rank 0's result there."""
-    _prctl_pr_set_pdeathsig(signal.SIGTERM)  # if the caller is killed
+def run_call(folder: str, caller: int) -> None:
+    """Run as a rank: call the function that `launch` wrote to `folder`, and write rank 0's result there.
+
+    Args:
+        folder: the directory that `launch` shares with the ranks.
+        caller: process id of the process that called `launch`.
+    """
+    end_with_parent(signal.SIGTERM, caller)
     attempt, last = (os.environ[f"TORCHELASTIC_{name}"] for name in ("RESTART_COUNT", "MAX_RESTARTS"))
     try:
         function, args, kwargs = _unpack(Path(folder, "call").read_bytes())

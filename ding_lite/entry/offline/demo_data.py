@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.entry.keeper import load_model
+from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.normalized import normalizes_obs
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
@@ -40,7 +40,6 @@ from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
 from ding_lite.worker.offline.files import DatasetError, check_target, count_rows, write_columns, write_minari
 
-LONG_TRAINED = 10**10  # env steps; used if the length of the training is unknown: explores as at its end
 BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # in an experiment directory
 
 
@@ -161,7 +160,7 @@ def _load(
             )
         state = load_checkpoint(name)
     load_model(policy, state, name)
-    return name, state.get("collector", {}).get("envstep", LONG_TRAINED)
+    return name, trained_env_steps(state)
 
 
 def _recording_mode(policy: Policy, explore: bool, envstep: int) -> CollectMode:

@@ -31,8 +31,9 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
-from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -46,14 +47,7 @@ class PADDPGPolicy(DDPGPolicy):
         model=dict(
             action_space=Key("hybrid", "what the actor returns: a type and its arguments"),
         ),
-        other=dict(
-            eps=dict(
-                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
-                start=Key(1.0, "epsilon at global env step 0", low=0, high=1),
-                end=Key(0.1, "final epsilon", low=0, high=1),
-                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", low=1),
-            ),
-        ),
+        other=dict(eps=epsilon_keys(start=1.0, end=0.1, decay=10000)),
     )
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Dict,)
     action_space: ClassVar[str] = "hybrid"
@@ -87,13 +81,8 @@ class PADDPGPolicy(DDPGPolicy):
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         return super()._forward_learn(batch) | {"epsilon": self._epsilon}
 
-    def _init_collect(self) -> None:
-        super()._init_collect()
-        eps = self._cfg.other.eps
-        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
-
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        epsilon = self._epsilon_at(envstep)
+        epsilon = epsilon_at(envstep, **self._cfg.other.eps)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}
 

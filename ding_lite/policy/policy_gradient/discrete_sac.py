@@ -25,8 +25,9 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.rl_utils.exploration import get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
 from ding_lite.rl_utils.soft_policy import soft_policy_value
 from ding_lite.rl_utils.soft_q import epsilon_softmax
@@ -51,14 +52,7 @@ class DiscreteSACPolicy(SACPolicy):
         ),
         other=dict(
             replay_buffer=dict(replay_buffer_size=100000),
-            eps=dict(
-                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
-                start=Key(0.0, "share of random actions among the sampled ones at global env step 0", low=0, high=1),
-                end=Key(0.0, "final share of random actions", low=0, high=1),
-                decay=Key(
-                    10000, "global env steps: time constant, or length of the linear decrease", type=float, low=1
-                ),
-            ),
+            eps=epsilon_keys(start=0.0, end=0.0, decay=10000),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.action_space",)
@@ -100,12 +94,8 @@ class DiscreteSACPolicy(SACPolicy):
         """Return L_alpha, and alpha as a figure, for a batch with `entropy_gap` `[B]`."""
         return temperature_error(self._alpha.learned, -batch["entropy_gap"], 0.0), {"alpha": self._alpha().detach()}
 
-    def _init_collect(self) -> None:
-        eps = self._cfg.other.eps
-        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
-
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        return {"eps": self._epsilon_at(envstep)}
+        return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:

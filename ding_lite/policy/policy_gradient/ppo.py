@@ -28,19 +28,17 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
-from ding_lite.policy.policy_gradient.kl_penalty import check_kl_keys, load_pretrained
+from ding_lite.policy.policy_gradient.kl_penalty import load_pretrained
+from ding_lite.policy.policy_gradient.ppo_checks import check_kl_keys, check_schedulers
 from ding_lite.rl_utils.distribution import kl_divergence
-from ding_lite.rl_utils.ppo import ppo_data, ppo_error, pretrained_kl
+from ding_lite.rl_utils.kl import pretrained_kl
+from ding_lite.rl_utils.ppo import ppo_data, ppo_error
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.schedule import Scheduled
+from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
-
-# Keys for schedules: each with the name of its final share, and the key that it scales.
-SCHEDULERS = (("lr_scheduler", "min_lr_lambda", "learning_rate"), ("clip_scheduler", "min_clip_lambda", "clip_ratio"))
 
 
 @POLICY_REGISTRY.register("ppo")
@@ -85,25 +83,7 @@ class PPOPolicy(ActorCriticPolicy):
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        learn = cfg.policy.learn
-        for key, lowest, target in SCHEDULERS:
-            schedule = learn[key]
-            if schedule is None:
-                continue
-            if isinstance(learn[target], Scheduled):
-                raise ConfigError(
-                    f"policy.learn.{key} contradicts the schedule of policy.learn.{target}: set only one."
-                )
-            numbers = all(isinstance(value, (int, float)) for value in schedule.values())
-            if set(schedule) != {"epoch_num", lowest} or not numbers or schedule["epoch_num"] <= 0:
-                raise ConfigError(
-                    f"policy.learn.{key} must be dict(epoch_num=collects, {lowest}=final share), got {dict(schedule)}."
-                )
-        if cfg.policy.compile and learn.clip_scheduler is not None:
-            raise ConfigError(
-                "policy.learn.clip_scheduler changes a number in the loss, but policy.compile=True treats these as "
-                "constants: set one of them to None or False."
-            )
+        check_schedulers(cfg.policy)
         check_kl_keys(cfg.policy)
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:

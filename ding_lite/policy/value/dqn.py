@@ -31,7 +31,8 @@ from torch import Tensor
 
 from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
-from ding_lite.rl_utils.exploration import epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
 from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils.key import Key
@@ -61,12 +62,7 @@ class DQNPolicy(Policy):
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(
-            eps=dict(
-                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
-                start=Key(0.95, "epsilon at global env step 0", low=0, high=1),
-                end=Key(0.1, "final epsilon", low=0, high=1),
-                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", float, low=1),
-            ),
+            eps=epsilon_keys(start=0.95, end=0.1, decay=10000),
             replay_buffer=dict(
                 type=Key("", "'uniform' or 'prioritized'; empty: chosen by policy.priority"),
                 replay_buffer_size=Key(10000, "capacity: env steps per rank", low=1),
@@ -155,8 +151,6 @@ class DQNPolicy(Policy):
         self._target.load_state_dict(state)
 
     def _init_collect(self) -> None:
-        eps = self._cfg.other.eps
-        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
         if self._cfg.get("noisy_net"):
             check_noisy(self._model)
 
@@ -164,7 +158,7 @@ class DQNPolicy(Policy):
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        epsilon = 0.0 if self._cfg.get("noisy_net") else self._epsilon_at(envstep)
+        epsilon = 0.0 if self._cfg.get("noisy_net") else epsilon_at(envstep, **self._cfg.other.eps)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}
 

@@ -29,8 +29,9 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.continuous.qac import QACPolicy
-from ding_lite.rl_utils.exploration import get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -51,12 +52,7 @@ class PDQNPolicy(QACPolicy):
             update_circle=Key(10, "iterations of a cycle; its first half trains the values, the second x(s)", low=2),
         ),
         other=dict(
-            eps=dict(
-                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
-                start=Key(0.95, "epsilon at global env step 0", low=0, high=1),
-                end=Key(0.1, "final epsilon", low=0, high=1),
-                decay=Key(10000, "global env steps: time constant, or length of the linear decrease", low=1),
-            ),
+            eps=epsilon_keys(start=0.95, end=0.1, decay=10000),
             replay_buffer=dict(
                 replay_buffer_size=10000,
             ),
@@ -118,12 +114,8 @@ class PDQNPolicy(QACPolicy):
         super()._load_state_dict_learn(state)
         self._iterations = state["iterations"] if "optimizer" in state else 0
 
-    def _init_collect(self) -> None:
-        eps = self._cfg.other.eps
-        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
-
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        epsilon = self._epsilon_at(envstep)
+        epsilon = epsilon_at(envstep, **self._cfg.other.eps)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}
 

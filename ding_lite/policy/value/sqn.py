@@ -31,8 +31,9 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.rl_utils.distribution import entropy
-from ding_lite.rl_utils.exploration import get_epsilon_greedy_fn
+from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, q_nstep_sql_td_error
 from ding_lite.rl_utils.td import q_nstep_td_data
@@ -65,12 +66,7 @@ class SQNPolicy(Policy):
             ),
         ),
         other=dict(
-            eps=dict(
-                type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
-                start=Key(1.0, "share of random actions at global env step 0", low=0, high=1),
-                end=Key(0.05, "final share of random actions; the others are drawn from the policy", low=0, high=1),
-                decay=Key(2000, "global env steps: time constant, or length of the linear decrease", type=float, low=1),
-            ),
+            eps=epsilon_keys(start=1.0, end=0.05, decay=2000),
             replay_buffer=dict(
                 type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
                 replay_buffer_size=Key(100000, "capacity: env steps per rank", low=1),
@@ -146,14 +142,17 @@ class SQNPolicy(Policy):
         if "optimizer" in state:
             self._alpha.load_state_dict(state["alpha"])
 
+    def _load_state_dict_eval(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_eval(state)
+        if "alpha" in state and hasattr(self, "_alpha"):  # a policy that only evaluates has no temperature
+            self._alpha.load_state_dict(state["alpha"])
+
     def _init_collect(self) -> None:
-        if "q" not in self._optimizers:  # nothing is learned: the temperature keeps its initial value
+        if "q" not in self._optimizers:  # nothing is learned: the temperature is that of a loaded state
             self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
-        eps = self._cfg.other.eps
-        self._epsilon_at = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        epsilon = self._epsilon_at(envstep)
+        epsilon = epsilon_at(envstep, **self._cfg.other.eps)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}
 

@@ -11,7 +11,6 @@ locked: it copies rows with one thread and uses no collective, no CUDA and no fi
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
 import mmap
@@ -35,6 +34,7 @@ from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.dist.heartbeat import heartbeat
 from ding_lite.utils.dist.interrupt import SIGNALS
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.parent_process import end_with_parent
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.dataset import OfflineDataset
@@ -43,7 +43,6 @@ from ding_lite.worker.offline.files import DatasetError
 CHUNK_BYTES = 2**21  # size of a chunk: large enough to outweigh the message, small enough for the processor's cache
 CHUNK_BATCHES = 64  # largest number of batches of a chunk
 AHEAD = 4  # chunks that each worker may load ahead, because it may run late on a busy machine
-PR_SET_PDEATHSIG = 1  # option of prctl: the signal to receive when the parent process ends
 
 
 class LoaderError(UserError, RuntimeError):
@@ -282,9 +281,7 @@ class Guard:
         self._closing, self._parent = closing, os.getpid()
 
     def __call__(self, worker_id: int) -> None:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != self._parent:  # it has ended already
-            os.kill(os.getpid(), signal.SIGKILL)
+        end_with_parent(signal.SIGKILL, self._parent)
         for number in SIGNALS:
             signal.signal(number, self._terminate if number == signal.SIGTERM else signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -14,6 +14,7 @@ import torch
 
 from ding_lite.entry import collect_demo_data
 from ding_lite.entry.offline.demo_data import _to_columns
+from ding_lite.entry.setup import prepare_run
 from ding_lite.model import VAC
 from ding_lite.policy import DQNPolicy, PPOPolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
@@ -155,6 +156,20 @@ def test_a_given_model_is_recorded_as_it_is_and_nothing_that_learns_is_built(
     collect_demo_data(config, 0, 64, "demo.hdf5", model=model, explore=explore)
     assert not differences(model.state_dict(), before)
     assert read("demo.hdf5")["action"].tolist() == [1] * 64
+
+
+def test_exploring_is_recorded_at_the_temperature_that_was_learned() -> None:
+    keys = ["policy.learn.alpha=100.0", "policy.other.eps.start=0.0", "policy.other.eps.end=0.0"]
+    create = dict(env=dict(type="gymnasium"), policy=dict(type="sqn"))
+    config = (dict(env=dict(env_id="CartPole-v1")), create)
+    setup = prepare_run(config, overrides=keys)
+    policy: Any = setup.create_policy("policy")
+    with torch.no_grad():
+        policy._alpha.learned.fill_(-20.0)  # a temperature of 2e-9, at which the softmax is the argmax
+    state = {"policy": policy.learn_mode.state_dict()}
+    collect_demo_data(config, 0, 64, "demo.hdf5", state_dict=state, explore=True, overrides=keys)
+    data = read("demo.hdf5")
+    assert np.array_equal(data["action"], policy.eval_mode.forward(data["obs"])["action"])
 
 
 def test_what_cannot_be_recorded() -> None:

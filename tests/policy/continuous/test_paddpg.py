@@ -241,7 +241,7 @@ def test_other_kinds_of_actions_stay_those_of_ddpg() -> None:
             dict(model=dict(action_space="regression")),
             "action_space: expected .*'hybrid'.*, got str 'regression'",
         ),
-        ("td3", dict(action_space="hybrid"), "action_space: expected .*'regression'.*, got str 'hybrid'"),
+        ("td3", dict(action_space="hybrid"), "policy 'td3' expects Box actions, got 'hybrid': use .*paddpg, pdqn"),
         ("paddpg", dict(other=dict(eps=dict(start=2.0))), "other.eps.start: expected a number from 0 to 1, got 2.0"),
     ],
 )

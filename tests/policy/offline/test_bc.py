@@ -178,7 +178,7 @@ def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
         (("continuous=True",), "policy.continuous=True, but the environment's actions are discrete"),
         (
             ("model.action_space=hybrid",),
-            "policy.model.action_space must be one of discrete, continuous, regression, got 'hybrid'",
+            "policy.model.action_space: policy 'bc' expects Discrete or Box actions, got 'hybrid': no policy that",
         ),
         (("model.bound_type=clip",), "policy.model.bound_type must be one of None, tanh, got 'clip'"),
         (("offline=False",), "policy.offline: expected True for policy 'bc', got bool False: leave it out"),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ding_lite.policy import SQNPolicy
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import OBS, last_gradient, make_batch, make_cfg, make_policy, same, target_of
+from tests.policy.helpers import OBS, last_gradient, make_batch, make_cfg, make_policy, parameter_hash, same, target_of
 
 LOG2, LOG3, LOG4 = math.log(2), math.log(3), math.log(4)
 
@@ -121,6 +121,22 @@ def test_without_learn_mode_it_acts_at_the_initial_temperature() -> None:
     policy = SQNPolicy(make_cfg("learn.alpha=0.3", kind="sqn"), enable_field=("collect", "eval"))
     assert policy.collect_mode.forward(torch.randn(4, OBS).numpy(), eps=0.0)["action"].shape == (4,)
     assert policy._alpha().item() == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("fields", [("collect", "eval"), ("eval",)])
+def test_a_policy_that_only_acts_takes_the_learned_temperature_along(fields: tuple[str, ...]) -> None:
+    learned, cfg = table_policy(), make_cfg("learn.alpha=1.0", model_given=True, kind="sqn")
+    with torch.no_grad():
+        next(learned.model.parameters())[0, 0] = torch.tensor([0.0, LOG3 / 2])  # 1/4 and 3/4 at temperature 1/2
+        learned._alpha.learned.fill_(math.log(0.5))
+    acting = SQNPolicy(cfg, TwinTable(ONLINE), fields)
+    acting.eval_mode.load_state_dict(learned.learn_mode.state_dict())
+    assert parameter_hash(acting.model) == parameter_hash(learned.model)
+    if "collect" in fields:
+        torch.manual_seed(0)
+        action_N = acting.collect_mode.forward(torch.eye(2)[:1].expand(20_000, 2), eps=0.0)["action"]
+        # The standard deviation of the mean is 0.003. At the initial temperature the share would be 0.63.
+        assert action_N.float().mean().item() == pytest.approx(0.75, abs=0.015)
 
 
 def test_the_state_restores_networks_targets_and_temperature() -> None:

@@ -1,0 +1,187 @@
+"""Fits a compiled config to its environment: the model's shapes, and whether the policy takes the actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from easydict import EasyDict
+
+from ding_lite.config import schema as sc
+from ding_lite.config.checks import check_memory
+from ding_lite.config.compat import given_action_spaces
+from ding_lite.config.normalization import check_observations
+from ding_lite.envs.spaces import EnvSpec
+from ding_lite.utils.key import describe, matches
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+# Values of `action_space` that name a kind of actions, and the spaces that have it. Others say what the model returns.
+KINDS: dict[str, type] = {
+    "discrete": gymnasium.spaces.Discrete,
+    "continuous": gymnasium.spaces.Box,
+    "hybrid": gymnasium.spaces.Dict,
+}
+
+
+def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
+    """Set the model's shapes from the environment's spaces; shapes that the user has set must agree with them.
+
+    Args:
+        cfg: the compiled config; missing shapes are written into it.
+        env_spec: the spaces of the environment.
+        model_given: whether the user passes a model object. Its shapes are then not set.
+
+    Raises:
+        ConfigError: a shape differs or cannot be derived, the policy does not support the action space, or the buffers
+            exceed this machine's memory.
+    """
+    policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
+    kind = _check_actions(cfg.policy.type, policy_cls, space)
+    _check_stack(cfg, env_spec)
+    options = {} if model_given else sc.model_options(policy_cls, cfg, {})
+    shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
+    if model.get("action_space") in (None, *KINDS):
+        shapes["action_space"] = kind
+    for key, shape in shapes.items():
+        given = model.get(key)
+        accepted = options.get(f"policy.model.{key}")
+        if given is None or _same_shape(given, shape):
+            if shape and accepted is not None and matches(shape, accepted.hint):
+                model[key] = shape
+        elif shape:
+            raise ConfigError(
+                f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={cfg.env.frame_stack}), got "
+                f"{given}. Leave it out: it is then set from the environment."
+            )
+    for path, option in options.items():
+        if option.default is sc.REQUIRED and sc.get_key(cfg, path) is None:
+            if path == "policy.model.obs_shape" and isinstance(env_spec.observation_space, gymnasium.spaces.Dict):
+                raise ConfigError(
+                    f"The environment's observations are a Dict of {', '.join(env_spec.observation_space)}, but the "
+                    f"model of policy '{cfg.policy.type}' takes one array: wrap the environment in gymnasium.wrappers."
+                    "FlattenObservation, or set policy.model.type to a model of your own that takes the dict."
+                )
+            expected = describe(option.hint)
+            raise ConfigError(f"{path} is not set and does not follow from the environment: expected {expected}.")
+    if cfg.env.norm_obs.use_norm:
+        check_observations(env_spec.observation_space)
+    check_memory(cfg, env_spec.observation_space)
+
+
+def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[Any]) -> str:
+    """Return the kind of a space of actions, see `_kind_of`.
+
+    Raises:
+        ConfigError: no built-in model has such actions, or the policy does not take them.
+    """
+    kind = _kind_of(space)
+    if kind is None:
+        raise ConfigError(
+            f"The environment's actions are {space}: expected Discrete, a Box of one dimension, or a Dict of both with "
+            "the keys 'action_type' and 'action_args'."
+        )
+    if not isinstance(space, _spaces_of(policy_cls)):
+        expected = _expected_actions(policy_cls)
+        advice = _advice(policy_type, type(space))
+        raise ConfigError(f"Policy '{policy_type}' expects {expected} actions, got {space}: {advice}")
+    return kind
+
+
+def check_action_space(user: dict[str, Any]) -> None:
+    """Check that the policy takes the kind of actions that `action_space` names, if it names one of `KINDS`.
+
+    Without this check, the message would be about the model's parameter, and would not say which policy to use.
+
+    Args:
+        user: the nested keys that the user set, whose `policy.type` is registered.
+
+    Raises:
+        ConfigError: the policy takes other actions.
+    """
+    policy_type = sc.get_key(user, "policy.type")
+    for path, kind in given_action_spaces(user).items():
+        space = KINDS.get(kind) if isinstance(kind, str) else None
+        policy_cls = POLICY_REGISTRY.find(policy_type)
+        if space is not None and not issubclass(space, _spaces_of(policy_cls)):
+            expected, advice = _expected_actions(policy_cls), _advice(policy_type, space)
+            raise ConfigError(f"{path}: policy '{policy_type}' expects {expected} actions, got '{kind}': {advice}")
+
+
+def _spaces_of(policy_cls: type) -> tuple[type, ...]:
+    return getattr(policy_cls, "action_spaces", (gymnasium.Space,))
+
+
+def _expected_actions(policy_cls: type) -> str:
+    return " or ".join(each.__name__ for each in _spaces_of(policy_cls))
+
+
+def _advice(policy_type: str, space: type) -> str:
+    """Return which policies to use instead: those that take the space, first those trained by the same pipeline."""
+    loops = {name: POLICY_REGISTRY.find(name).pipeline for name in sorted(POLICY_REGISTRY)}
+    loop, offline = loops[policy_type], "serial_pipeline_offline"
+    declared = {name: _spaces_of(POLICY_REGISTRY.find(name)) for name in loops}
+    names = [name for name, spaces in declared.items() if gymnasium.Space not in spaces and issubclass(space, spaces)]
+    names = [name for name in names if (loops[name] == offline) == (loop == offline)]
+    names.sort(key=lambda name: loops[name] != loop)
+    if not names:
+        what = " that learns from a data set" if loop == offline else ""
+        return f"no policy{what} takes {space.__name__} actions; wrap the environment."
+    return f"use {', '.join(names[:-1])}{' or ' * (len(names) > 1)}{names[-1]}."
+
+
+def _same_shape(given: Any, shape: Any) -> bool:
+    """Return whether two shapes are equal; one length may be written as a number or as a list."""
+    left, right = (part[0] if isinstance(part, list) and len(part) == 1 else part for part in (given, shape))
+    return bool(left == right)
+
+
+def _check_stack(cfg: EasyDict, env_spec: EnvSpec) -> None:
+    """Raise `ConfigError` if `env.frame_stack` does not go with the environment or with replay."""
+    stack = cfg.env.frame_stack
+    if stack > 1 and env_spec.frame_stack != stack:
+        raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
+    if stack > 1 and isinstance(env_spec.observation_space, gymnasium.spaces.Dict) and sc.get_key(cfg, sc.BUFFER):
+        raise ConfigError(
+            f"env.frame_stack={stack}, but the observations are a Dict, whose parts replay cannot stack: set "
+            "env.frame_stack=0, or stack what needs it with a wrapper of your own."
+        )
+
+
+def _kind_of(space: gymnasium.Space[Any]) -> str | None:
+    """Return the value of `policy.model.action_space` for a space.
+
+    It is empty for spaces that have no name in the built-in models, and None for those that are not supported.
+    """
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return "discrete"
+    if isinstance(space, gymnasium.spaces.Box):
+        return "continuous" if len(space.shape) == 1 else None
+    if isinstance(space, gymnasium.spaces.Dict):
+        kinds = {key: type(part) for key, part in space.items()}
+        hybrid = {"action_type": gymnasium.spaces.Discrete, "action_args": gymnasium.spaces.Box}
+        return "hybrid" if kinds == hybrid and len(space["action_args"].shape or ()) == 1 else None
+    return ""
+
+
+def _shape_of(space: gymnasium.Space[Any]) -> Any:
+    """Return the value of `obs_shape` or `action_shape` for a space; None if it does not have a single shape."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, gymnasium.spaces.Dict) and set(space) == {"action_type", "action_args"}:
+        return {f"{key}_shape": _shape_of(part) for key, part in space.items()}
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return space.nvec.tolist()  # a list with one choice too: its actions are arrays, unlike those of Discrete
+    shape = [*(space.shape or ())]
+    return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
+
+
+def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
+    """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part is no Box.
+
+    It is None for a Dict with an `action_mask` too, because the built-in models do not obey a mask.
+    """
+    if not isinstance(space, gymnasium.spaces.Dict):
+        return _shape_of(space)
+    nested = (gymnasium.spaces.Box, gymnasium.spaces.Dict)
+    shapes = {key: _obs_shape_of(part) if isinstance(part, nested) else None for key, part in space.items()}
+    return None if "action_mask" in shapes or None in shapes.values() else shapes
