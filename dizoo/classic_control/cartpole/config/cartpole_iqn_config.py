@@ -6,8 +6,8 @@ cartpole_iqn_config = EasyDict(
     exp_name="cartpole_iqn_seed0",
     env=dict(
         env_id="CartPole-v0",
-        evaluator_env_num=5,
-        n_evaluator_episode=5,
+        evaluator_env_num=8,
+        n_evaluator_episode=16,
         stop_value=195,
     ),
     policy=dict(
@@ -17,6 +17,7 @@ cartpole_iqn_config = EasyDict(
             encoder_hidden_size_list=[128, 128, 64],
         ),
         nstep=3,
+        learn=dict(learning_rate=0.0005),
         collect=dict(n_sample=80),
         eval=dict(evaluator=dict(eval_freq=100)),
         other=dict(
