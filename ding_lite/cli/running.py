@@ -129,7 +129,7 @@ def check_limits(config: str, limits: dict[str, int], overrides: Sequence[str]) 
     """Return limits under the names of the parameters of a config's pipeline.
 
     Raises:
-        ConfigError: it has not, or the config cannot be read.
+        ConfigError: the pipeline has no such limit, or the config cannot be read.
     """
     return _limits_of(load_pipeline(find_policy(config, overrides)[1].pipeline), limits)
 

@@ -245,5 +245,5 @@ def flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts seed10 behind seed9."""
+    """Return a key that sorts seed10 after seed9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split("([0-9]+)", name)]
