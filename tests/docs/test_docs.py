@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.distributed.launcher import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
@@ -82,7 +84,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def run(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": f"{cwd}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE * 120)
 
 
 def follow(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
