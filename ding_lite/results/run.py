@@ -141,7 +141,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[Run]:
         directories = list(find_directories(path))
         if not path.is_dir():
             raise UserError(
-                f"'{path}' does not exist or is no directory: give the directory of a run, or one with runs."
+                f"'{path}' does not exist or is not a directory: give the directory of a run, or one with runs."
             )
         if not directories:
             raise UserError(f"'{path}' contains no run: no {CONFIG} is in it or below it.")

@@ -28,5 +28,5 @@ def test_runs_are_listed_within_the_terminal(
 def test_a_directory_without_runs_is_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(runs)
     assert capsys.readouterr().out == "0 runs, 0.0 kB\n"
-    with pytest.raises(UserError, match="'none' does not exist or is no directory"):
+    with pytest.raises(UserError, match="'none' does not exist or is not a directory"):
         call(runs, "none")
