@@ -1,6 +1,6 @@
 """Evaluate a checkpoint over whole episodes.
 
-The config is that of the run, with the keys changed that are given here.
+The config is that of the run; words key=value change it.
 """
 
 from __future__ import annotations

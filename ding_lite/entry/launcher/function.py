@@ -65,7 +65,7 @@ def launch(
     Args:
         fn_or_config: a function that can be imported; or a config, `(main_config, create_config)` or the path of a
             file, whose pipeline is run. On several processes `policy.multi_gpu=True` is set.
-        nproc_per_node: number of processes; with 1, too, it is a new process.
+        nproc_per_node: number of processes; 1 also starts a new process.
         args: positional arguments of the function; they are pickled.
         kwargs: keyword arguments of the function, or of the pipeline, such as `seed, max_env_step, overrides`.
         max_restarts: how many times all ranks are restarted after one has failed; the run of a config then continues.
