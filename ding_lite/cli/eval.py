@@ -1,6 +1,6 @@
 """Evaluate a checkpoint over whole episodes.
 
-Its config is that of its run, with the keys that are changed here.
+The config is that of the run; words key=value change it.
 """
 
 from __future__ import annotations

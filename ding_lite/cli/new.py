@@ -18,7 +18,7 @@ ding_lite new PongNoFrameskip-v4 dqn -o my_pong.py
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("env_id", metavar="ENV_ID", help="an id of gymnasium's, or an Atari game such as ALE/Pong-v5")
+    parser.add_argument("env_id", metavar="ENV_ID", help="a gymnasium id, or an Atari game such as ALE/Pong-v5")
     parser.add_argument("algorithm", metavar="ALGORITHM", nargs="?", help="a policy's name; ding_lite list policies")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write; by default ENV_ALGORITHM_config.py")
 

@@ -79,12 +79,12 @@ def overview() -> str:
             "",
             *lines,
             "",
-            "ding_lite COMMAND --help tells the options of a command. Without a command the",
+            "ding_lite COMMAND --help lists the options of a command. Without a command, the",
             "options are those of DI-engine: ding_lite -m serial -c FILE -s 0.",
         ]
     )
 
 
 def help_line(name: str) -> str:
-    """Return the first line of a command's docstring, without its point."""
+    """Return the first line of a command's docstring, without its full stop."""
     return (load_command(name).__doc__ or "").strip().splitlines()[0].rstrip(".")

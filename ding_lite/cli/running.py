@@ -130,7 +130,9 @@ def _read_resumable(directory: str, changed: bool) -> SavedRun:
     if not os.path.isdir(directory):
         raise ConfigError(f"Cannot resume '{directory}': there is no such directory.")
     if not os.path.isfile(path):
-        raise ConfigError(f"Cannot resume '{directory}': it is no experiment directory, total_config.py is missing.")
+        raise ConfigError(
+            f"Cannot resume '{directory}': it is not an experiment directory, total_config.py is missing."
+        )
     result = read_result(directory)
     reason = result.get("stop_reason", "interrupted")
     if reason not in ("interrupted", "callback") and not changed:

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
     root = Path(args.directory)
     if not root.is_dir():
-        raise UserError(f"'{root}' does not exist or is no directory: give one that contains runs.")
+        raise UserError(f"'{root}' does not exist or is not a directory: give one that contains runs.")
     directories = list(find_directories(root))
     table = [list_runs(directories, root).text(shutil.get_terminal_size().columns)] if directories else []
     total = show_size(size_of(directories))

@@ -1,6 +1,6 @@
 """Search for the best values of some keys, with Optuna.
 
-key=low..high is a range of numbers, with :log, :int or a step such as :0.1 behind it; key=a,b,c is a choice; any other
+key=low..high is a range of numbers, with :log, :int or a step such as :0.1 after it; key=a,b,c is a choice; any other
 key=value is the same in all trials. A trial trains each seed, and its score is the mean of their best evaluations.
 Trials that fall behind are ended early. The same command continues a sweep, and several machines may share one.
 """
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("-c", "--config", required=True, metavar="FILE", help="file with main_config and create_config")
     parser.add_argument(
-        "--trials", type=int, metavar="N", help="trials of the whole sweep (default: 20; of a grid all places)"
+        "--trials", type=int, metavar="N", help="trials of the whole sweep (default: 20; with a grid, all its points)"
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="trials side by side (default: 1)")
     parser.add_argument(

@@ -72,7 +72,7 @@ def load(path: str, device: str | None = None) -> Agent:
 class Agent:
     """A trained policy, with what its environment needs.
 
-    An agent does not change random generators, except that `act` draws from torch's if it explores.
+    An agent leaves all random generators unchanged, except that `act` draws from torch's when it explores.
 
     Args:
         setup: what `prepare_run` returned for the run's config.
@@ -169,8 +169,8 @@ class Agent:
     def evaluate(self, episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
         """Play whole episodes as the run's evaluator does, and return what `evaluate_checkpoint` returns.
 
-        The running episodes of `act` are not touched. The result is the same each time, and that of
-        `evaluate_checkpoint` with the same numbers.
+        The running episodes of `act` are not touched. The result is the same each time, and equals that of
+        `evaluate_checkpoint` with the same arguments.
 
         Args:
             episodes: number of episodes; None: `env.n_evaluator_episode`.
@@ -194,9 +194,9 @@ class Agent:
         return {"policy": state, "learner": {"train_iter": self._iteration}}
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
-        """Build a single environment, wrapped as each of the evaluator's environments is.
+        """Build a single environment, wrapped like the evaluator's environments.
 
-        If the run used an engine for all environments at once, it is the equivalent single environment.
+        If the run used an engine that steps all environments at once, this is the equivalent single environment.
 
         Args:
             render_mode: gymnasium's, such as 'human' or 'rgb_array'; None: nothing is rendered.
@@ -207,7 +207,7 @@ class Agent:
         return build_rendered(self.config.env, self._setup.builders[1], render_mode)
 
     def export(self, path: str) -> None:
-        """Write a module that maps observations to actions to a file, without exploration.
+        """Write a file with a module that maps observations to actions, without exploration.
 
         Args:
             path: ends with '.pt2' (torch.export) or '.onnx' (extra `onnx`).

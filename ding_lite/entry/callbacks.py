@@ -60,7 +60,7 @@ class Callback:
 
         Args:
             run: the run.
-            output: this rank's figures as the policy returned them, as tensors. To read one waits for its device.
+            output: this rank's figures as the policy returned them, as tensors. Reading one waits for its device.
         """
 
     def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:

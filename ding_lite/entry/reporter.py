@@ -215,7 +215,7 @@ def has_bf16() -> bool:
 
 
 def describe_eval_epsilon(policy: EasyDict) -> str:
-    """Return how random the actions of evaluations are, to be put behind a result; empty if they are not."""
+    """Return a text about the epsilon of evaluations, to be appended to a result; empty if it is 0."""
     epsilon = policy.eval.get("eps", 0.0)
     return f", epsilon {epsilon:g}" if epsilon else ""
 

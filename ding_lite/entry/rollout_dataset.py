@@ -83,7 +83,7 @@ class RolloutDataset(IterableDataset[Any]):
         seed: used instead of the config's own seed.
         unit: see above.
         model: used instead of the config's.
-        overrides: `dotted.key=value` strings, stronger than the config.
+        overrides: `dotted.key=value` strings, which take precedence over the config.
 
     Attributes:
         cfg: the compiled config.

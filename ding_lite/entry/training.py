@@ -1,4 +1,4 @@
-"""Training from Python: `ding_lite.train(config)` runs a config and returns what came of it."""
+"""Training from Python: `ding_lite.train(config)` trains a config and returns the run."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def train(
 ) -> TrainedRun:
     """Train a config with the loop that its policy's class names.
 
-    Ctrl-C, or the stop button of a notebook, ends the run after the present iteration with a checkpoint; the run is
-    returned all the same. To train on several processes, start the script with a launcher and call this in
+    Ctrl-C, or the stop button of a notebook, ends the run after the present iteration and saves a checkpoint; the
+    interrupted run is returned. To train on several processes, start the script with a launcher and call this inside
     `DDPContext`.
 
     Args:

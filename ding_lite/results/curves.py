@@ -76,7 +76,7 @@ def draw_curve(
             "--by run."
         )
     grid = np.linspace(begin, end, POINTS if end > begin else 1)
-    values_RP = np.array([np.interp(grid, at, values) for at, values in each])  # keeps the last value behind the end
+    values_RP = np.array([np.interp(grid, at, values) for at, values in each])  # keeps the last value after the end
     return Curve(grid, average(values_RP, kind, 0), *intervals(values_RP, kind), each)
 
 

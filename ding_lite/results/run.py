@@ -142,7 +142,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[Run]:
         directories = list(find_directories(path))
         if not path.is_dir():
             raise UserError(
-                f"'{path}' does not exist or is no directory: give the directory of a run, or one with runs."
+                f"'{path}' does not exist or is not a directory: give the directory of a run, or one with runs."
             )
         if not directories:
             raise UserError(f"'{path}' contains no run: no {CONFIG} is in it or below it.")
@@ -237,5 +237,5 @@ def _count_parts(path: Path) -> int:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts seed10 behind seed9."""
+    """Return a key that sorts seed10 after seed9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split("([0-9]+)", name)]

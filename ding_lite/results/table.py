@@ -148,5 +148,5 @@ def _fold(cell: str, width: int) -> list[str]:
 
 
 def _pieces(cell: str) -> list[str]:
-    """Return the parts of a cell between which a line may be broken: behind spaces and `_ / =`, and before `.word`."""
+    """Return the parts of a cell between which a line may be broken: after spaces and `_ / =`, and before `.word`."""
     return re.findall(r"[^ ]+? *(?:(?<=[_/=])|(?<= )(?! )|(?=\.[a-z])|$)", cell) or [""]

@@ -82,7 +82,7 @@ class Sweep:
     """
 
     def __init__(self, options: SweepOptions) -> None:
-        load_optuna()  # if it is missing, that comes first
+        load_optuna()  # if it is missing, that is the first error
         self._options = options
         self._dimensions = check_dimensions(options.dimensions, self._compile)
         first = self._compile({each.key: each.examples()[0] for each in self._dimensions})

@@ -46,7 +46,8 @@ def write_outcome(study: SharedStudy, folder: Path, compiles: Callable[..., Any]
     if len(trials) > SHOWN:
         print(f"... and {len(trials) - SHOWN} more, see {folder / TABLE}")
     if left:
-        print(f"{len(left)} trials have not ended: repeat the command to continue.")
+        what = "1 trial has" if len(left) == 1 else f"{len(left)} trials have"
+        print(f"{what} not ended: repeat the command to continue.")
     complete = study.trials("COMPLETE")
     try:
         (folder / TABLE).write_text(tabulate(trials, whole=True).csv() + "\n", encoding="utf-8")
@@ -91,7 +92,7 @@ def tabulate(trials: Sequence[Any], whole: bool = False) -> Table:
 
 
 def shorten(keys: Sequence[str]) -> list[str]:
-    """Return the last parts of dotted keys, as many as tell them apart."""
+    """Return the last parts of dotted keys, as many as distinguish them."""
     for count in range(1, 10):
         names = [".".join(key.split(".")[-count:]) for key in keys]
         if len(set(names)) == len(names):

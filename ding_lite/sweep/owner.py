@@ -1,4 +1,4 @@
-"""Which process works at a trial, so that others can tell when it is gone."""
+"""Which process works on a trial, so that others notice when it is gone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reads the words of a sweep: the keys that it varies, and the values that it may give them.
 
-`key=low..high` is a range of numbers, with `:log`, `:int` or a step such as `:0.1` behind it; `key=a,b,c` is a choice.
+`key=low..high` is a range of numbers, with `:log`, `:int` or a step such as `:0.1` after it; `key=a,b,c` is a choice.
 Every other word `key=value` is the same in all trials.
 """
 
@@ -58,7 +58,7 @@ class Dimension:
         """Return all values.
 
         Raises:
-            ConfigError: there is no end of them.
+            ConfigError: the range has infinitely many values.
         """
         step = self.step or (1 if self.whole and not self.log else None)
         if self.choices:

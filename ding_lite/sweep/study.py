@@ -99,7 +99,7 @@ class SharedStudy:
     def claim(self) -> Any:
         """Return a trial for this process; None if all have been taken.
 
-        First come trials whose process has died: they are tried again.
+        Trials whose process has died come first, and are tried again.
         """
         self._retry_abandoned()
         counting = self.trials()
@@ -274,7 +274,7 @@ def _short(value: Any) -> str:
 
 
 def _remove_half_line(path: Path, lock: Any) -> None:
-    """Remove what a full disk or a crash has left behind the last complete line of a journal.
+    """Remove what a full disk or a crash has left after the last complete line of a journal.
 
     Optuna refuses a journal in which something follows half a line.
     """

@@ -14,7 +14,7 @@ from ding_lite.sweep.study import RUNS, directory_number
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
 from ding_lite.utils.run_process import RunProcess
 
-Start = Callable[[Sequence[str]], RunProcess]  # starts a process with the words behind `ding_lite`
+Start = Callable[[Sequence[str]], RunProcess]  # starts a process with the words after `ding_lite`
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TrialRuns:
         seeds: a run for each.
         folder: the sweep's directory.
         marks: the moments at which trials are compared.
-        words: returns the words behind `ding_lite` that start a run, from its seed and its directory.
+        words: returns the words after `ding_lite` that start a run, from its seed and its directory.
         resuming: options of the command that continues a run.
         start: starts a process.
         process: the process of the current run; None between two runs.

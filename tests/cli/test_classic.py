@@ -394,7 +394,7 @@ def test_the_version_is_told_without_waiting_for_torch() -> None:
     ("files", "words", "message"),
     [
         ({}, [], "there is no such directory"),
-        ({"other.txt": ""}, [], "it is no experiment directory, total_config.py is missing"),
+        ({"other.txt": ""}, [], "it is not an experiment directory, total_config.py is missing"),
         ({"result.json": '{"stop_reason": "max_env_step", "envstep": 80}'}, [], "such as max_env_step=160."),
         ({"result.json": '{"stop_reason": "max_train_iter", "train_iter": 9}'}, [], "such as max_train_iter=18."),
         ({"result.json": '{"stop_reason": "stop_value"}'}, [], "such as env.stop_value=None."),

@@ -44,7 +44,7 @@ def test_a_file_has_the_format_of_its_name_or_the_one_that_is_given(tmp_path: Pa
     [
         (". -o table.xls", "'table.xls': expected a name that ends in .txt, .md, .csv, or --format."),
         (". --against dqn", "--against dqn: CartPole-v0 has no such group, so its runs do not compare."),
-        ("one0/total_config.py/x", "'one0/total_config.py/x' does not exist or is no directory"),
+        ("one0/total_config.py/x", "'one0/total_config.py/x' does not exist or is not a directory"),
         (". -o one0/total_config.py/x.md", "Cannot write 'one0/total_config.py/x.md'"),
     ],
 )

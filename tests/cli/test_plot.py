@@ -35,7 +35,7 @@ def test_a_group_that_mixes_configs_is_pointed_out(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("none", "'none' does not exist or is no directory"),
+        ("none", "'none' does not exist or is not a directory"),
         (". -o x.jpg", "'x.jpg': expected a name that ends in"),
         (". --metric eval/return_men", "None of these runs has recorded 'eval/return_men'. Did you mean"),
         (". --by policy.nstop", "--by policy.nstop: expected algorithm, env, run or a config key. Did you mean"),

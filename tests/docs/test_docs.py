@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.distributed.launcher import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -24,6 +27,45 @@ PAGES = sorted(
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+CORRIDOR = """import gymnasium
+import numpy as np
+
+from ding_lite.utils import ENV_REGISTRY
+from ding_lite.utils.key import Key
+
+
+@ENV_REGISTRY.register("corridor")
+class Corridor(gymnasium.Env):
+    config = dict(
+        length=Key(8, "cells to walk to the right", low=1),
+    )
+
+    def __init__(self, cfg):
+        self._length = cfg.length
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._cell = 0
+        return self._observation(), {}
+
+    def step(self, action):
+        self._cell = max(self._cell + (1 if action == 1 else -1), 0)
+        return self._observation(), -1.0, self._cell == self._length, False, {}
+
+    def _observation(self):
+        return np.array([self._cell / self._length], np.float32)
+"""
+CORRIDOR_CONFIG = """
+main_config = dict(exp_name="corridor", env=dict(length=5, max_episode_steps=50), policy=dict(random_collect_size=400))
+create_config = dict(
+    env=dict(type="corridor", import_names=["corridor"]),
+    env_manager=dict(type="base"),
+    policy=dict(type="boltzmann_dqn", import_names=["boltzmann"]),
+)
+"""
 
 
 def load(name: str) -> ModuleType:
@@ -42,7 +84,14 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def run(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": f"{cwd}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE * 120)
+
+
+def follow(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command line of a page that begins with `ding_lite`."""
+    name, *words = shlex.split(command, comments=True)
+    assert name == "ding_lite"
+    return run([sys.executable, "-m", "ding_lite", *words], cwd)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -105,17 +154,34 @@ def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "my_cartpole/result.json").read_text())["train_iter"] > 100
 
 
-def test_quickstart_environment_and_policy_of_ones_own_run_as_printed(tmp_path: Path) -> None:
-    _, _, environment, config = blocks(ROOT / "docs/quickstart.md", "python")
-    (tmp_path / "corridor.py").write_text(environment)
+def test_architecture_policy_learns_an_environment_as_printed(tmp_path: Path) -> None:
+    (tmp_path / "corridor.py").write_text(CORRIDOR)
     (tmp_path / "boltzmann.py").write_text(blocks(ROOT / "docs/architecture.md", "python")[0])
-    extra = 'create_config["policy"] = dict(type="boltzmann_dqn", import_names=["boltzmann"])\n'
-    (tmp_path / "run.py").write_text(config + extra)
+    (tmp_path / "run.py").write_text(CORRIDOR_CONFIG)
     options = ["policy.temperature=1.0", "policy.eval.evaluator.eval_freq=100", "env.stop_value=-5"]
     result = run([sys.executable, "-m", "ding_lite", "-c", "run.py", "max_env_step=3000", *options], tmp_path)
     assert result.returncode == 0, result.stderr
     # five cells to the right, -1 each: the best return is -5, and the worst, cut at 50 steps, -50
     assert json.loads((tmp_path / "corridor/result.json").read_text())["eval_return_best"] == -5.0
+
+
+def test_readme_trains_from_python_and_from_the_shell_as_printed(tmp_path: Path) -> None:
+    text = blocks(ROOT / "README.md", "python")[0]
+    assert "max_env_step=20_000" in text
+    (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=20_000", "max_env_step=400"))
+    result = run([sys.executable, "my_cartpole.py"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    best, again = map(float, result.stdout.split())
+    assert 8 <= best <= 500
+    assert 8 <= again <= 500
+    train, evaluate, plot = blocks(ROOT / "README.md", "sh")[1].splitlines()
+    result = follow(train.replace("max_env_step=20000", "max_env_step=400"), tmp_path)
+    assert result.returncode == 0, result.stderr
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("my_cartpole*/result.json")]
+    assert [told["eval_return_best"] for told in results] == [best, best]  # the same run in two ways
+    assert "over 20 episodes" in follow(evaluate, tmp_path).stdout
+    pytest.importorskip("matplotlib")
+    assert (tmp_path / follow(plot, tmp_path).stdout.strip()).is_file()
 
 
 def test_readme_shows_what_a_misspelt_key_says(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_runs_are_found_below_a_directory_once_and_in_the_order_of_their_numbers
 def test_what_is_no_run_gets_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"contains no run: no total_config.py is in it or below it"):
         find_runs([tmp_path])
-    with pytest.raises(UserError, match="does not exist or is no directory"):
+    with pytest.raises(UserError, match="does not exist or is not a directory"):
         find_runs([tmp_path / "none"])
     with pytest.raises(UserError, match="is not the directory of a run"):
         read_run(tmp_path)

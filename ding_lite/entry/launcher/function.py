@@ -66,9 +66,9 @@ def launch(
     Args:
         fn_or_config: a function that can be imported; or a config, `(main_config, create_config)` or the path of a
             file, whose pipeline is run. On several processes `policy.multi_gpu=True` is set.
-        nproc_per_node: number of processes; 1 is a new process too.
-        args: of the function; they are pickled.
-        kwargs: of the function, or of the pipeline, such as `seed, max_env_step, overrides`.
+        nproc_per_node: number of processes; 1 also starts a new process.
+        args: positional arguments of the function; they are pickled.
+        kwargs: keyword arguments of the function, or of the pipeline, such as `seed, max_env_step, overrides`.
         max_restarts: how many times all ranks are restarted after one has failed; the run of a config then continues.
 
     Returns:
@@ -76,7 +76,7 @@ def launch(
 
     Raises:
         LaunchError: a rank failed.
-        UserError: a mistake of the user, found here or on a rank. It is not restarted.
+        UserError: a mistake of the user, found here or on a rank; the ranks are not restarted.
     """
     _check_caller(nproc_per_node, max_restarts)
     if callable(fn_or_config):

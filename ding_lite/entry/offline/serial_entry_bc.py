@@ -30,7 +30,7 @@ def serial_pipeline_bc(
         data_path: the data set, instead of the config's `policy.collect.data_path`.
         model: a model to train instead of the one that `cfg.policy.model` describes.
         max_iter: learner iterations.
-        overrides: `dotted.key=value` strings, stronger than the config.
+        overrides: `dotted.key=value` strings, which take precedence over the config.
         callbacks: are called at the events of the run, see `Callback`.
 
     Returns:

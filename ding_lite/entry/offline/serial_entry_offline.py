@@ -37,7 +37,7 @@ def serial_pipeline_offline(
             that `cfg.env` names; collector_cfgs are not used.
         model: a model to train instead of the one that `cfg.policy.model` describes.
         max_train_iter: learner iterations.
-        overrides: `dotted.key=value` strings, stronger than the config.
+        overrides: `dotted.key=value` strings, which take precedence over the config.
         callbacks: are called at the events of the run, see `Callback`.
 
     Returns:
