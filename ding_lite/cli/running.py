@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from ding_lite.config import divided_sizes, find_policy, read_saved_run
+from ding_lite.config import divided_sizes, find_policy, read_limits, read_saved_run
 from ding_lite.config.config import SavedRun
 from ding_lite.entry.eval_entry import evaluate_checkpoint
 from ding_lite.entry.launcher.ranks import run_ranks
@@ -50,7 +50,7 @@ def _train(args: argparse.Namespace, limits: dict[str, int], overrides: list[str
     """Run a config with the pipeline that `-m` or the policy's class names."""
     pair, policy_cls = find_policy(args.config, overrides)
     pipeline = load_pipeline(MODES[args.mode] if args.mode else policy_cls.pipeline)
-    limits = limits_for(pipeline, limits)
+    limits = limits_for(pipeline, {**read_limits(args.config), **limits})
     if args.divide and get_world_size() > 1:
         overrides = [TOGETHER, *overrides, *divided_sizes(pair, get_world_size(), overrides)]
     if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, so that theirs counts

@@ -6,6 +6,7 @@ from ding_lite.config.config import (
     find_policy,
     format_config,
     read_config,
+    read_limits,
     read_saved_run,
     save_config,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "find_policy",
     "format_config",
     "read_config",
+    "read_limits",
     "read_saved_run",
     "save_config",
 ]

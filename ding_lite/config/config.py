@@ -77,6 +77,18 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return _get_dict(module, "main_config"), _get_dict(module, "create_config")
 
 
+def read_limits(path: str | Path) -> dict[str, int]:
+    """Return the limits of a run that a config file defines as `limits`, such as `max_env_step`; it need not.
+
+    Raises:
+        ConfigError: the file cannot be run, or its limits are not a dict of whole numbers.
+    """
+    limits = getattr(_run_file(Path(path)), "limits", {})
+    if not isinstance(limits, dict) or not all(isinstance(number, int) for number in limits.values()):
+        raise ConfigError(f"'{path}': expected limits such as limits = dict(max_env_step=20000), got {show(limits)}.")
+    return limits
+
+
 def read_saved_run(path: str | Path) -> SavedRun:
     """Read a file that `save_config` wrote.
 

@@ -58,6 +58,8 @@ def limits_for(pipeline: Callable[..., Any], limits: Mapping[str, int]) -> dict[
     known = inspect.signature(pipeline).parameters
     named = {"max_iter" if "max_iter" in known and key == "max_train_iter" else key: n for key, n in limits.items()}
     unknown = [key for key in named if key not in known]
+    if unknown and unknown[0] != "max_env_step":
+        raise ConfigError(f"Unknown limit '{unknown[0]}'.{closest(unknown[0], ('max_env_step', 'max_train_iter'))}")
     if unknown:
         raise ConfigError(
             f"{pipeline.__name__} plays no environment, so {unknown[0]} cannot limit it: set max_train_iter."

@@ -54,6 +54,24 @@ def test_each_seed_has_a_directory_and_a_line_of_the_table(tmp_path: Path) -> No
     assert lines[4] == f"directories {names[0]}, {names[2]}"
 
 
+def test_limits_that_a_file_defines_hold_unless_others_are_given(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(CONFIG.read_text() + "\nlimits = dict(max_env_step=80)\n")
+    for name, words, steps in (("own", [], 80), ("given", ["max_env_step=96"], 96)):
+        done = train("-s", "0", *QUICK, *words, f"exp_name={name}", config=tmp_path / "mine.py")
+        assert done.returncode == 0, done.stderr
+        told = result(tmp_path / name)
+        assert (told["stop_reason"], told["envstep"]) == ("max_env_step", steps)
+
+
+@pytest.mark.parametrize("limits", ["80", "dict(max_env_step='80')", "dict(max_env_steps=80)"])
+def test_limits_that_mean_nothing_are_a_mistake(tmp_path: Path, limits: str) -> None:
+    (tmp_path / "mine.py").write_text(CONFIG.read_text() + f"\nlimits = {limits}\n")
+    done = train("-s", "0", *QUICK, config=tmp_path / "mine.py")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "limit" in done.stderr.lower()
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine.py"]
+
+
 def test_a_seed_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     text = CONFIG.read_text() + "\nimport os, sys\nif '-s' in sys.argv and sys.argv[sys.argv.index('-s') + 1] == '1':\n"
     (tmp_path / "mine.py").write_text(text + "    raise RuntimeError('this seed is unlucky')\n")
