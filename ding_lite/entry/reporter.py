@@ -37,7 +37,7 @@ class RunReporter(AbstractContextManager[Any]):
 
     def __init__(self, cfg: EasyDict, exp_dir: str, axis: str = "envstep") -> None:
         self._cfg, self._exp_dir, self._axis = cfg, exp_dir, axis
-        self._start = time.time()
+        self._start = time.monotonic()
         self._eval_info: dict[str, Any] = {}
         self._return_mean: float | None = None
         self._collected: Counter[str] = Counter()  # sums since they were last logged
@@ -136,11 +136,11 @@ class RunReporter(AbstractContextManager[Any]):
         """
         tagged = {f"train/{key}": value for key, value in values.items()}
         tagged |= {**data, **self._take_collected()}
-        self._logger.scalars(tagged, counts["envstep"], counts["train_iter"])
+        self.figures(tagged, counts)
 
     def figures(self, values: Mapping[str, float], counts: Mapping[str, int]) -> None:
-        """Record figures of the user, by tag, at the counts of the run."""
-        self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"])
+        """Record figures by their tags, at the counts of the run."""
+        self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"], self._seconds())
 
     def _take_collected(self) -> dict[str, float]:
         sums, self._collected = self._collected, Counter()
@@ -166,7 +166,7 @@ class RunReporter(AbstractContextManager[Any]):
         """Record and print the result of an evaluation."""
         self._eval_info = info
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
-        self._logger.scalars(figures, counts["envstep"], counts["train_iter"])
+        self.figures(figures, counts)
         self._logger.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
             f"{info['return_best']:.2f}\n  {len(info['returns'])} episodes{describe_eval_epsilon(self._cfg.policy)}, "
@@ -202,7 +202,7 @@ class RunReporter(AbstractContextManager[Any]):
 
     def _seconds(self) -> float:
         """Return the run's seconds so far, with those before it was resumed."""
-        return time.time() - self._start
+        return time.monotonic() - self._start
 
     def _moment(self, counts: Mapping[str, int]) -> str:
         env_step = f"env step {counts['envstep']}, " if self._axis == "envstep" else ""
