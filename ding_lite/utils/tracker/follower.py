@@ -42,7 +42,7 @@ def main() -> None:
 
     def say(kind: str, text: str) -> None:
         with suppress(OSError):  # the run was killed
-            os.write(messages, json.dumps({kind: text}).encode() + b"\n")
+            os.write(messages, json.dumps({"kind": kind, "text": text}).encode() + b"\n")
 
     ended = threading.Event()
     threading.Thread(target=_watch, args=(job, ended), daemon=True).start()
@@ -81,7 +81,7 @@ def follow(job: Job, ended: threading.Event, say: Callable[[str], None]) -> None
         told = known["lines"]
         write_state(job, tracker.id, told)
         with open(Path(job.exp_dir, "metrics.jsonl"), "rb") as file:
-            records = Follower(file)
+            records = RecordReader(file)
             last = False
             while not last:
                 last = ended.wait(PERIOD)  # what was recorded before the end is read after it
@@ -93,7 +93,7 @@ def follow(job: Job, ended: threading.Event, say: Callable[[str], None]) -> None
         tracker.finish(_read_result(job))
 
 
-class Follower:
+class RecordReader:
     """Reads the complete lines that a file of records has got since the last look.
 
     Attributes:

@@ -107,11 +107,15 @@ class TrackerProcess(AbstractContextManager[Any]):
         """Print the follower's messages; return its error, if it has reported one."""
         assert self._process is not None
         *lines, self._said = (self._said + (_stream(self._process.stdout).read() or b"")).split(b"\n")
-        for message in map(json.loads, lines):
-            if "error" in message:
-                return message["error"]
-            self._info(message["info"])
-        return ""
+        error = ""
+        for line in lines:
+            with suppress(ValueError, TypeError):  # something that Python's start-up files have printed
+                message = json.loads(line)
+                if message["kind"] == "error":
+                    error = message["text"]
+                else:
+                    self._info(message["text"])
+        return error
 
     def _give_up(self, cause: str) -> None:
         self._end()

@@ -34,8 +34,8 @@ class Notebook(Tracker):
         self._note("finish", result=result)
 
     def _note(self, event: str, **what: Any) -> None:
-        with Path(self.job.exp_dir, FILE).open("a") as file:
-            file.write(json.dumps({"event": event, "id": self.id, **what}) + "\n")
+        with Path(self.job.exp_dir, FILE).open("ab", buffering=0) as file:  # one write, which readers see whole
+            file.write(json.dumps({"event": event, "id": self.id, **what}).encode() + b"\n")
         if self.options.get("fault") == event:
             if self.options["how"] == "raise":
                 raise RuntimeError("the service is\nclosed today")

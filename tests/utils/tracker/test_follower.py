@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.utils.tracker.follower import Follower, follow, read_state, write_state
+from ding_lite.utils.tracker.follower import RecordReader, follow, read_state, write_state
 from ding_lite.utils.tracker.services import Job
 from tests.utils.tracker.notebook import points, read
 
@@ -25,7 +25,7 @@ def test_only_complete_lines_are_read_and_damaged_ones_left_out(tmp_path: Path) 
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a"')
     with path.open("rb") as file, path.open("ab") as end:
-        reader = Follower(file)
+        reader = RecordReader(file)
         assert (reader.read(0), reader.count) == ([{"a": 1}, {"a": 2}], 2)
         assert (reader.read(2), reader.count) == ([], 2)
         end.write(b': 3}\n{"a": {"a": 4}\n[]\n{"a": 5}\n')
@@ -37,7 +37,7 @@ def test_lines_that_are_known_are_left_out_however_late_they_come(tmp_path: Path
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"a": 1}\n')
     with path.open("rb") as file, path.open("a") as end:
-        reader = Follower(file)
+        reader = RecordReader(file)
         assert reader.read(3) == []
         end.write('{"a": 2}\n{"a": 3}\n{"a": 4}\n')
         end.flush()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ding_lite.entry import Callback
+from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import ConfigError
 from ding_lite.utils.logger import COUNTS
+from ding_lite.utils.tracker import process
 from tests.distributed.launcher import finish, start
 from tests.entry.helpers import CONFIG, SHORT, STEPS, metrics, result, run
 from tests.policy.helpers import parameter_hash
-from tests.survival.common import wait_until
+from tests.survival.common import read_metrics, wait_until
 from tests.utils.tracker.notebook import FILE, points, read
 
 NOTEBOOK = ["policy.import_names=['tests.utils.tracker.notebook']", "tracker.type=notebook", "tracker.patience=300"]
@@ -116,19 +120,19 @@ def test_only_rank_0_has_a_tracker(tmp_path: Path) -> None:
 
 def test_a_run_that_is_killed_ends_its_tracker_and_goes_on_with_it(tmp_path: Path) -> None:
     often = ["policy.learn.learner.hook.save_ckpt_after_iter=40", "env.stop_value=None"]
-    process = start(command("train", "-c", str(CONFIG), *SHORT, *often, *NOTEBOOK), cwd=tmp_path)
+    training = start(command("train", "-c", str(CONFIG), *SHORT, *often, *NOTEBOOK), cwd=tmp_path)
     try:
         wait_until(
-            lambda: (RUN / FILE).exists() and len(read(RUN, "log")) > 1 and list(RUN.glob("ckpt/*_last*")), process
+            lambda: (RUN / FILE).exists() and len(read(RUN, "log")) > 1 and list(RUN.glob("ckpt/*_last*")), training
         )
-        process.kill()
-        process.wait()
+        training.kill()
+        training.wait()
         # at once: the process of the tracker may still be busy
-        more = f"max_env_step={points(RUN)[-1][0] + 400}"
+        more = f"max_env_step={read_metrics(RUN)[-1]['envstep'] + 400}"
         again = finish(start(command("resume", "run", more), cwd=tmp_path), timeout=120)
         assert again.returncode == 0, again.stderr
     finally:
-        finish(process, timeout=60)
+        finish(training, timeout=60)
     assert [line["continued"] for line in read(RUN, "start")] == [False, True]
     assert [bool(line["result"]) for line in read(RUN, "finish")] == [False, True]
     events = [json.loads(line)["event"] for line in (RUN / FILE).read_text().splitlines()]
@@ -136,6 +140,29 @@ def test_a_run_that_is_killed_ends_its_tracker_and_goes_on_with_it(tmp_path: Pat
     assert [[step, sorted(values)] for step, values in points(RUN)] == [
         [step, sorted(values)] for step, values in figures(RUN)
     ]
+
+
+def test_a_run_that_an_error_ends_has_no_result_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(Callback):
+        def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
+            if run.learner.train_iter:
+                raise RuntimeError("a mistake in a callback")
+
+    monkeypatch.setattr(process, "AFTER_ERROR", 300.0)  # the machine may be busy
+    with pytest.raises(RuntimeError, match="a mistake in a callback"):
+        run(*NOTEBOOK, callbacks=[Fails()])
+    assert points(RUN) == figures(RUN)
+    assert [line["result"] for line in read(RUN, "finish")] == [{}]
+
+
+def test_what_python_prints_when_it_starts_is_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('hello'); print(1); print('[]')")
+    monkeypatch.syspath_prepend(tmp_path)
+    run(*NOTEBOOK)
+    assert points(RUN) == figures(RUN)
+    assert "WARNING" not in capfd.readouterr().err
 
 
 def test_a_package_that_is_missing_is_a_line_that_names_the_extra(
