@@ -61,6 +61,13 @@ def test_a_resumed_run_goes_on_in_the_same_run_of_the_service() -> None:
     assert [line["result"]["envstep"] for line in read(RUN, "finish")] == [STEPS // 2, STEPS]
 
 
+def test_a_run_may_get_a_tracker_later_which_receives_all_figures() -> None:
+    run(max_env_step=STEPS // 2)
+    assert not (RUN / "tracker.json").exists()
+    run(*NOTEBOOK, "policy.learn.resume_training=True")
+    assert points(RUN) == figures(RUN)
+
+
 def test_the_run_of_another_service_is_not_continued() -> None:
     run(*NOTEBOOK, max_env_step=STEPS // 2)
     state = RUN / "tracker.json"
