@@ -14,6 +14,8 @@ COMPLETION = ["shtab>=1.7"]  # completion of the command line in bash and zsh
 VIDEO = ["moviepy>=2"]  # its wheels contain ffmpeg
 SWEEP = ["optuna>=4.0"]
 NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
+WANDB = ["wandb>=0.21"]
+MLFLOW = ["mlflow-skinny>=3.17", "sqlalchemy>=2", "alembic>=1.13"]  # the others for a local database
 ONNX = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]
 
 setup(
@@ -51,6 +53,8 @@ setup(
             *ONNX,
             *SWEEP,
             *NOTEBOOK,
+            *WANDB,
+            *MLFLOW,
         ],
         "docs": ["sphinx>=8.1", "myst-parser>=4", "furo>=2024.8.6"],
         "completion": COMPLETION,
@@ -64,6 +68,8 @@ setup(
         "video": VIDEO,
         "onnx": ONNX,
         "sweep": SWEEP,
+        "wandb": WANDB,
+        "mlflow": MLFLOW,
     },
     entry_points={"console_scripts": ["ding_lite=ding_lite.cli.main:main"]},
 )

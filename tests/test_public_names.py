@@ -249,6 +249,7 @@ PUBLIC = {
         "Progress",
         "REWARD_MODEL_REGISTRY",
         "Registry",
+        "TRACKER_REGISTRY",
         "UserError",
         "all_gather_object",
         "allreduce_data",

@@ -111,6 +111,8 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
     "policy.use_reward_batch_norm": (False, "rewards are not normalised"),
     "policy.transition_with_policy_data": (Any, "the policy decides what a transition contains"),
+    "policy.logger": (Any, "tracker.type='wandb' records the figures in Weights & Biases"),
+    "wandb_logger": (Any, "tracker.type='wandb' records the figures in Weights & Biases"),
 }
 # Keys that have no effect for policies that declare another key, which is named first; and the reason.
 REDUNDANT_KEYS = {

@@ -43,7 +43,7 @@ from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import check_schedule, extremes, is_schedule
 
 # Modules that register the built-in classes; they are imported when a config is compiled, before its import_names.
-BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker")
+BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker", "ding_lite.utils.tracker.services")
 PARTS = ("env", "policy", "reward_model")  # sections for which create_config names a class and modules to import
 LONGEST_KEY = 200  # characters; searching for a similar key would take seconds for longer ones
 

@@ -46,6 +46,15 @@ ACTIVATIONS = {
 TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
     seed=Key(0, "seed of all random numbers: networks, exploration, environments, replay", low=0, high=math.inf),
+    tracker=dict(
+        type=Key(None, "where else to record the run: 'wandb' or 'mlflow', each an extra; None: nowhere", type=str),
+        project=Key("ding_lite", "project of Weights & Biases, experiment of MLflow"),
+        name=Key(None, "name of the run there; None: that of its directory", type=str),
+        group=Key(None, "what it shares with other runs; None: the name of its directory without the seed", type=str),
+        tags=Key([], "words by which to find the run", type=list[str]),
+        patience=Key(30.0, "seconds that a run waits at its end until all figures are sent", low=0, high=86400),
+        options=Key({}, "further arguments of wandb.init or mlflow.start_run; for MLflow also `tracking_uri`"),
+    ),
 )
 IMPORT_NAMES = Key([], "modules to import first; they register the class of `type` or its model", type=list)
 # (low, high) of a model's numbers, also in lists, by the ending of the parameter's name.

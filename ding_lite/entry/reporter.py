@@ -21,6 +21,7 @@ from ding_lite.utils.dist.machine_group import describe_ranks
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.logger import ExperimentLogger
 from ding_lite.utils.progress import Progress
+from ding_lite.utils.tracker.process import TrackerProcess
 
 WIDTH = 79  # characters of a line of the summary; a path may be longer
 WORDS = {"envstep": ("step", "iteration"), "train_iter": ("iteration", "epoch")}  # of the progress line
@@ -37,10 +38,11 @@ class RunReporter(AbstractContextManager[Any]):
 
     def __init__(self, cfg: EasyDict, exp_dir: str, axis: str = "envstep") -> None:
         self._cfg, self._exp_dir, self._axis = cfg, exp_dir, axis
-        self._start = time.time()
+        self._start = time.monotonic()
         self._eval_info: dict[str, Any] = {}
         self._return_mean: float | None = None
         self._collected: Counter[str] = Counter()  # sums since they were last logged
+        self._tracker: TrackerProcess | None = None
         self._stack = ExitStack()
         self._logger = self._stack.enter_context(ExperimentLogger(exp_dir, get_rank(), axis))
 
@@ -48,7 +50,7 @@ class RunReporter(AbstractContextManager[Any]):
         self._stack.close()
 
     def begin(self, policy: Policy, source: Mapping[str, str], spec: EnvSpec, step: int, total: int) -> None:
-        """Print the summary and start the progress display.
+        """Print the summary and start the progress display and the tracker.
 
         Args:
             policy: the policy.
@@ -77,6 +79,9 @@ class RunReporter(AbstractContextManager[Any]):
             "results": self._exp_dir,
         }
         say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
+        if cfg.tracker.type is not None and get_rank() == 0:
+            tracker = TrackerProcess(cfg, self._exp_dir, self._axis, say, self.warning)
+            self._tracker = self._stack.enter_context(tracker)
 
     def warning(self, message: str) -> None:
         """Print a message that the user should act on."""
@@ -136,11 +141,13 @@ class RunReporter(AbstractContextManager[Any]):
         """
         tagged = {f"train/{key}": value for key, value in values.items()}
         tagged |= {**data, **self._take_collected()}
-        self._logger.scalars(tagged, counts["envstep"], counts["train_iter"])
+        self.figures(tagged, counts)
 
     def figures(self, values: Mapping[str, float], counts: Mapping[str, int]) -> None:
-        """Record figures of the user, by tag, at the counts of the run."""
-        self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"])
+        """Record figures by their tags, at the counts of the run."""
+        self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"], self._seconds())
+        if self._tracker is not None:
+            self._tracker.poll()
 
     def _take_collected(self) -> dict[str, float]:
         sums, self._collected = self._collected, Counter()
@@ -166,7 +173,7 @@ class RunReporter(AbstractContextManager[Any]):
         """Record and print the result of an evaluation."""
         self._eval_info = info
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
-        self._logger.scalars(figures, counts["envstep"], counts["train_iter"])
+        self.figures(figures, counts)
         self._logger.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
             f"{info['return_best']:.2f}\n  {len(info['returns'])} episodes{describe_eval_epsilon(self._cfg.policy)}, "
@@ -202,7 +209,7 @@ class RunReporter(AbstractContextManager[Any]):
 
     def _seconds(self) -> float:
         """Return the run's seconds so far, with those before it was resumed."""
-        return time.time() - self._start
+        return time.monotonic() - self._start
 
     def _moment(self, counts: Mapping[str, int]) -> str:
         env_step = f"env step {counts['envstep']}, " if self._axis == "envstep" else ""

@@ -22,7 +22,7 @@ from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.ranks import get_local_world_size, get_rank
-from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
+from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY
 from ding_lite.utils.seed import set_seed
 from ding_lite.worker import EpisodeCollector, Evaluator, ReplayBuffer, SampleCollector
 
@@ -196,6 +196,8 @@ def prepare_run(
     if pipeline:
         check_pipeline(cfg.policy, trains or pipeline)
         check_reward_model(cfg, pipeline)
+        if cfg.tracker.type is not None:
+            TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
     spec = check_env(cfg.env, builders[0])
     check_shapes(cfg, spec, model is not None)
     return RunSetup(cfg, spec, model, limits, builders, pipeline)

@@ -55,8 +55,8 @@ class TrainedRun:
     def metrics(self) -> dict[str, NDArray[np.float64]]:
         """The records of metrics.jsonl as columns of equal length, NaN where a record lacks a figure.
 
-        The keys are `envstep`, `train_iter`, `time`, and the names of the figures, such as `eval/return_mean`. A data
-        frame of them is `pandas.DataFrame(run.metrics)`.
+        The keys are `envstep`, `train_iter`, `seconds`, `time`, and the names of figures, such as `eval/return_mean`. A
+        data frame of them is `pandas.DataFrame(run.metrics)`.
         """
         records = self._run.records
         names = dict.fromkeys(name for record in records for name in record)

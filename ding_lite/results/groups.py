@@ -11,6 +11,7 @@ from ding_lite.utils.registry import UserError, closest
 
 # A run is the same with another value of these keys. total_config.py has the values of the run's first start.
 IGNORED = ("seed", "exp_name", "policy.learn.resume_training")
+RECORDING = "tracker."  # begins keys that do not change a run either
 BY = ("algorithm", "env", "run")
 LONGEST_NAME = 3  # differing keys in the name of a group
 MISSING = "-"  # the value of a key that a run's config does not have
@@ -56,8 +57,8 @@ def group_runs(runs: Sequence[Run], by: str | None = None) -> list[Group]:
 
 
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys in which configs differ, except `IGNORED`, in the order of the configs."""
-    keys = dict.fromkeys(key for config in configs for key in config if key not in IGNORED)
+    """Return the keys in which configs differ that make a run another one, in the order of the configs."""
+    keys = dict.fromkeys(key for config in configs for key in config if _matters(key))
     return [key for key in keys if len({show_value(config.get(key, MISSING)) for config in configs}) > 1]
 
 
@@ -100,7 +101,12 @@ def _key(runs: Sequence[Run], by: str | None) -> tuple[Callable[[Run], Any], Cal
 
 
 def _identity(run: Run) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((key, show_value(value)) for key, value in run.config.items() if key not in IGNORED))
+    return tuple(sorted((key, show_value(value)) for key, value in run.config.items() if _matters(key)))
+
+
+def _matters(key: str) -> bool:
+    """Return whether a run with another value of a config key is another run."""
+    return key not in IGNORED and not key.startswith(RECORDING)
 
 
 def _names(parts: Sequence[Sequence[Run]]) -> list[str]:

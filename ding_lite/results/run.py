@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,12 +21,12 @@ from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
 
 Floats = NDArray[np.float64]
-AXES = {"env_step": "envstep", "iteration": "train_iter", "seconds": "time"}  # names of x, and their keys in a record
+AXES = {"env_step": "envstep", "iteration": "train_iter", "seconds": "seconds"}  # names of x, and keys of a record
+TIME = "time"  # the other key that is no figure; seconds since 1970
 RETURN = "eval/return_mean"
 NO_LIMIT = 10**10  # default of the pipelines
 CONFIG, METRICS, RESULT = "total_config.py", "metrics.jsonl", "result.json"
 PART = re.compile(r"\.rank_([0-9]+)\.pth\.tar$")  # a rank's part of a checkpoint
-RESUMED = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}) INFO resumed from ", re.M)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,27 +82,20 @@ class Run:
     @property
     def keys(self) -> set[str]:
         """Names of all figures that were recorded."""
-        return {key for record in self.records for key in record} - set(AXES.values())
+        return {key for record in self.records for key in record} - {TIME, *AXES.values()}
 
     def column(self, key: str, x: str = "env_step") -> tuple[Floats, Floats]:
         """Return where a figure was recorded and its values; records without it or with null are left out.
 
         Args:
             key: name of the figure, such as `eval/return_mean`.
-            x: what the first array holds, a key of `AXES`. Seconds count from the first record, without the pauses
-                between an end and the resumption of the run.
+            x: what the first array holds, a key of `AXES`.
         """
-        times = self._seconds if x == "seconds" else [record[AXES[x]] for record in self.records]
+        places = [record[AXES[x]] for record in self.records]
         values = [record.get(key) for record in self.records]
-        pairs = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
+        pairs = [(at, value) for at, value in zip(places, values, strict=True) if value is not None]
         table = np.array(pairs, np.float64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
-
-    @cached_property
-    def _seconds(self) -> list[float]:
-        times = [record["time"] for record in self.records]
-        pauses = _find_pauses(self.path / "log" / "log.txt", times)
-        return [now - times[0] - sum(length for begin, length in pauses if now > begin) for now in times]
 
 
 def read_run(path: str | Path) -> Run:
@@ -190,13 +182,17 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
         lines = path.read_bytes().splitlines() if path.exists() else []
     except OSError as error:
         raise UserError(f"Cannot read '{path}': {error.strerror}.") from None
+    start = None  # of a run that was recorded without `seconds`, whose pauses count
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
+            if "seconds" not in record:
+                start = record[TIME] if start is None else start
+                record["seconds"] = record[TIME] - start
             numeric = all(isinstance(value, int | float | None) for value in record.values())
             if not numeric or any(record[key] is None for key in AXES.values()):
                 raise ValueError("a value is not a number")
-        except (ValueError, AttributeError, KeyError):
+        except (ValueError, AttributeError, KeyError, TypeError):
             if number == len(lines):  # the run is writing it, or was killed
                 return
             raise UserError(
@@ -212,22 +208,6 @@ def _read_result(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return result if isinstance(result, dict) else {}
-
-
-def _find_pauses(log: Path, times: list[float]) -> list[tuple[float, float]]:
-    """Return the pauses before each resumption: the time of the last record before it, and the pause's seconds."""
-    try:
-        resumed = RESUMED.findall(log.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return []
-    pauses: dict[float, float] = {}
-    for text in resumed:
-        again = time.mktime(time.strptime(text, "%Y-%m-%d %H:%M:%S"))
-        before = [at for at in times if at <= again]
-        after = times[len(before) : len(before) + 1]
-        if before and after:  # of two resumptions without a record between them the later one ends the pause
-            pauses[before[-1]] = min(again, after[0]) - before[-1]
-    return list(pauses.items())
 
 
 def _count_parts(path: Path) -> int:

@@ -88,6 +88,9 @@ class Sweep:
         first = self._compile({each.key: each.examples()[0] for each in self._dimensions})
         name = first.exp_name.rstrip("/").removesuffix(f"_seed{first.seed}")
         self._folder = Path(options.directory or f"{name}_sweep")
+        tracker = first.tracker
+        named = tracker.type is None or tracker.group is not None
+        self._group = [] if named else [f"tracker.group={self._folder.resolve().name}"]
         self._seeds = list(options.seeds or [first.seed])
         self._trials = options.trials or TRIALS
         if options.sampler == "grid":
@@ -156,7 +159,7 @@ class Sweep:
     def _carry_out(self, trial: Any) -> TrialRuns:
         options, values = self._options, trial.params
         limits = [f"{key}={limit}" for key, limit in options.limits.items()]
-        same = [*options.run_words, *options.overrides, *to_words(values), *limits]
+        same = [*options.run_words, *self._group, *options.overrides, *to_words(values), *limits]
         side_by_side = options.jobs * options.nproc if options.jobs > 1 else 1
         return TrialRuns(
             trial,
@@ -210,8 +213,9 @@ class Sweep:
 
     def _problem(self, first: Any) -> dict[str, Any]:
         """Return what all processes of the sweep must agree on."""
-        swept = [dimension.key for dimension in self._dimensions]
-        config = {key: value for key, value in dotted_items(first) if key not in (*swept, "exp_name", "seed", "notes")}
+        others = ("exp_name", "seed", "notes", *(dimension.key for dimension in self._dimensions))
+        known = {key: value for key, value in dotted_items(first) if key not in others}
+        config = {key: value for key, value in known.items() if not key.startswith("tracker.")}
         return {
             "keys": {dimension.key: dimension.describe() for dimension in self._dimensions},
             "seeds": self._seeds,

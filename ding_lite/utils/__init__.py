@@ -16,6 +16,7 @@ _EXPORTS = {
         "MODEL_REGISTRY",
         "POLICY_REGISTRY",
         "REWARD_MODEL_REGISTRY",
+        "TRACKER_REGISTRY",
         "ConfigError",
         "Registry",
         "UserError",

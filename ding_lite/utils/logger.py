@@ -23,7 +23,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.progress import console
 
-COUNTS = ("envstep", "train_iter", "time")  # keys of a line of metrics.jsonl that are not figures
+COUNTS = ("envstep", "train_iter", "seconds", "time")  # keys of a line of metrics.jsonl that are not figures
 EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, because a flush waits for the disk
 
 
@@ -62,7 +62,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
         else:
             console("\n".join(f"[rank {self._rank}] WARNING {line}" for line in message.splitlines()))
 
-    def scalars(self, values: dict[str, Any], envstep: int, train_iter: int) -> None:
+    def scalars(self, values: dict[str, Any], envstep: int, train_iter: int, seconds: float) -> None:
         """Record figures in metrics.jsonl and TensorBoard, on rank 0 only.
 
         A value that is not finite becomes `null` in metrics.jsonl and is left out of TensorBoard.
@@ -71,11 +71,12 @@ class ExperimentLogger(AbstractContextManager[Any]):
             values: numbers or 0-d tensors by name. Reading a tensor waits for its device.
             envstep: env steps of all ranks so far.
             train_iter: learner iterations so far.
+            seconds: of the run so far, without those between an end and a resumption.
         """
         if self._rank != 0:
             return
-        now = round(time.time(), 3)
-        record = {"envstep": envstep, "train_iter": train_iter, "time": now, **_plain(values)}
+        record = {"envstep": envstep, "train_iter": train_iter, "seconds": round(seconds, 3)}
+        record |= {"time": round(time.time(), 3), **_plain(values)}
         with self._tolerant():
             self._metrics.write(json.dumps(record).encode() + b"\n")
             self._metrics.flush()
@@ -154,7 +155,11 @@ class ExperimentLogger(AbstractContextManager[Any]):
                 self._events.flush()
                 self._next_flush = time.monotonic() + EVENTS_PERIOD
         except OSError:
-            self._events = None  # the file ends with half an event, and TensorBoard cannot read past it
+            # The file ends with half an event, and TensorBoard cannot read past it. EventsWriter.close() would fail again,
+            # before it closes the file, and Python 3.13 prints an error for a file that it cannot flush.
+            events, self._events = self._events, None
+            with suppress(OSError):
+                events._py_recordio_writer.close()
             raise
 
     @contextmanager

@@ -307,3 +307,14 @@ def test_the_switch_for_impalas_encoder_may_not_contradict_its_name() -> None:
     main = dict(policy=dict(model=dict(impala_cnn_encoder=True, encoder="conv")))
     with pytest.raises(ConfigError, match="impala_cnn_encoder=True contradicts"):
         compile_config((main, dict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"))))
+
+
+def test_the_switches_of_di_engines_tracker_are_ignored_with_a_note() -> None:
+    switches = dict(gradient_logger=True, video_logger=True, plot_logger=True, action_logger="probability")
+    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(logger=switches), wandb_logger=switches)
+    cfg = compile_config((main, CREATE))
+    assert cfg.tracker.type is None
+    assert cfg.notes == [
+        f"{key} is ignored: tracker.type='wandb' records the figures in Weights & Biases."
+        for key in ("policy.logger", "wandb_logger")
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config, cartpole_r2d2_config
-from tests.entry.helpers import Interrupts, metrics, result
+from tests.entry.helpers import Interrupts, last_checkpoint, metrics, result
 
 SHORT = {
     "dqn": [
@@ -43,7 +44,8 @@ PAIRS = {
     "recurrent ppo": (cartpole_ppo_config, serial_pipeline_onpolicy),
 }
 STEPS = 512  # env steps
-RATES = ("time", "collect/env_step_per_second")  # what differs between two equal runs
+PAUSE = 1.0  # seconds between a run's end and its resumption
+RATES = ("seconds", "time", "collect/env_step_per_second")  # what differs between two equal runs
 
 
 def train(kind: str, name: str, *overrides: str, steps: int = STEPS, **options: Any) -> None:
@@ -119,6 +121,20 @@ def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(kind
     assert curves("parts") == curves("whole")
     told = result(Path("parts"))
     assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
+
+
+def test_seconds_go_on_where_the_checkpoint_left_off(tmp_path: Path) -> None:
+    train("dqn", "parts", steps=STEPS // 2)
+    first, saved = metrics(tmp_path / "parts"), last_checkpoint(tmp_path / "parts")["record"]["seconds"]
+    time.sleep(PAUSE)
+    train("dqn", "parts", "policy.learn.resume_training=True")
+    lines = metrics(tmp_path / "parts")
+    assert lines[: len(first)] == first
+    seconds = [line["seconds"] for line in lines]
+    assert seconds == sorted(seconds)
+    assert first[-1]["seconds"] < saved < seconds[len(first)] < result(tmp_path / "parts")["seconds"]
+    before, after = first[-1], lines[len(first)]
+    assert after["time"] - before["time"] - (after["seconds"] - before["seconds"]) > PAUSE / 2  # without the pause
 
 
 def schedule(key: str, start: float, end: float, over: int, by: str) -> str:

@@ -54,6 +54,9 @@ def write_run(
 
 def write_records(path: Path, figures: Sequence[Mapping[str, float | None]]) -> None:
     """Write metrics.jsonl with records that are 100 env steps, 50 iterations and 10 seconds apart."""
-    counts = [{"envstep": 100 * k, "train_iter": 50 * k, "time": START + 10 * k} for k in range(len(figures))]
+    counts = [
+        {"envstep": 100 * k, "train_iter": 50 * k, "seconds": 10 * k, "time": START + 10 * k}
+        for k in range(len(figures))
+    ]
     lines = [json.dumps({**count, **values}) for count, values in zip(counts, figures, strict=True)]
     (path / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))

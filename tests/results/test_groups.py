@@ -30,6 +30,12 @@ def test_a_limit_and_the_number_of_processes_are_differences_too() -> None:
     assert len(group_runs(runs)) == 3
 
 
+def test_where_a_run_is_recorded_makes_no_difference() -> None:
+    runs = [run("a"), run("b", 1, tracker__type=None), run("c", 2, tracker__type="wandb", tracker__group="x")]
+    assert names(group_runs(runs)) == [("dqn", 3)]
+    assert describe_mixtures(group_runs(runs)) == []
+
+
 def test_names_say_what_differs_within_an_algorithm() -> None:
     """All keys differ between the first two; nstep tells the third from the first, and three keys are enough."""
     first = {"policy.nstep": 1, "policy.learn.learning_rate": 0.001, "policy.learn.batch_size": 8, "x.y": 1, "x.z": 1}

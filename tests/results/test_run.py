@@ -3,7 +3,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -38,13 +37,20 @@ def test_a_column_has_any_axis_and_leaves_out_what_is_null(tmp_path: Path) -> No
     assert run.column("train/total_loss")[0].shape == (0,)
 
 
-def test_seconds_do_not_count_the_pauses_before_a_run_was_resumed(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", 0, [1.0, 2.0, 3.0, 4.0])
-    # records at 0, 10, 20 and 30 s; resumed at 16 s after the record at 10 s, twice: a pause of 6 s
-    (run / "log").mkdir()
-    times = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(START + after)) for after in (13, 16)]
-    (run / "log/log.txt").write_text("".join(f"{at} INFO resumed from iteration_50: env step\n" for at in times))
-    assert read_run(run).column("eval/return_mean", "seconds")[0].tolist() == [0, 10, 14, 24]
+def test_seconds_are_those_of_the_run_and_not_of_the_clock(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 0, [1.0, 2.0, 3.0]) / "metrics.jsonl"
+    path.write_text(path.read_text().replace(f'"time": {START + 20}', f'"time": {START + 5000}'))  # it was resumed
+    assert read_run(tmp_path / "run").column("eval/return_mean", "seconds")[0].tolist() == [0, 10, 20]
+    assert read_run(tmp_path / "run").keys == {"eval/return_mean"}
+
+
+def test_a_run_without_the_column_has_the_seconds_since_its_first_record(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 0, [1.0, 2.0, 3.0]) / "metrics.jsonl"
+    first, second, third = path.read_text().splitlines()
+    older = [line.replace(f'"seconds": {10 * k}, ', "") for k, line in enumerate((first, second))]
+    path.write_text("\n".join([*older, third.replace('"seconds": 20', '"seconds": 17')]))  # resumed by this version
+    run = read_run(tmp_path / "run")
+    assert run.column("eval/return_mean", "seconds")[0].tolist() == [0, 10, 17]
 
 
 def test_an_incomplete_last_line_is_skipped_and_another_damaged_one_is_a_mistake(tmp_path: Path) -> None:

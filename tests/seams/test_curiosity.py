@@ -31,7 +31,7 @@ from tests.seams.ranks import QUICK, metrics, pair_of, train
 
 NAME = "curiosity"
 ME = ["-m", "tests.seams.test_curiosity"]
-RATES = ("time", "collect/env_step_per_second")  # what differs between two equal runs
+RATES = ("seconds", "time", "collect/env_step_per_second")  # what differs between two equal runs
 
 
 @pytest.fixture

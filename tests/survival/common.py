@@ -20,7 +20,7 @@ from ding_lite.utils import load_checkpoint
 from ding_lite.utils.checkpoint.file import read_checkpoint
 from tests.distributed.launcher import MARK, ROOT, free_port
 
-RATES = ("time", "collect/env_step_per_second", "data/wait_share")  # what differs between two equal runs
+RATES = ("seconds", "time", "collect/env_step_per_second", "data/wait_share")  # what differs between two equal runs
 CONFIGS = {
     "cartpole dqn": ROOT / "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py",
     "cartpole ppo": ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py",

@@ -69,6 +69,17 @@ def test_a_score_is_the_mean_over_the_seeds(tmp_path: Path) -> None:
     ]
 
 
+def test_the_runs_of_a_tracked_sweep_share_its_name() -> None:
+    tracked = (*OPTIONS.overrides, "tracker.type=wandb")
+    create(f"{RATE}=0.1,0.2", overrides=tracked).run()
+    create(f"{RATE}=0.1,0.2", overrides=(*tracked, "tracker.group=ours"), directory="other").run()
+    create(f"{RATE}=0.1,0.2", directory="third").run()
+    groups = [[word for word in words if word.startswith("tracker.group=")] for words in FakeRun.started]
+    assert groups == 2 * [["tracker.group=mine"]] + 2 * [["tracker.group=ours"]] + 2 * [[]]
+    create(f"{RATE}=0.1,0.2").run()  # whether its runs are tracked does not make it another sweep
+    assert len(FakeRun.started) == 6
+
+
 def test_a_trial_that_falls_behind_is_pruned_before_its_second_seed() -> None:
     sweep = create(f"{RATE}=0.1,0.2,0.01", seeds=(0, 1), pruner="median", prune_after=2)
     assert sweep.run() == 0

@@ -66,14 +66,16 @@ def test_lines_go_to_the_terminal_and_with_the_time_to_the_file(
 
 def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Path) -> None:
     with ExperimentLogger(str(tmp_path)) as logger:
-        logger.scalars({"learner/loss": torch.tensor(0.5), "learner/lr": 0.25}, envstep=96, train_iter=3)
-        logger.scalars({"evaluator/return": np.float32(-21.0), "episodes": np.int64(2)}, envstep=192, train_iter=6)
+        logger.scalars({"learner/loss": torch.tensor(0.5), "learner/lr": 0.25}, envstep=96, train_iter=3, seconds=1.5)
+        logger.scalars(
+            {"evaluator/return": np.float32(-21.0), "episodes": np.int64(2)}, envstep=192, train_iter=6, seconds=2.00049
+        )
         assert len(read_metrics(tmp_path)) == 2  # before close
     metrics = read_metrics(tmp_path)
     times = [record.pop("time") for record in metrics]
     assert metrics == [
-        {"envstep": 96, "train_iter": 3, "learner/loss": 0.5, "learner/lr": 0.25},
-        {"envstep": 192, "train_iter": 6, "evaluator/return": -21.0, "episodes": 2},
+        {"envstep": 96, "train_iter": 3, "seconds": 1.5, "learner/loss": 0.5, "learner/lr": 0.25},
+        {"envstep": 192, "train_iter": 6, "seconds": 2.0, "evaluator/return": -21.0, "episodes": 2},
     ]
     assert 1.7e9 < times[0] <= times[1]  # seconds since 1970
     assert read_events(tmp_path) == [
@@ -86,15 +88,15 @@ def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Pat
 
 def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint_and_the_old_result(tmp_path: Path) -> None:
     with ExperimentLogger(str(tmp_path)) as logger:
-        logger.scalars({"loss": 3.0}, envstep=8, train_iter=1)
-        logger.scalars({"loss": 2.0}, envstep=16, train_iter=2)
+        logger.scalars({"loss": 3.0}, envstep=8, train_iter=1, seconds=1)
+        logger.scalars({"loss": 2.0}, envstep=16, train_iter=2, seconds=2)
         position = logger.position()
-        logger.scalars({"loss": 1.0}, envstep=24, train_iter=3)
+        logger.scalars({"loss": 1.0}, envstep=24, train_iter=3, seconds=3)
         logger.write_result({"stop_reason": "interrupted"})
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.resume(position, step=16)
         assert not (tmp_path / "result.json").exists()
-        logger.scalars({"loss": 0.5}, envstep=24, train_iter=3)
+        logger.scalars({"loss": 0.5}, envstep=24, train_iter=3, seconds=3)
     assert [(record["envstep"], record["loss"]) for record in read_metrics(tmp_path)] == [
         (8, 3.0),
         (16, 2.0),
@@ -106,18 +108,18 @@ def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint_and_the_old_res
 
 def test_metrics_that_somebody_has_altered_do_not_keep_a_run_from_going_on(tmp_path: Path) -> None:
     with ExperimentLogger(str(tmp_path)) as logger:
-        logger.scalars({"loss": 3.0}, envstep=8, train_iter=1)
+        logger.scalars({"loss": 3.0}, envstep=8, train_iter=1, seconds=1)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write("torn\n[]\n{}\n")
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.resume(10**6, step=8)
-        logger.scalars({"loss": 2.0}, envstep=16, train_iter=2)
+        logger.scalars({"loss": 2.0}, envstep=16, train_iter=2, seconds=2)
     assert read_events(tmp_path)[-1] == ("loss", 16, 2.0)
 
 
 def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
     with ExperimentLogger(str(tmp_path)) as logger:
-        logger.scalars({"a": float("nan"), "b": torch.tensor(float("inf")), "c": 1}, 0, 0)
+        logger.scalars({"a": float("nan"), "b": torch.tensor(float("inf")), "c": 1}, 0, 0, 0.0)
         logger.write_result({"best": float("-inf"), "returns": np.array([1.0, np.nan]), "steps": torch.tensor([3])})
     assert {key: read_metrics(tmp_path)[0][key] for key in "abc"} == {"a": None, "b": None, "c": 1}
     assert read_events(tmp_path) == [("c", 0, 1.0)]
@@ -131,7 +133,7 @@ def test_other_ranks_only_warn_and_name_themselves_in_every_line(
     with ExperimentLogger(str(tmp_path), rank=3) as logger:
         logger.info("not shown")
         logger.warning("first\nsecond")
-        logger.scalars({"a": 1}, 0, 0)
+        logger.scalars({"a": 1}, 0, 0, 0.0)
         logger.write_result({"a": 1})
     assert list(tmp_path.iterdir()) == []
     out, err = capfd.readouterr()
@@ -141,7 +143,7 @@ def test_other_ranks_only_warn_and_name_themselves_in_every_line(
 def test_no_thread_is_started(tmp_path: Path) -> None:
     before = threading.enumerate()
     with ExperimentLogger(str(tmp_path)) as logger:
-        logger.scalars({"a": 1}, 0, 0)
+        logger.scalars({"a": 1}, 0, 0, 0.0)
         assert threading.enumerate() == before
 
 
@@ -154,14 +156,14 @@ def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> Non
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, everything))  # write() fails past it, as on a full disk
         with module.ExperimentLogger({str(tmp_path)!r}) as logger:
             for step in range(1000):
-                logger.scalars({{"loss": 0.5}}, step, step)
+                logger.scalars({{"loss": 0.5}}, step, step, step)
             logger.info("still here")
             logger.write_result({{"history": ["x" * 50_000]}})
             logger.info("x" * 50_000)
             logger.info("and here")
             resource.setrlimit(resource.RLIMIT_FSIZE, (everything, everything))  # somebody has made room
             for step in range(1000, 1100):
-                logger.scalars({{"loss": 0.5}}, step, step)
+                logger.scalars({{"loss": 0.5}}, step, step, step)
         print("end")
     """
     run = subprocess.run(

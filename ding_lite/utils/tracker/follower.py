@@ -1,0 +1,150 @@
+"""The process that tells a tracker what a run records: it follows metrics.jsonl of the experiment directory.
+
+    python -m ding_lite.utils.tracker.follower
+
+`process.py` starts it. Its standard input is a line of JSON, the `Job`, and ends when the run does. Its standard output
+is messages for the user, a line of JSON each. What the service prints goes to standard error.
+
+exp_dir/tracker.json    the service's name of the run, and how many lines of metrics.jsonl it has been told
+
+A run that continues goes on in the same run of the service. The lines after the checkpoint are recorded again, and
+their figures are the same, so the tracker is not told again what it knows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ding_lite.utils.registry import TRACKER_REGISTRY
+from ding_lite.utils.tracker.services import Job, Tracker
+
+PERIOD = 1.0  # seconds between two looks at the records
+HURRY = 15.0  # the most seconds after a signal or an error, whatever `tracker.patience` is
+LATE = 3  # exit status if the service was not ready in time
+
+
+def main() -> None:
+    """Follow the run that standard input describes."""
+    job = Job(**json.loads(sys.stdin.readline()))
+    messages = os.dup(1)
+    os.dup2(2, 1)
+
+    def say(kind: str, text: str) -> None:
+        with suppress(OSError):  # the run was killed
+            os.write(messages, json.dumps({"kind": kind, "text": text}).encode() + b"\n")
+
+    ended = threading.Event()
+    threading.Thread(target=_watch, args=(job, ended), daemon=True).start()
+    try:
+        importlib.import_module(job.module)
+        follow(job, ended, lambda text: say("info", text))
+    except Exception as error:  # whatever a service raises: training must not notice it
+        traceback.print_exc()
+        say("error", " ".join(f"{type(error).__name__}: {error}".split()))
+        os._exit(1)  # the service's own exit functions might wait for a network
+
+
+def _watch(job: Job, ended: threading.Event) -> None:
+    """Wait for the end of standard input, which is the end of the run, and limit the time after it."""
+    while os.read(0, 1):
+        pass
+    ended.set()
+    hurried = _read_result(job).get("stop_reason", "interrupted") == "interrupted"
+    time.sleep(min(job.patience, HURRY) if hurried else job.patience)
+    os._exit(LATE)
+
+
+def follow(job: Job, ended: threading.Event, say: Callable[[str], None]) -> None:
+    """Tell a tracker each record of a run, until the run has ended, and then its result.
+
+    Args:
+        job: the run.
+        ended: is set when the run has ended.
+        say: takes messages for the user.
+    """
+    with open(Path(job.exp_dir, "log", "tracker.txt"), "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the process of a run that was killed and continues may not have ended yet
+        known = read_state(job)
+        tracker: Tracker = TRACKER_REGISTRY.find(job.type)(job, known["id"])
+        say(tracker.start())
+        told = known["lines"]
+        write_state(job, tracker.id, told)
+        with open(Path(job.exp_dir, "metrics.jsonl"), "rb") as file:
+            records = RecordReader(file)
+            last = False
+            while not last:
+                last = ended.wait(PERIOD)  # what was recorded before the end is read after it
+                new = records.read(told)
+                if records.count > told:
+                    tracker.log(new)
+                    told = records.count
+                    write_state(job, tracker.id, told)
+        tracker.finish(_read_result(job))
+
+
+class RecordReader:
+    """Reads the complete lines that a file of records has got since the last look.
+
+    Attributes:
+        count: lines read so far.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._rest, self.count = file, b"", 0
+
+    def read(self, told: int) -> list[dict[str, Any]]:
+        """Return the new records, without the first `told` lines of the file and without damaged lines."""
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        new = lines[max(told - self.count, 0) :]
+        self.count += len(lines)
+        found = []
+        for line in new:
+            with suppress(ValueError):  # a full disk cuts lines
+                record = json.loads(line)
+                found += [record] if isinstance(record, dict) else []
+        return found
+
+
+def read_state(job: Job) -> dict[str, Any]:
+    """Return `id` and `lines` of the run that `job` continues; an empty text and 0 if it is new to this tracker."""
+    state = _read_json(_state_file(job))
+    return state if state.get("type") == job.type else {"id": "", "lines": 0}
+
+
+def write_state(job: Job, id: str, lines: int) -> None:
+    """Record what `read_state` returns if the run continues, by renaming a whole file."""
+    path = _state_file(job)
+    new = path.with_name(f"{path.name}.tmp")
+    new.write_text(json.dumps({"type": job.type, "id": id, "lines": lines}) + "\n")
+    new.replace(path)
+
+
+def _state_file(job: Job) -> Path:
+    return Path(job.exp_dir, "tracker.json")
+
+
+def _read_result(job: Job) -> dict[str, Any]:
+    return _read_json(Path(job.exp_dir, "result.json"))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file; empty if there is none."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""A tracker is told all that a run records, and whatever it does, the run does not notice."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ding_lite.entry import Callback
+from ding_lite.entry.callbacks import WatchedRun
+from ding_lite.utils import ConfigError
+from ding_lite.utils.logger import COUNTS
+from ding_lite.utils.tracker import process
+from tests.distributed.launcher import finish, start
+from tests.entry.helpers import CONFIG, SHORT, STEPS, metrics, result, run
+from tests.policy.helpers import parameter_hash
+from tests.survival.common import read_metrics, wait_until
+from tests.utils.tracker.notebook import FILE, points, read
+
+NOTEBOOK = ["policy.import_names=['tests.utils.tracker.notebook']", "tracker.type=notebook", "tracker.patience=300"]
+RUN = Path("run")
+
+
+def figures(exp_dir: Path, axis: str = "envstep") -> list[Any]:
+    """Return the points of metrics.jsonl, each a step and its figures by name."""
+    return [
+        [line[axis], {key: value for key, value in line.items() if key not in COUNTS and value is not None}]
+        for line in metrics(exp_dir)
+    ]
+
+
+def fault(event: str, how: str) -> list[str]:
+    return [*NOTEBOOK, f"tracker.options.fault={event}", f"tracker.options.how={how}"]
+
+
+def test_a_tracker_gets_config_figures_and_result_and_the_run_is_the_same(capfd: pytest.CaptureFixture[str]) -> None:
+    tracked = run(*NOTEBOOK)
+    assert points(RUN) == figures(RUN)
+    (begin,) = read(RUN, "start")
+    assert (begin["name"], begin["group"], begin["continued"]) == ("run", "run", False)
+    assert begin["config"]["policy"]["learn"]["batch_size"] == 64
+    assert read(RUN, "finish")[0]["result"] == result(RUN)
+    assert "tracker: notebook.jsonl" in capfd.readouterr().err
+    assert parameter_hash(tracked.model) == parameter_hash(run("exp_name=other").model)
+    same = [[{**line, "seconds": 0, "time": 0, "collect/env_step_per_second": 0} for line in metrics(Path(name))]
+            for name in ("run", "other")]  # fmt: skip
+    assert same[0] == same[1]
+
+
+def test_a_resumed_run_goes_on_in_the_same_run_of_the_service() -> None:
+    run(*NOTEBOOK, max_env_step=STEPS // 2)
+    half = len(metrics(RUN))
+    run(*NOTEBOOK, "policy.learn.resume_training=True")
+    assert [(line["id"], line["continued"]) for line in read(RUN, "start")] == [("page-1", False), ("page-1", True)]
+    assert len(figures(RUN)) > half
+    assert points(RUN) == figures(RUN)  # each line once
+    assert [line["result"]["envstep"] for line in read(RUN, "finish")] == [STEPS // 2, STEPS]
+
+
+def test_a_run_may_get_a_tracker_later_which_receives_all_figures() -> None:
+    run(max_env_step=STEPS // 2)
+    assert not (RUN / "tracker.json").exists()
+    run(*NOTEBOOK, "policy.learn.resume_training=True")
+    assert points(RUN) == figures(RUN)
+
+
+def test_the_run_of_another_service_is_not_continued() -> None:
+    run(*NOTEBOOK, max_env_step=STEPS // 2)
+    state = RUN / "tracker.json"
+    state.write_text(state.read_text().replace("notebook", "another"))
+    run(*NOTEBOOK, "policy.learn.resume_training=True")
+    assert [line["continued"] for line in read(RUN, "start")] == [False, False]
+    last = read(RUN, "log")[-1]["points"]
+    assert points(RUN)[-len(figures(RUN)) :] == figures(RUN)  # from the beginning
+    assert last[-1] == figures(RUN)[-1]
+
+
+@pytest.mark.parametrize("event", ["start", "log", "finish"])
+@pytest.mark.parametrize("how", ["raise", "exit", "block"])
+def test_a_tracker_that_fails_is_switched_off_with_one_warning(
+    event: str, how: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # what fails needs time to do so; what blocks is not waited for
+    run(*fault(event, how), f"tracker.patience={1 if how == 'block' else 300}")
+    assert result(RUN)["stop_reason"] == "max_env_step"
+    said = capfd.readouterr().err
+    assert said.count("WARNING tracker 'notebook' has failed and is off; the run does not depend on it.\n") == 1
+    assert said.count("WARNING") == 1
+    why = {
+        "raise": "  RuntimeError: the service is closed today\n",
+        "exit": "  Its process ended with status 7.\n",
+        "block": "  It has not sent the last figures within tracker.patience after the end of the\n  run.\n",
+    }
+    assert f"{why[how]}  See run/log/tracker.txt.\n" in said
+    assert not [line for line in said.splitlines() if len(line) > 80]
+    assert ("RuntimeError: the service is" in (RUN / "log/tracker.txt").read_text()) == (how == "raise")
+
+
+def test_a_failure_is_told_while_the_run_goes_on_and_the_next_part_catches_up(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    run(*fault("log", "raise"))
+    assert not read(RUN, "finish")
+    told = len(read(RUN, "log")[0]["points"])
+    run(*NOTEBOOK, "policy.learn.resume_training=True", max_env_step=2 * STEPS)
+    later = [point for line in read(RUN, "log")[1:] for point in line["points"]]
+    assert told > 0
+    assert later == figures(RUN)  # what failed is not known to have arrived
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "ding_lite", *words]
+
+
+def test_only_rank_0_has_a_tracker(tmp_path: Path) -> None:
+    words = ["--nproc", "2", "max_env_step=320", "env.stop_value=None", *SHORT, *NOTEBOOK]
+    done = finish(start(command("train", "-c", str(CONFIG), *words), cwd=tmp_path), timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(read(RUN, "start")) == len(read(RUN, "finish")) == 1
+    assert points(RUN) == figures(RUN)
+    assert read(RUN, "finish")[0]["result"]["world_size"] == 2
+
+
+def test_a_run_that_is_killed_ends_its_tracker_and_goes_on_with_it(tmp_path: Path) -> None:
+    often = ["policy.learn.learner.hook.save_ckpt_after_iter=40", "env.stop_value=None"]
+    training = start(command("train", "-c", str(CONFIG), *SHORT, *often, *NOTEBOOK), cwd=tmp_path)
+    try:
+        wait_until(
+            lambda: (RUN / FILE).exists() and len(read(RUN, "log")) > 1 and list(RUN.glob("ckpt/*_last*")), training
+        )
+        training.kill()
+        training.wait()
+        # at once: the process of the tracker may still be busy
+        more = f"max_env_step={read_metrics(RUN)[-1]['envstep'] + 400}"
+        again = finish(start(command("resume", "run", more), cwd=tmp_path), timeout=120)
+        assert again.returncode == 0, again.stderr
+    finally:
+        finish(training, timeout=60)
+    assert [line["continued"] for line in read(RUN, "start")] == [False, True]
+    assert [bool(line["result"]) for line in read(RUN, "finish")] == [False, True]
+    events = [json.loads(line)["event"] for line in (RUN / FILE).read_text().splitlines()]
+    assert events.index("finish") < events.index("start", 1)  # one after the other
+    assert [[step, sorted(values)] for step, values in points(RUN)] == [
+        [step, sorted(values)] for step, values in figures(RUN)
+    ]
+
+
+def test_a_run_that_an_error_ends_has_no_result_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(Callback):
+        def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
+            if run.learner.train_iter:
+                raise RuntimeError("a mistake in a callback")
+
+    monkeypatch.setattr(process, "AFTER_ERROR", 300.0)  # the machine may be busy
+    with pytest.raises(RuntimeError, match="a mistake in a callback"):
+        run(*NOTEBOOK, callbacks=[Fails()])
+    assert points(RUN) == figures(RUN)
+    assert [line["result"] for line in read(RUN, "finish")] == [{}]
+
+
+def test_what_python_prints_when_it_starts_is_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('hello'); print(1); print('[]')")
+    monkeypatch.syspath_prepend(tmp_path)
+    run(*NOTEBOOK)
+    assert points(RUN) == figures(RUN)
+    assert "WARNING" not in capfd.readouterr().err
+
+
+def test_a_package_that_is_missing_is_a_line_that_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of the package's name, as W&B makes one, is not the package."""
+    (tmp_path / "wandb").mkdir()
+    monkeypatch.setattr(
+        sys, "path", [str(tmp_path), *(path for path in sys.path if not (Path(path) / "wandb").exists())]
+    )
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    with pytest.raises(
+        ConfigError, match=r"tracker\.type='wandb' needs the extra 'wandb': pip install 'ding_lite\[wandb\]'"
+    ):
+        run("tracker.type=wandb")
+    assert not RUN.exists()
+
+
+def test_an_unknown_tracker_is_a_line_that_names_the_closest_one() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown tracker type 'wandbb'\. Did you mean 'wandb'"):
+        run("tracker.type=wandbb")
+    with pytest.raises(ConfigError, match=r"Unknown key 'tracker.typ'\. Did you mean 'tracker.type'"):
+        run("tracker.typ=wandb")
+    assert not RUN.exists()
