@@ -155,8 +155,8 @@ class ExperimentLogger(AbstractContextManager[Any]):
                 self._events.flush()
                 self._next_flush = time.monotonic() + EVENTS_PERIOD
         except OSError:
-            # The file ends with half an event, and TensorBoard cannot read past it. EventsWriter.close() would fail again,
-            # before it closes the file, and Python 3.13 prints an error for a file that it cannot flush.
+            # The file ends with half an event, and TensorBoard cannot read past it. EventsWriter.close() would fail
+            # again before it closes the file, and Python 3.13 prints an error for a file that it cannot flush.
             events, self._events = self._events, None
             with suppress(OSError):
                 events._py_recordio_writer.close()
