@@ -4,7 +4,7 @@ from setuptools import find_packages, setup
 
 here = Path(__file__).parent
 # Extras of dizoo's environments; those of the tests are wheels of a few MB.
-BOX2D = ['box2d>=2.3.10; python_version < "3.14"']  # before gymnasium 1.2.3 its own extra compiles another
+BOX2D = ['box2d>=2.3.10; python_version < "3.14"']  # the extra of gymnasium installs a compiler too
 MINIGRID = ["minigrid>=3.0"]
 OFFLINE = ["h5py>=3.10", "minari>=0.5.4"]  # data sets in HDF5 files, and Minari's
 # 300 MB of wheels, 740 MB installed, mostly robots; therefore not an extra of the tests, which skip it if it is missing
@@ -29,7 +29,7 @@ setup(
     python_requires=">=3.11",
     install_requires=[
         "torch>=2.6",
-        "gymnasium[classic-control]>=1.1",
+        "gymnasium[classic-control]>=1.3",
         "ale-py>=0.12.1",
         "easydict>=1.13",
         "tensorboardX>=2.6",
@@ -61,7 +61,7 @@ setup(
         "plot": ["matplotlib>=3.8", "scipy>=1.11"],
         "box2d": BOX2D,
         "envpool": ENVPOOL,
-        "mujoco": ["gymnasium[mujoco]>=1.1"],
+        "mujoco": ["gymnasium[mujoco]>=1.3"],
         "minigrid": MINIGRID,
         "offline": OFFLINE,
         "lightning": LIGHTNING,
