@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from typing import Any
 
@@ -31,7 +30,10 @@ def run(args: argparse.Namespace) -> None:
         UserError: a mistake in the arguments or in the run's directory, or there is no screen.
     """
     check_at_least(args, episodes=1)
-    check_screen(args.path)
+    from ding_lite.envs.rendering import has_screen  # noqa: PLC0415
+
+    if not has_screen():
+        raise ConfigError(f"There is no screen to open a window on: use `ding_lite video {args.path}`.")
     from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
     from ding_lite.entry.playing import play_episodes  # noqa: PLC0415
 
@@ -49,17 +51,6 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError(f"No window can be opened ({error}): use `ding_lite video {args.path}`.") from error
     finally:
         env.close()
-
-
-def check_screen(path: str) -> None:
-    """Check that there is a screen, as far as environment variables say so.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    shown = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"))
-    if sys.platform.startswith("linux") and not shown:
-        raise ConfigError(f"There is no screen to open a window on: use `ding_lite video {path}`.")
 
 
 def _pygame_errors() -> Any:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -25,6 +27,25 @@ from ding_lite.utils.registry import ConfigError, UserError, place_of
 FORMATS = (".mp4", ".gif")
 FPS = 30  # images per second, if the environment does not say
 NUMBERED = re.compile(r"episode_(\d+)_return_")
+
+
+def has_screen() -> bool:
+    """Return whether windows can be opened, as far as environment variables say so."""
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    return not sys.platform.startswith("linux") or any(map(os.environ.get, variables))
+
+
+@contextmanager
+def drawing_offscreen() -> Iterator[None]:
+    """Return a context in which pygame looks for no screen if there is none; otherwise it prints an error."""
+    if has_screen():
+        yield
+        return
+    os.environ["SDL_VIDEODRIVER"] = "dummy"
+    try:
+        yield
+    finally:
+        del os.environ["SDL_VIDEODRIVER"]
 
 
 def build_rendered(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from ding_lite.cli import video as command
 from ding_lite.utils.registry import ConfigError
 from tests.cli.commands import call
+from tests.distributed.launcher import clean_environment
 
 pytestmark = pytest.mark.usefixtures("run_directory")
 
@@ -26,6 +28,15 @@ def test_videos_lie_in_the_run_and_are_named_by_their_return(capsys: pytest.Capt
         value = line.partition(",")[0].removeprefix("return ")  # CartPole's reward is 1: the length of the episode
         assert line == f"return {value}, {float(value):.0f} steps: {path}"
         assert path.stem == f"episode_{number:04d}_return_{value}"
+
+
+def test_without_a_screen_nothing_is_printed_but_the_result() -> None:
+    pytest.importorskip("moviepy")
+    absent = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "XDG_RUNTIME_DIR")  # pygame misses the last one
+    env = {name: value for name, value in clean_environment().items() if name not in absent}
+    command = [sys.executable, "-m", "ding_lite", "video", "run"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
 
 
 def test_mistakes_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
