@@ -452,7 +452,7 @@ def with_tables(page: str) -> str:
         for choices in [value if isinstance(value, tuple) else (value,)]
     ]
     tables = iter(["".join(renamed), "".join(ignored)])
-    return re.sub(r"(?:^\| `(?:env|policy|create_config)\..*\n)+", lambda _: next(tables), page, flags=re.M)
+    return re.sub(r"^\| `(?:env|policy|create_config)\..*\n(?:\|.*\n)*", lambda _: next(tables), page, flags=re.M)
 
 
 def test_tables_of_keys_are_those_of_the_source() -> None:
