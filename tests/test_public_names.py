@@ -14,6 +14,7 @@ PUBLIC = {
         "find_policy",
         "format_config",
         "read_config",
+        "read_limits",
         "read_saved_run",
         "save_config",
     ],

@@ -329,10 +329,12 @@ def _closest_path(path: str, schema: sc.Schema) -> str:
     """Return a hint: the most similar known key at any level, or, if none is similar, the known keys of this level."""
     known = {".".join(parts[:i]) for parts in (p.split(".") for p in schema) for i in range(1, len(parts) + 1)}
     parent, _, name = path.rpartition(".")
+    section = path.partition(".")[0]
 
     def likeness(other: str) -> float:
         same_name = difflib.SequenceMatcher(None, other.rpartition(".")[2], name).ratio()
-        return same_name + 0.3 * difflib.SequenceMatcher(None, other, path).ratio() if same_name > 0.6 else 0.0
+        enough = 0.6 if other.partition(".")[0] == section else 0.8  # a key of another section is a rare mistake
+        return same_name + 0.3 * difflib.SequenceMatcher(None, other, path).ratio() if same_name > enough else 0.0
 
     best = max(sorted(known), key=likeness) if len(path) <= LONGEST_KEY else ""
     if best and likeness(best):

@@ -143,7 +143,8 @@ def test_a_policy_takes_the_actions_or_names_policies_that_do(policy: str, kind:
     with pytest.raises(ConfigError, match=rf"^Policy '{policy}' expects .* actions, got ") as error:
         check_shapes(compiled(policy), space)
     assert "\n" not in str(error.value)
-    others = advised(str(error.value))
+    advice = {other: POLICY_REGISTRY.find(other).__module__ for other in advised(str(error.value))}
+    others = [other for other, module in advice.items() if module.startswith("ding_lite.")]  # not one of another test
     for other in others:
         check_shapes(compiled(other), space)
     offline = POLICY_REGISTRY.find(policy).pipeline == "serial_pipeline_offline"

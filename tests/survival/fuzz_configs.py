@@ -43,6 +43,7 @@ PLACES = (
     "Config file",
     "env",
     "policy",
+    "tracker",
     "seed",
     "exp_name",
     "model",

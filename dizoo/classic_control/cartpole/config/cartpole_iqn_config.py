@@ -6,7 +6,6 @@ cartpole_iqn_config = EasyDict(
     exp_name="cartpole_iqn_seed0",
     env=dict(
         env_id="CartPole-v0",
-        evaluator_env_num=8,
         n_evaluator_episode=16,
         stop_value=195,
     ),
