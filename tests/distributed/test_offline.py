@@ -161,6 +161,7 @@ def test_through_the_launcher_the_error_is_one_line_and_nothing_is_left(folder: 
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_and_terminated_goes_on_as_if_nothing_had_been(folder: Path, tmp_path: Path) -> None:
     os.link(folder / "data.npz", tmp_path / "data.npz")
     run = tmp_path / "run"

@@ -106,6 +106,7 @@ def test_a_plain_torch_loop_on_two_ranks(tmp_path: Path) -> None:
     assert [len(rank["uneven"]) for rank in ranks] == [1, 4]
 
 
+@pytest.mark.slow
 def test_lightning_on_two_processes_keeps_parameters_equal_and_trajectories_apart(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="needs the extra lightning")
     words = ["-m", "tests.distributed.test_rollout_dataset", "lightning", str(tmp_path)]

@@ -27,6 +27,7 @@ def run_example(name: str, folder: Path) -> tuple[dict[str, Any], list[dict[str,
     return json.loads((folder / name / "result.json").read_text()), [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_a_run_stops_when_evaluations_no_longer_improve(tmp_path: Path) -> None:
     result, metrics = run_example("early_stopping", tmp_path)
     assert result["stop_reason"] == "callback"

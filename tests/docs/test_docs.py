@@ -213,6 +213,7 @@ def test_a_turn_counts_whole_statements_without_those_inside() -> None:
     assert statement_lines(source, {1, 5, 7, 9}) == {1, 2, 3, 4, 5, 6, 7, 9}
 
 
+@pytest.mark.slow
 def test_reading_cost_stays_within_goals_or_record() -> None:
     result = run([sys.executable, str(ROOT / "docs/reading_cost.py"), "--check"], ROOT)
     print(result.stdout)

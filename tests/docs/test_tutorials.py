@@ -41,6 +41,7 @@ def returns(run: Path) -> list[tuple[int, float]]:
     return [(record["envstep"], record["eval/return_mean"]) for record in records if "eval/return_mean" in record]
 
 
+@pytest.mark.slow
 def test_a_run_goes_from_one_process_to_two_and_to_two_machines(tmp_path: Path) -> None:
     page = TUTORIALS / "several_processes.md"
     one, two, own, resume, machines = (block.strip() for block in blocks(page, "sh"))
@@ -68,6 +69,7 @@ def test_a_run_goes_from_one_process_to_two_and_to_two_machines(tmp_path: Path) 
     assert result["envstep"] > 640
 
 
+@pytest.mark.slow
 def test_a_sweep_is_continued_by_two_and_its_winner_is_compared_with_fresh_seeds(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     pytest.importorskip("scipy")
@@ -96,6 +98,7 @@ def test_a_sweep_is_continued_by_two_and_its_winner_is_compared_with_fresh_seeds
     assert {told["stop_reason"] for told in results} == {"max_env_step"}
 
 
+@pytest.mark.slow
 def test_three_algorithms_are_compared_by_a_loop_of_the_shell(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "dizoo").symlink_to(ROOT / "dizoo")

@@ -167,6 +167,7 @@ def test_mlflow_has_figures_config_and_result_and_a_resumed_run_keeps_its_id(tmp
     assert run.history == expected
 
 
+@pytest.mark.slow
 def test_two_seeds_may_create_the_database_that_they_share(tmp_path: Path) -> None:
     if importlib.util.find_spec("mlflow") is None:
         pytest.skip("MLflow is not installed")
