@@ -333,7 +333,8 @@ def _closest_path(path: str, schema: sc.Schema) -> str:
 
     def likeness(other: str) -> float:
         same_name = difflib.SequenceMatcher(None, other.rpartition(".")[2], name).ratio()
-        enough = 0.6 if other.partition(".")[0] == section else 0.8  # a key of another section is a rare mistake
+        elsewhere = bool(parent) and other.partition(".")[0] != section
+        enough = 0.8 if elsewhere else 0.6  # who names a section rarely means another
         return same_name + 0.3 * difflib.SequenceMatcher(None, other, path).ratio() if same_name > enough else 0.0
 
     best = max(sorted(known), key=likeness) if len(path) <= LONGEST_KEY else ""
