@@ -2,7 +2,7 @@
 
 Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`. Batch size and n_sample are per
 process: two of them learn from 32 samples after every four env steps. The published values are in
-`config/serial/pong/pong_dqn_ddp_config.py`; docs/benchmarks.md says what else was tried.
+`config/serial/pong/pong_dqn_ddp_config.py`; docs/pong.md says what else was tried.
 """
 
 from easydict import EasyDict
