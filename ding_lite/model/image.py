@@ -18,12 +18,13 @@ from ding_lite.model.activations import ACTIVATIONS
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
 
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
+CONVOLVE_DENSE = torch.backends.cpu.get_cpu_capability() == "AVX512"  # where a convolution beats a matrix product
 
 
 class _DenseByConvolution(torch.autograd.Function):
     """A dense layer over an image, computed as a convolution.
 
-    On a CPU this is faster than a matrix product, except for the gradient of the weight.
+    On a CPU with AVX-512 this is faster than a matrix product, except for the gradient of the weight.
     """
 
     @staticmethod
@@ -53,7 +54,7 @@ class ImageDense(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[B, out]` for `[B, C, H, W]`."""
-        if x.device.type == "cpu" and x.dtype == torch.float32:
+        if CONVOLVE_DENSE and x.device.type == "cpu" and x.dtype == torch.float32:
             return _DenseByConvolution.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]  # torch's
         return functional.linear(_pixels_first(x), _pixels_first(self.weight), self.bias)
 

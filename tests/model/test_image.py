@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import ConvEncoder, create_encoder
+from ding_lite.model import ConvEncoder, create_encoder, image
 from ding_lite.utils import ConfigError
 
 
@@ -24,10 +24,11 @@ def nature(encoder: Any) -> nn.Sequential:
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("dtype", "convolve"), [(torch.float32, True), (torch.float32, False), (torch.float64, True)])
 def test_conv_encoder_equals_the_nature_network_in_values_and_gradients(
-    dtype: torch.dtype, memory_format: torch.memory_format
+    dtype: torch.dtype, convolve: bool, memory_format: torch.memory_format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(image, "CONVOLVE_DENSE", convolve)
     torch.manual_seed(0)
     encoder = ConvEncoder((4, 84, 84), [32, 64, 64, 512]).to(dtype)
     reference = nature(encoder).to(dtype)
