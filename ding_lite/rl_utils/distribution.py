@@ -77,7 +77,7 @@ def kl_divergence(logit_p: Logit, logit_q: Logit) -> Tensor:
     """
     if isinstance(logit_p, Tensor) and isinstance(logit_q, Tensor):
         check_same_shape(logit_p=logit_p, logit_q=logit_q)
-        logp_A, logq_A = _finite(logit_p.log_softmax(-1)), _finite(logit_q.log_softmax(-1))
+        logp_A, logq_A = finite(logit_p.log_softmax(-1)), finite(logit_q.log_softmax(-1))
         return (logp_A.exp() * (logp_A - logq_A)).sum(-1)
     if not isinstance(logit_p, Tensor) and "mu" in logit_p:
         check_same_shape(mu_p=logit_p["mu"], mu_q=_part(logit_q, "mu"))
@@ -111,6 +111,11 @@ def mode(logit: Logit) -> Action:
     return {name: mode(_part(logit, name)) for name in ("action_type", "action_args")}  # type: ignore[misc]
 
 
+def finite(logp_A: Tensor) -> Tensor:
+    """Return log-probabilities with the lowest finite number instead of -inf, so that 0 times it is 0 and not NaN."""
+    return logp_A.clamp_min(torch.finfo(logp_A.dtype).min)
+
+
 def _part(value: Logit | Action, name: str) -> Any:
     if isinstance(value, Tensor) or name not in value:
         got = "a tensor" if isinstance(value, Tensor) else f"a dict of {', '.join(sorted(value)) or 'nothing'}"
@@ -121,11 +126,6 @@ def _part(value: Logit | Action, name: str) -> Any:
     return value[name]
 
 
-def _finite(logp_A: Tensor) -> Tensor:
-    """Return log-probabilities with the lowest finite number instead of -inf, so that 0 times it is 0 and not NaN."""
-    return logp_A.clamp_min(torch.finfo(logp_A.dtype).min)
-
-
 def _gather(logp_A: Tensor, action: Action) -> Tensor:
     if not isinstance(action, Tensor) or action.shape != logp_A.shape[:-1]:
         got = tuple(action.shape) if isinstance(action, Tensor) else "a dict"
@@ -134,7 +134,7 @@ def _gather(logp_A: Tensor, action: Action) -> Tensor:
 
 
 def _categorical_entropy(logp_A: Tensor) -> Tensor:
-    return -(logp_A.exp() * _finite(logp_A)).sum(-1)
+    return -(logp_A.exp() * finite(logp_A)).sum(-1)
 
 
 def _normal_log_prob(logit: dict[str, Any], action: Action, log_sigma: Tensor) -> Tensor:
