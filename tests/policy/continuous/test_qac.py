@@ -147,7 +147,7 @@ def test_every_figure_that_is_watched_is_there(kind: str) -> None:
         ("sac", "learn.alpha=0", "alpha: expected a number above 0"),
         ("ddpg", "collect.noise_type=uniform", "noise_type must be 'gauss' or 'ou', got 'uniform'"),
         ("ddpg", "learn.noise_range.max=-1.0", "expected min <= max, got -0.5 and -1.0"),
-        ("d4pg", "model.v_min=10.0", "expected v_min < v_max, got 10.0 and 10.0"),
+        ("d4pg", "model.v_min=10.0", "v_min=10.0 must be smaller than policy.model.v_max=10.0"),
         ("d4pg", "model.n_atom=1", "n_atom: expected at least 2, got 1"),
         ("d4pg", "model.twin_critic=True", "Unknown key 'policy.model.twin_critic'"),
         ("cql", "learn.target_theta=0", "target_theta: expected a number above 0, at most 1, got 0"),
