@@ -119,6 +119,7 @@ class SACPolicy(QACPolicy):
         for name in self.networks:  # a loss may use the figures of those before it
             if name in self._optimizers:
                 output |= self._step(name, batch | output)
+        self._alpha.bound()
         self._update_targets()
         return output
 
