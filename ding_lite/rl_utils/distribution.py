@@ -89,17 +89,20 @@ def kl_divergence(logit_p: Logit, logit_q: Logit) -> Tensor:
 
 
 @torch.no_grad()
-def sample(logit: Logit) -> Action:
-    """Return a random action, drawn with torch's global generator of the logit's device.
+def sample(logit: Logit, generator: torch.Generator | None = None) -> Action:
+    """Return a random action. A discrete one is the argmax of the logits plus Gumbel noise.
 
-    A discrete action is the argmax of the logits plus Gumbel noise.
+    Args:
+        logit: the logit of the policy.
+        generator: source of the random numbers, on the device of the logit; None: torch's global generator of it.
     """
     if isinstance(logit, Tensor):
-        noise_A = torch.empty_like(logit, dtype=torch.promote_types(logit.dtype, torch.float32)).exponential_()
-        return (logit - noise_A.log_()).argmax(-1)
+        noise_A = torch.empty_like(logit, dtype=torch.promote_types(logit.dtype, torch.float32))
+        return (logit - noise_A.exponential_(generator=generator).log_()).argmax(-1)
     if "mu" in logit:
-        return torch.addcmul(logit["mu"], logit["sigma"], torch.randn_like(logit["mu"]))
-    return {name: sample(_part(logit, name)) for name in ("action_type", "action_args")}  # type: ignore[misc]
+        noise_D = torch.empty_like(logit["mu"]).normal_(generator=generator)
+        return torch.addcmul(logit["mu"], logit["sigma"], noise_D)
+    return {name: sample(_part(logit, name), generator) for name in ("action_type", "action_args")}  # type: ignore[misc]
 
 
 def mode(logit: Logit) -> Action:
