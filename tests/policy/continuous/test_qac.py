@@ -164,3 +164,14 @@ def test_every_figure_that_is_watched_is_there(kind: str) -> None:
 def test_values_that_mean_nothing_are_errors(kind: str, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_qac(kind, override)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_actions_that_a_data_set_holds_as_integers_are_learned_from_as_floats_are(kind: str) -> None:
+    batch, outputs = make_batch(8), []
+    for dtype in (torch.float32, torch.int64):
+        torch.manual_seed(0)
+        policy = make_qac(kind)
+        outputs.append(policy.learn_mode.forward(batch | {"action": batch["action"].sign().to(dtype)}))
+    assert outputs[0].keys() == outputs[1].keys()
+    assert same(*(list(output.values()) for output in outputs))
