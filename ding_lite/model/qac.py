@@ -240,7 +240,7 @@ class QACDIST(QAC):
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:
-        self._atoms = (v_min, v_max, n_atom)
+        self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
         super().__init__(
             obs_shape,
             action_shape,
@@ -255,7 +255,7 @@ class QACDIST(QAC):
         )
 
     def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> Any:
-        return DistributionalCritic(encoder, sizes, activation, *self._atoms)
+        return DistributionalCritic(encoder, sizes, activation, self.v_min, self.v_max, self.n_atom)
 
     def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return `q_value` `[..., B]` and `distribution` `[..., B, K]`; arguments as for `QAC`."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
 
 State = dict[str, Tensor]
 
@@ -184,7 +184,7 @@ class RecurrentCore(nn.Module):
 def run_core(
     encoder: nn.Module,
     core: RecurrentCore,
-    obs: Tensor,
+    obs: Any,
     prev_state: State | None = None,
     episode_start: Tensor | None = None,
     final_index: Tensor | None = None,
@@ -194,7 +194,7 @@ def run_core(
     Args:
         encoder: maps observations `[M, ...]` to features.
         core: the recurrent core.
-        obs: `[T, B, ...]`.
+        obs: `[T, B, ...]`, or a nested dict of these.
         prev_state: the state `[B, ...]` before the first row; None: zeros.
         episode_start: `[T, B]`, true where an episode starts; None: nowhere.
         final_index: `[K]`, places `t * B + b` after which the state is needed; None: none.
@@ -203,7 +203,8 @@ def run_core(
         The outputs of the core and the features of the encoder, both `[T, B, ...]`, and the states by name:
         `next_state` `[B, ...]` after the last row and, with `final_index`, `final_state` `[K, ...]` after these rows.
     """
-    x_TBF = encoder(obs.flatten(0, 1)).unflatten(0, obs.shape[:2])
+    rows = next(tree_leaves(obs)).shape[:2]
+    x_TBF = encoder(tree_map(lambda leaf: leaf.flatten(0, 1), obs)).unflatten(0, rows)
     y_TBH, next_state, final_state = core(x_TBF, prev_state, episode_start, final_index)
     states = {"next_state": next_state}
     return y_TBH, x_TBF, states if final_state is None else states | {"final_state": final_state}

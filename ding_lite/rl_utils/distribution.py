@@ -77,7 +77,7 @@ def kl_divergence(logit_p: Logit, logit_q: Logit) -> Tensor:
     """
     if isinstance(logit_p, Tensor) and isinstance(logit_q, Tensor):
         check_same_shape(logit_p=logit_p, logit_q=logit_q)
-        logp_A, logq_A = _finite(logit_p.log_softmax(-1)), _finite(logit_q.log_softmax(-1))
+        logp_A, logq_A = finite(logit_p.log_softmax(-1)), finite(logit_q.log_softmax(-1))
         return (logp_A.exp() * (logp_A - logq_A)).sum(-1)
     if not isinstance(logit_p, Tensor) and "mu" in logit_p:
         check_same_shape(mu_p=logit_p["mu"], mu_q=_part(logit_q, "mu"))
@@ -89,17 +89,20 @@ def kl_divergence(logit_p: Logit, logit_q: Logit) -> Tensor:
 
 
 @torch.no_grad()
-def sample(logit: Logit) -> Action:
-    """Return a random action, drawn with torch's global generator of the logit's device.
+def sample(logit: Logit, generator: torch.Generator | None = None) -> Action:
+    """Return a random action. A discrete one is the argmax of the logits plus Gumbel noise.
 
-    A discrete action is the argmax of the logits plus Gumbel noise.
+    Args:
+        logit: the logit of the policy.
+        generator: source of the random numbers, on the device of the logit; None: torch's global generator of it.
     """
     if isinstance(logit, Tensor):
-        noise_A = torch.empty_like(logit, dtype=torch.promote_types(logit.dtype, torch.float32)).exponential_()
-        return (logit - noise_A.log_()).argmax(-1)
+        noise_A = torch.empty_like(logit, dtype=torch.promote_types(logit.dtype, torch.float32))
+        return (logit - noise_A.exponential_(generator=generator).log_()).argmax(-1)
     if "mu" in logit:
-        return torch.addcmul(logit["mu"], logit["sigma"], torch.randn_like(logit["mu"]))
-    return {name: sample(_part(logit, name)) for name in ("action_type", "action_args")}  # type: ignore[misc]
+        noise_D = torch.empty_like(logit["mu"]).normal_(generator=generator)
+        return torch.addcmul(logit["mu"], logit["sigma"], noise_D)
+    return {name: sample(_part(logit, name), generator) for name in ("action_type", "action_args")}  # type: ignore[misc]
 
 
 def mode(logit: Logit) -> Action:
@@ -109,6 +112,11 @@ def mode(logit: Logit) -> Action:
     if "mu" in logit:
         return logit["mu"]
     return {name: mode(_part(logit, name)) for name in ("action_type", "action_args")}  # type: ignore[misc]
+
+
+def finite(logp_A: Tensor) -> Tensor:
+    """Return log-probabilities with the lowest finite number instead of -inf, so that 0 times it is 0 and not NaN."""
+    return logp_A.clamp_min(torch.finfo(logp_A.dtype).min)
 
 
 def _part(value: Logit | Action, name: str) -> Any:
@@ -121,11 +129,6 @@ def _part(value: Logit | Action, name: str) -> Any:
     return value[name]
 
 
-def _finite(logp_A: Tensor) -> Tensor:
-    """Return log-probabilities with the lowest finite number instead of -inf, so that 0 times it is 0 and not NaN."""
-    return logp_A.clamp_min(torch.finfo(logp_A.dtype).min)
-
-
 def _gather(logp_A: Tensor, action: Action) -> Tensor:
     if not isinstance(action, Tensor) or action.shape != logp_A.shape[:-1]:
         got = tuple(action.shape) if isinstance(action, Tensor) else "a dict"
@@ -134,7 +137,7 @@ def _gather(logp_A: Tensor, action: Action) -> Tensor:
 
 
 def _categorical_entropy(logp_A: Tensor) -> Tensor:
-    return -(logp_A.exp() * _finite(logp_A)).sum(-1)
+    return -(logp_A.exp() * finite(logp_A)).sum(-1)
 
 
 def _normal_log_prob(logit: dict[str, Any], action: Action, log_sigma: Tensor) -> Tensor:

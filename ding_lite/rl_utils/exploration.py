@@ -41,11 +41,13 @@ def epsilon_greedy(
 ) -> Tensor:
     """Return the greedy action, or with probability epsilon a uniformly random one, independently for each row.
 
+    An action whose value is -inf is forbidden, and never chosen.
+
     Args:
         logit_NA: action values `[N, A]`, or `[N, M, A]` for M agents, each of which is a row.
         epsilon: probability of a random action, in [0, 1].
         mask_NA: like `logit_NA`, true for the allowed actions, of which each row needs at least one; None: all are
-            allowed.
+            allowed whose value is not -inf.
         generator: source of the random numbers, on the device of `logit_NA`; None: torch's default generator.
 
     Returns:
@@ -57,10 +59,11 @@ def epsilon_greedy(
     if epsilon <= 0.0:
         return action_N
     options: dict[str, Any] = {"device": action_N.device, "generator": generator}
-    if mask_NA is None:
+    forbidden_NA = torch.isneginf(logit_NA)
+    if mask_NA is None and not forbidden_NA.any():
         random_N = torch.randint(logit_NA.shape[-1], action_N.shape, **options)
     else:  # each allowed action is equally likely to have the largest random number
         number_NA = torch.rand(logit_NA.shape, dtype=logit_NA.dtype, **options)
-        random_N = number_NA.masked_fill(~mask_NA.bool(), -1.0).argmax(dim=-1)
+        random_N = number_NA.masked_fill(forbidden_NA, -1.0).argmax(dim=-1)
     explore_N = torch.rand(action_N.shape, **options) < epsilon
     return torch.where(explore_N, random_N, action_N)

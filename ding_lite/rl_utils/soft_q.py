@@ -84,8 +84,8 @@ def m_q_1step_td_error(
         log_policy_B = tau * functional.log_softmax(target_q / tau, dim=1).gather(1, act.unsqueeze(1)).squeeze(1)
         value_B = soft_value(next_q, tau).masked_fill(done.bool(), 0.0)
         target_B = reward + alpha * log_policy_B.clamp(min=LOWEST_LOG_POLICY) + gamma * value_B
-        largest_B2 = target_q.topk(2, dim=1).values
-        action_gap = (largest_B2[:, 0] - largest_B2[:, 1]).mean()
+        largest_BK = target_q.topk(min(2, target_q.shape[1]), dim=1).values  # K is 1 if there is a single action
+        action_gap = (largest_BK[:, 0] - largest_BK[:, -1]).mean()
         clipped_B = (log_policy_B < LOWEST_LOG_POLICY).to(q.dtype)
     loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
     return loss, target_B - q_B.detach(), action_gap, clipped_B
@@ -135,6 +135,8 @@ def q_nstep_sql_td_error(
 def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tensor = 1.0) -> Tensor:
     """Return a sample of softmax(Q / temperature), or with probability epsilon a uniformly random action, by row.
 
+    An action whose value is -inf is forbidden, and never chosen.
+
     Args:
         logit_NA: action values Q, `[N, A]`.
         epsilon: probability of a uniformly random action, in [0, 1].
@@ -144,5 +146,7 @@ def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tenso
         Actions `[N]`, int64.
     """
     probability_NA = torch.softmax(logit_NA / temperature, dim=-1)
-    mixed_NA = (1.0 - epsilon) * probability_NA + epsilon / logit_NA.shape[-1]
+    allowed_NA = ~torch.isneginf(logit_NA)
+    share_N1 = epsilon / allowed_NA.sum(-1, keepdim=True).double()
+    mixed_NA = (1.0 - epsilon) * probability_NA + share_N1.to(probability_NA.dtype) * allowed_NA
     return torch.multinomial(mixed_NA, 1).squeeze(-1)

@@ -13,7 +13,8 @@ class Coefficient(nn.Module):
 
     Args:
         value: the initial number.
-        log_space: learn the logarithm. Otherwise a step may make the learned number negative; it then counts as 0.
+        log_space: learn the logarithm. Otherwise a step may make the learned number negative; it then counts as 0, and
+            `bound` makes it 0.
 
     Attributes:
         learned: `[1]`, the logarithm or the number.
@@ -27,3 +28,13 @@ class Coefficient(nn.Module):
     def forward(self) -> Tensor:
         """Return the number, a scalar."""
         return self.learned[0].exp() if self._log_space else self.learned[0].clamp(min=0.0)
+
+    @torch.no_grad()
+    def bound(self) -> None:
+        """Set a negative number to 0; call this after each step.
+
+        A loss that does not see that the number counts as 0, such as SAC's, would lower it further and further, and it
+        would take as many steps to become positive again.
+        """
+        if not self._log_space:
+            self.learned.clamp_(min=0.0)

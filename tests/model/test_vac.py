@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ding_lite.model import VAC
 from ding_lite.utils import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_map
 
 HYBRID = {"action_type_shape": 3, "action_args_shape": 2}
 SPACES: dict[str, Any] = {"discrete": 3, "continuous": 2, "hybrid": HYBRID}
@@ -205,3 +206,16 @@ def test_an_unknown_mode_is_refused() -> None:
 
 def test_the_registry_knows_it() -> None:
     assert MODEL_REGISTRY.find("vac") is VAC
+
+
+def test_a_recurrent_model_takes_sequences_of_dicts() -> None:
+    torch.manual_seed(0)
+    model = VAC({"a": 3, "b": {"c": 2}}, 3, encoder_hidden_size_list=[8, 8], lstm_type="gru")
+    obs = {"a": torch.randn(4, 2, 3), "b": {"c": torch.randn(4, 2, 2)}}
+    output, state = model(obs), None
+    for t in range(4):
+        step = model(tree_map(lambda leaf: leaf[t : t + 1], obs), prev_state=state)  # noqa: B023 (called at once)
+        state = step["next_state"]
+        torch.testing.assert_close(step["logit"][0], output["logit"][t])
+        torch.testing.assert_close(step["value"][0], output["value"][t])
+    torch.testing.assert_close(state, output["next_state"])

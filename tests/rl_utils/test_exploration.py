@@ -63,3 +63,13 @@ def test_allowed_actions_are_explored_evenly() -> None:
     counts = torch.bincount(epsilon_greedy(torch.zeros(12_000, 4), 1.0, mask_NA), minlength=4) / 12_000
     # a third each; standard deviation 0.0043
     torch.testing.assert_close(counts, torch.tensor([1 / 3, 0.0, 1 / 3, 1 / 3]), atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0])
+def test_an_action_with_the_value_minus_infinity_is_never_chosen(epsilon: float) -> None:
+    torch.manual_seed(0)
+    logit_NA = torch.tensor([[0.0, -torch.inf, 1.0], [-torch.inf, 5.0, -torch.inf]]).repeat(2000, 1)
+    action_N = epsilon_greedy(logit_NA, epsilon)
+    assert logit_NA.gather(1, action_N[:, None]).isfinite().all()
+    # of two allowed actions, the worse one is played half as often as a random one; standard deviation 0.011
+    assert (action_N[::2] == 0).double().mean().item() == pytest.approx(epsilon / 2, abs=0.05)

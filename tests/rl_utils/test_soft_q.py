@@ -186,3 +186,20 @@ def test_softmax_exploration_mixes_the_policy_with_random_actions(temperature: f
 def test_a_small_temperature_makes_the_policy_greedy() -> None:
     logit_NA = torch.tensor([[1.0, 2.0], [5.0, 2.0]]).repeat(50, 1)
     assert torch.equal(epsilon_softmax(logit_NA, 0.0, 1e-3), logit_NA.argmax(-1))
+
+
+def test_softmax_exploration_never_chooses_an_action_with_the_value_minus_infinity() -> None:
+    torch.manual_seed(0)
+    logit_NA = torch.tensor([[0.0, -torch.inf, math.log(3)], [-torch.inf, 5.0, -torch.inf]]).repeat(10_000, 1)
+    action_N = epsilon_softmax(logit_NA, 0.5)
+    assert logit_NA.gather(1, action_N[:, None]).isfinite().all()
+    # half of the actions are of probability 1/4, half are one of the two allowed ones; standard deviation 0.005
+    assert (action_N[::2] == 0).double().mean().item() == pytest.approx(0.5 / 4 + 0.5 / 2, abs=0.02)
+
+
+def test_a_single_action_has_no_action_gap() -> None:
+    one = munchausen(q=Q[:, :1], target_q=SOFT[:, :1], next_q=SOFT[:, :1], act=tensor([0, 0]))
+    _, error_B, action_gap, _ = m_q_1step_td_error(one, 0.5, 1.0, 0.9)
+    assert action_gap.item() == 0.0
+    # the policy is certain, so that the log-policy and the entropy are 0: y = 0.5 + Q' / 2, and -1 where it ended
+    torch.testing.assert_close(error_B, tensor([0.5 + 0.5 * SOFT[0, 0].item(), -1.0]) - Q[:, 0])

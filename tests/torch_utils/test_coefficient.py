@@ -26,3 +26,11 @@ def test_a_coefficient_that_learns_itself_counts_as_zero_below_zero() -> None:
     assert coefficient.learned.grad.item() == 1.0
     coefficient.learned.data.fill_(-0.25)
     assert coefficient().item() == 0.0
+
+
+def test_only_a_number_that_is_learned_as_itself_is_bounded() -> None:
+    for log_space, bounded in ((True, -3.0), (False, 0.0)):
+        coefficient = Coefficient(0.5, log_space)
+        coefficient.learned.data.fill_(-3.0)
+        coefficient.bound()
+        assert coefficient.learned.item() == bounded

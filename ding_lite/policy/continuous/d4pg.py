@@ -25,9 +25,9 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
+from ding_lite.policy.value.c51 import SUPPORT_KEYS, read_support
 from ding_lite.rl_utils.categorical import categorical_projection
-from ding_lite.utils.key import Key
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("d4pg")
@@ -39,40 +39,32 @@ class D4PGPolicy(DDPGPolicy):
         priority=True,
         priority_IS_weight=True,
         nstep=3,
-        model=dict(
-            v_min=Key(-10.0, "smallest atom: a lower bound of the discounted return"),
-            v_max=Key(10.0, "largest atom: an upper bound of the discounted return"),
-            n_atom=Key(51, "number of atoms"),
-        ),
+        model=SUPPORT_KEYS,
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        model = cfg.policy.model
-        if model.v_min >= model.v_max:
-            raise ConfigError(
-                f"policy.model: expected v_min < v_max, got {model.v_min} and {model.v_max}: set them to enclose the "
-                "discounted returns."
-            )
-        if model.n_atom < 2:
-            raise ConfigError(f"policy.model.n_atom: expected at least 2, got {model.n_atom}: the default is 51.")
+        read_support(cfg.policy.model)
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "qac_dist", ["ding_lite.model"]
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        self._support = read_support(self._cfg.model, self._model)
 
     def _monitor_vars_learn(self) -> list[str]:
         return ["cross_entropy" if name == "td_error" else name for name in super()._monitor_vars_learn()]
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
-        model = self._cfg.model
         with torch.no_grad():
             following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
             step = (batch["reward"], batch["done"], batch["value_gamma"])
-            target_BK = categorical_projection(following["logit"].softmax(-1), *step, model.v_min, model.v_max)
+            target_BK = categorical_projection(following["logit"].softmax(-1), *step, *self._support[:2])
         output = self._run(self._model.critic, batch["obs"], action=batch["action"])
         entropy_B = -(target_BK * output["logit"].log_softmax(-1)).sum(-1)
         loss = (entropy_B * batch["weight"] if "weight" in batch else entropy_B).mean()

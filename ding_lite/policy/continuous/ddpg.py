@@ -94,7 +94,8 @@ class DDPGPolicy(QACPolicy):
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         if not self._cfg.learn.noise:
             return {}
-        return {"target": torch.randn_like(batch["action"].reshape(len(batch["action"]), -1))}
+        action_BD = batch["action"].reshape(len(batch["action"]), -1)  # integers, if a data set holds whole numbers
+        return {"target": torch.randn_like(action_BD, dtype=self._dtype)}
 
     def _target_action(self, batch: dict[str, Any]) -> Tensor | dict[str, Tensor]:
         """Return the action a' `[B, D]` whose value the critics bootstrap from."""

@@ -86,7 +86,7 @@ class SACPolicy(QACPolicy):
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         action_BD = batch["action"].reshape(len(batch["action"]), -1)
-        return {name: torch.randn_like(action_BD) for name in ("next", "actor")}
+        return {name: torch.randn_like(action_BD, dtype=self._dtype) for name in ("next", "actor")}
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
@@ -119,6 +119,7 @@ class SACPolicy(QACPolicy):
         for name in self.networks:  # a loss may use the figures of those before it
             if name in self._optimizers:
                 output |= self._step(name, batch | output)
+        self._alpha.bound()
         self._update_targets()
         return output
 

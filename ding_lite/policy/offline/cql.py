@@ -85,7 +85,7 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
         return [*super()._monitor_vars_learn(), "conservative_gap", "lagrange"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        action_BD = batch["action"].reshape(len(batch["action"]), -1)
+        action_BD = batch["action"].reshape(len(batch["action"]), -1).to(self._dtype)
         like_KBD = action_BD.expand(self._cfg.learn.num_actions, *action_BD.shape)
         normal = {name: torch.randn_like(like_KBD) for name in ("now", "next")}
         return normal | {"actor": torch.randn_like(action_BD), "uniform": torch.rand_like(like_KBD) * 2.0 - 1.0}

@@ -9,8 +9,7 @@ Logged figures, in addition to those of `policy/continuous/ddpg.py`:
 * `bc_loss`: the second term of L_actor.
 * `q_scale`: mean |Q_1(s, pi(s))| over the samples of all ranks.
 
-Deviation from the paper: observations are not normalised. If they should be, normalise them in the data set and in the
-environment.
+Deviation from the paper: observations are not normalised by default; `env.norm_obs=True` does it.
 """
 
 from __future__ import annotations

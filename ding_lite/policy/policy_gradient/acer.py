@@ -35,7 +35,7 @@ from torch import Tensor
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
-from ding_lite.rl_utils.distribution import kl_divergence, sample
+from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
 from ding_lite.rl_utils.retrace import compute_q_retraces
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.target_network import TargetNetwork
@@ -111,7 +111,7 @@ class ACERPolicy(Policy):
         parts = [flatten_rows(batch["obs"]), batch["last_obs"]]
         parts += [batch["final_obs"]] if "final_index" in batch else []
         obs = tree_map(lambda *leaves: torch.cat(leaves), *parts)
-        logp_XA = self._run(self._model.actor, obs).log_softmax(-1)
+        logp_XA = _log_policy(self._run(self._model.actor, obs))
         q_XA = self._run(self._model.critic, obs)[0]
         logp_UBA = logp_XA[:size].unflatten(0, rows)
         with torch.no_grad():
@@ -120,8 +120,8 @@ class ACERPolicy(Policy):
             next_value_UB1 = v_TB1[1:].clone()
             if "final_index" in batch:
                 next_value_UB1.view(-1)[batch["final_index"]] = v_X1[follows:, 0]
-            ratio_UBA = (logp_UBA - batch["logit"].log_softmax(-1)).exp()
-            average_UBA = self._run(self._average_model.actor, parts[0]).log_softmax(-1).unflatten(0, rows)
+            ratio_UBA = (logp_UBA - _log_policy(batch["logit"])).exp()
+            average_UBA = _log_policy(self._run(self._average_model.actor, parts[0])).unflatten(0, rows)
         q_TBA, alive_UB = q_XA[:follows].unflatten(0, (rows[0] + 1, rows[1])), 1.0 - batch["done"].to(q_XA.dtype)
         steps = (batch["reward"], batch["action"], alive_UB, ratio_UBA)
         target_UB1 = compute_q_retraces(
@@ -191,3 +191,8 @@ class ACERPolicy(Policy):
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
         logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
         return {"logit": logit_NA, "action": logit_NA.argmax(-1)}
+
+
+def _log_policy(logit: Tensor) -> Tensor:
+    """Return log pi, `[..., A]`; it is finite where a logit of -inf forbids an action, so that pi log pi is 0."""
+    return finite(logit.log_softmax(-1))

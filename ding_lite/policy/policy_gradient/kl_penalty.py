@@ -19,7 +19,7 @@ def load_pretrained(model: nn.Module, path: str) -> nn.Module:
 
     Raises:
         CheckpointError: the file cannot be read.
-        ConfigError: its model has other layers.
+        ConfigError: its model has other layers, or learned from normalised observations.
     """
     network, state = copy.deepcopy(model).requires_grad_(False), load_checkpoint(path)
     try:
@@ -29,4 +29,9 @@ def load_pretrained(model: nn.Module, path: str) -> nn.Module:
         raise ConfigError(
             f"policy.learn.pretrained_model_path: '{path}' does not have this policy's model: {reason}"
         ) from error
+    if "obs.mean" in state["policy"].get("normalizer", {}):
+        raise ConfigError(
+            f"policy.learn.pretrained_model_path: the policy of '{path}' learned from normalised observations, which "
+            "this policy does not give it: choose the checkpoint of a run with env.norm_obs=False."
+        )
     return network

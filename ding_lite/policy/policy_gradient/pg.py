@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import gymnasium
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,7 +88,15 @@ class PGPolicy(Policy):
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         return {"action": sample(self._run(self._model, obs)["logit"])}
 
+    def _init_eval(self) -> None:
+        self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        if env_id is None:  # a new evaluation
+            self._eval_random.manual_seed(0)
+
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
         logit = self._run(self._model, obs)["logit"]
-        return {"logit": logit, "action": mode(logit) if self._cfg.deterministic_eval else sample(logit)}
+        action = mode(logit) if self._cfg.deterministic_eval else sample(logit, self._eval_random)
+        return {"logit": logit, "action": action}

@@ -84,7 +84,7 @@ class PPOPolicy(ActorCriticPolicy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         check_schedulers(cfg.policy)
-        check_kl_keys(cfg.policy)
+        check_kl_keys(cfg)
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""

@@ -40,16 +40,16 @@ def check_schedulers(policy: EasyDict) -> None:
         )
 
 
-def check_kl_keys(policy: EasyDict) -> None:
+def check_kl_keys(cfg: EasyDict) -> None:
     """Check `target_kl`, `kl_beta`, `pretrained_model_path` and what belongs to them.
 
     Args:
-        policy: the section `policy` of a compiled config.
+        cfg: a compiled config.
 
     Raises:
-        ConfigError: they contradict each other.
+        ConfigError: they contradict each other or another key.
     """
-    learn = policy.learn
+    policy, learn = cfg.policy, cfg.policy.learn
     uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
     if (learn.get("target_kl") is not None) != uses_target:
         raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
@@ -65,3 +65,8 @@ def check_kl_keys(policy: EasyDict) -> None:
         )
     if policy.model.get("lstm_type"):
         raise ConfigError(f"{PATH} is not possible with policy.model.lstm_type: leave one out.")
+    if cfg.env.norm_obs.use_norm:
+        raise ConfigError(
+            f"{PATH} is not possible with env.norm_obs=True: the pretrained policy would see observations that are "
+            "normalised by other statistics than those it learned with. Leave one out."
+        )

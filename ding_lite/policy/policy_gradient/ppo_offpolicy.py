@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -52,15 +53,19 @@ class PPOOffPolicy(PPOPolicy):
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
         """Return the block with `adv`, `return_` and `value` `[T, N]`, all in the units of rewards.
 
-        The normalised units of the model change with every batch, so values in them could not be stored.
+        The normalised units of the model change with every batch, so values in them could not be stored. With
+        `env.norm_reward`, the units are those of the normalised rewards. With `env.norm_obs`, all values are those of
+        observations that are normalised by the newest statistics, as they are in batches.
         """
         self._set_schedules()
-        value_TN, next_value_TN = self._values(self._to_device(block))
+        normalizer = self.normalizer  # it changes the batches from replay, but not this block
+        given = normalizer.normalize(block) if isinstance(normalizer, Normalizer) else block
+        value_TN, next_value_TN = self._values(self._to_device(given), recompute=given is not block)
         if self._cfg.learn.value_norm:
             denormalize = self._value_stats.denormalize
             value_TN, next_value_TN = denormalize(value_TN), denormalize(next_value_TN)
         value_TN, next_value_TN = value_TN.cpu(), next_value_TN.cpu()
-        adv_TN, return_TN = self._advantages(block, value_TN, next_value_TN)
+        adv_TN, return_TN = self._advantages(given, value_TN, next_value_TN)
         self._explained = explained_variance(value_TN, return_TN)
         return block | {"value": value_TN, "adv": adv_TN, "return_": return_TN}
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model import QACDIST
+from ding_lite.utils import ConfigError
 from tests.policy.continuous.helpers import LineActor, line_batch, losses, make_batch, make_qac
 
 
@@ -86,3 +88,11 @@ def test_the_atoms_of_the_loss_are_those_of_the_model() -> None:
     p = softmax(*range(6))
     assert figures["priority"].tolist() == pytest.approx([-math.log(p[3])] * 4)  # 4 - 5 = -1
     assert figures["q_value"].tolist() == pytest.approx([sum(x * (2 * k - 7) for k, x in enumerate(p))] * 4, rel=1e-5)
+
+
+def test_a_model_of_the_users_needs_no_keys_but_must_have_the_atoms_of_the_config() -> None:
+    assert make_qac("d4pg", model=QACDIST(3, 2))._support == (-10.0, 10.0, 51)
+    with pytest.raises(ConfigError, match=r"v_min=-10.0, but the model has v_min=-1600.0"):
+        make_qac("d4pg", model=QACDIST(3, 2, v_min=-1600.0, v_max=0.0))
+    keys = ("model.v_min=-1600.0", "model.v_max=0.0")
+    assert make_qac("d4pg", *keys, model=QACDIST(3, 2, v_min=-1600.0, v_max=0.0))._support == (-1600.0, 0.0, 51)

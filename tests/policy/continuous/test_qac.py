@@ -147,7 +147,7 @@ def test_every_figure_that_is_watched_is_there(kind: str) -> None:
         ("sac", "learn.alpha=0", "alpha: expected a number above 0"),
         ("ddpg", "collect.noise_type=uniform", "noise_type must be 'gauss' or 'ou', got 'uniform'"),
         ("ddpg", "learn.noise_range.max=-1.0", "expected min <= max, got -0.5 and -1.0"),
-        ("d4pg", "model.v_min=10.0", "expected v_min < v_max, got 10.0 and 10.0"),
+        ("d4pg", "model.v_min=10.0", "v_min=10.0 must be smaller than policy.model.v_max=10.0"),
         ("d4pg", "model.n_atom=1", "n_atom: expected at least 2, got 1"),
         ("d4pg", "model.twin_critic=True", "Unknown key 'policy.model.twin_critic'"),
         ("cql", "learn.target_theta=0", "target_theta: expected a number above 0, at most 1, got 0"),
@@ -164,3 +164,14 @@ def test_every_figure_that_is_watched_is_there(kind: str) -> None:
 def test_values_that_mean_nothing_are_errors(kind: str, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_qac(kind, override)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_actions_that_a_data_set_holds_as_integers_are_learned_from_as_floats_are(kind: str) -> None:
+    batch, outputs = make_batch(8), []
+    for dtype in (torch.float32, torch.int64):
+        torch.manual_seed(0)
+        policy = make_qac(kind)
+        outputs.append(policy.learn_mode.forward(batch | {"action": batch["action"].sign().to(dtype)}))
+    assert outputs[0].keys() == outputs[1].keys()
+    assert same(*(list(output.values()) for output in outputs))

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from gymnasium.spaces import Box
 
+from ding_lite.config import compile_config
 from ding_lite.model import VAC
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
+from ding_lite.torch_utils.normalizer import Normalizer, normalize_policy
 from ding_lite.utils import CheckpointError, ConfigError, save_checkpoint
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import UniformReplayBuffer
@@ -140,3 +143,15 @@ def test_a_checkpoint_that_does_not_fit_is_one_clear_line(path: str, tmp_path: P
         close_to(other)
     with pytest.raises(CheckpointError, match="Cannot read checkpoint"):
         close_to(str(tmp_path / "missing.pth.tar"))
+
+
+def test_the_pretrained_policy_sees_the_observations_that_it_learned_from_or_none(path: str, tmp_path: Path) -> None:
+    main = dict(env=dict(norm_obs=True), policy=dict(learn=dict(kl_beta=BETA, pretrained_model_path=path)))
+    with pytest.raises(ConfigError, match=r"is not possible with env\.norm_obs=True"):
+        compile_config((main, dict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"))))
+    pretrained = make_actor("ppo")
+    normalize_policy(pretrained, Normalizer(Box(-1, 1, (OBS,)), None))
+    normal = str(tmp_path / "normal.pth.tar")
+    save_checkpoint(normal, {"policy": pretrained.learn_mode.state_dict()})
+    with pytest.raises(ConfigError, match="learned from normalised observations"):
+        close_to(normal)

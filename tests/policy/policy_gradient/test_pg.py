@@ -14,7 +14,8 @@ from ding_lite.policy import PGPolicy
 from ding_lite.rl_utils import log_prob
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.utils.registry import ConfigError
-from tests.policy.actors import SHAPES, Table, learn, make_actor, make_block
+from ding_lite.utils.tree import tree_leaves
+from tests.policy.actors import OBS, SHAPES, Table, learn, make_actor, make_block
 from tests.policy.helpers import parameter_hash, same
 
 LN = math.log
@@ -131,6 +132,19 @@ def test_deterministic_eval_says_whether_evaluation_samples(deterministic: bool)
     assert actions.sum().item() == (0 if deterministic else pytest.approx(1000, abs=130))
     collected = policy.collect_mode.forward(torch.eye(2)[:1].expand(4000, 2))["action"]
     assert collected.sum().item() == pytest.approx(1000, abs=130)
+
+
+@pytest.mark.parametrize("space", SHAPES)
+def test_evaluation_draws_nothing_that_collecting_draws_and_is_repeated_exactly(space: str) -> None:
+    policy, obs = make_actor("pg", "deterministic_eval=False", space=space), torch.zeros(50, OBS)
+    state, steps = torch.get_rng_state(), []
+    for t in range(4):
+        if t % 2 == 0:
+            policy.eval_mode.reset()
+        steps.append(list(tree_leaves(policy.eval_mode.forward(obs)["action"])))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert same(steps[0] + steps[1], steps[2] + steps[3])
+    assert not same(steps[0], steps[1])
 
 
 def test_a_restored_policy_goes_on_as_the_saved_one() -> None:

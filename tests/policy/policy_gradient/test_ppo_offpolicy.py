@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from torch import Tensor
 
+from ding_lite.torch_utils.normalizer import Normalizer, normalize_policy
 from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import UniformReplayBuffer
 from tests.policy.actors import ADV, HALVES, RETURN, SHAPES, hand_block, hand_model, make_actor, make_block
@@ -31,6 +33,20 @@ def test_advantages_and_returns_are_stored_with_the_block(value_norm: bool) -> N
     assert samples["return_"].flatten().tolist() == pytest.approx(RETURN)
     assert samples.keys() == block.keys() | {"adv", "return_"}
     assert all(torch.equal(samples[key], block[key]) for key in block)
+
+
+def test_values_are_those_of_normalised_observations_and_rewards_and_true_ones_are_stored() -> None:
+    policy, plain = (hand_policy("learn.value_norm=False") for _ in range(2))
+    block = hand_block() | {"reward": torch.arange(0.0, 600.0, 100.0).view(3, 2)}
+    normalize_policy(policy, Normalizer(Box(-1, 1, (10,)), reward_discount=0.5))
+    samples = policy.collect_mode.get_train_sample(block)
+    normal = policy.normalizer.normalize(block)
+    normal["value"] = plain.model(normal["obs"])["value"].detach()
+    expected = plain.collect_mode.get_train_sample(normal)
+    for key in ("value", "adv", "return_"):
+        torch.testing.assert_close(samples[key], expected[key])
+    assert samples["return_"].abs().max() < 50  # rewards reach 500
+    assert all(torch.equal(samples[key], block[key]) for key in block if key != "value")
 
 
 def random_batch(seed: int = 0, returns: tuple[float, ...] = (3.0, 5.0, 10.0)) -> dict[str, Tensor]:
