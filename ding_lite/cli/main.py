@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 from ding_lite import __version__
 from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse
+from ding_lite.utils.dist.interrupt import ends_at_interrupt
 from ding_lite.utils.registry import UserError, closest
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a command line; a user's mistake ends it with one line and exit status 2.
+    """Run a command line. A user's mistake ends it with one line and exit status 2, Ctrl-C with one line and 130.
 
     Args:
         argv: the arguments; None: those of this process.
@@ -39,9 +40,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run_command(name: str, words: list[str]) -> None:
-    command = load_command(name)
     try:
-        command.run(parse(name, command, words))
+        with ends_at_interrupt():
+            command = load_command(name)
+            command.run(parse(name, command, words))
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None

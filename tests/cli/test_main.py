@@ -86,3 +86,11 @@ def test_bash_completes_commands_options_and_files(capsys: pytest.CaptureFixture
     """
     done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["train", "--jobs", "config.py"], done.stderr
+
+
+@pytest.mark.parametrize("words", [["config", "total_config.py"], ["compare", "."]])
+def test_ctrl_c_is_one_line_in_every_command(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "total_config.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    command = [sys.executable, "-m", "ding_lite", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
