@@ -167,8 +167,9 @@ def describe_columns(comparison: Comparison) -> str:
     """Return sentences that say what the columns mean."""
     rows = comparison.rows
     average = {"mean": "means", "iqm": "interquartile means"}[comparison.average]
-    texts = [f"Returns are {average} over runs, with 95 % bootstrap intervals."]
     few = min((count for row in rows if (count := len(row.group.runs)) > 1), default=0)
+    intervals = f"Returns are {average} over runs, with 95 % bootstrap intervals."
+    texts = [intervals if few else "Each row is a single run, so there are no intervals."]
     if few in COVERAGE:
         texts.append(
             f"Intervals of {few} runs are too short: they contain the truth in {COVERAGE[few]} % of all cases."

@@ -87,6 +87,7 @@ def test_the_threshold_is_the_stop_value_unless_it_is_given_or_differs(tmp_path:
     write_run(tmp_path / "a", 0, [10.0, 200.0])
     (row,) = compare_groups(group_runs(find_runs([tmp_path]))).rows
     assert (row.threshold, row.reached) == (195, 1)  # of the CartPole config
+    assert describe_columns(compare_groups(group_runs(find_runs([tmp_path])))).startswith("Each row is a single run")
     write_run(tmp_path / "b", 0, [10.0, 200.0], "env.stop_value=100")
     comparison = compare_groups(group_runs(find_runs([tmp_path])))
     assert comparison.rows[0].threshold is None
