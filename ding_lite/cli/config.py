@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> None:
     cfg = prepare_run(args.config, overrides=overrides, all_ranks=False).cfg
     if args.diff:
         lines = [f"{path}={value!r}  # default {default!r}" for path, (default, value) in changed_keys(cfg).items()]
-        show("\n".join([*lines, *(f"{name}={limit}" for name, limit in limits.items())]))
+        lines += [f"{name}={limit}" for name, limit in limits.items()]
+        show("\n".join(lines) or "No key differs from the defaults.")
     else:
         show(format_config(cfg, "", **limits).rstrip("\n"))

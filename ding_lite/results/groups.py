@@ -76,7 +76,7 @@ def describe_mixtures(groups: Sequence[Group]) -> list[str]:
 
 
 def full_value(value: Any) -> str:
-    """Return the text of a config value, the same for values that are equal, and for no others."""
+    """Return the text of a config value with all digits; an integer and an equal float have the same."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
