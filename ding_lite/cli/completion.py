@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from ding_lite.cli.output import show
 from ding_lite.cli.parsers import create_whole_parser
 from ding_lite.utils.registry import UserError
 
@@ -16,7 +17,6 @@ EXAMPLES = """
 ding_lite completion bash >> ~/.bash_completion
 ding_lite completion zsh > ~/.zfunc/_ding_lite
 """
-
 
 PATHS = {"FILE": "FILE", "DIR": "DIRECTORY", "PATH": "FILE"}  # placeholders of options, and what shtab completes
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     for action in _options(parser):
         if action.metavar in PATHS:
             action.complete = getattr(shtab, PATHS[action.metavar])  # type: ignore[attr-defined]  # shtab reads it
-    print(shtab.complete(parser, args.shell))
+    show(shtab.complete(parser, args.shell))
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 
+from ding_lite.cli.output import show
+
 USAGE = "FILE [--diff] [key=value ...]"
 EXAMPLES = """
 ding_lite config dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
@@ -23,12 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
     from ding_lite.cli.differences import changed_keys  # noqa: PLC0415  (it loads torch)
-    from ding_lite.config import format_config  # noqa: PLC0415
+    from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415
+    from ding_lite.config import format_config, read_limits  # noqa: PLC0415
     from ding_lite.entry.setup import prepare_run  # noqa: PLC0415
 
-    cfg = prepare_run(args.config, overrides=args.words, all_ranks=False).cfg
+    limits, overrides = split_words(args.words)
+    limits = check_limits(args.config, {**read_limits(args.config), **limits}, overrides)
+    cfg = prepare_run(args.config, overrides=overrides, all_ranks=False).cfg
     if args.diff:
-        for path, (default, value) in changed_keys(cfg).items():
-            print(f"{path}={value!r}  # default {default!r}")
+        lines = [f"{path}={value!r}  # default {default!r}" for path, (default, value) in changed_keys(cfg).items()]
+        lines += [f"{name}={limit}" for name, limit in limits.items()]
+        show("\n".join(lines) or "No key differs from the defaults.")
     else:
-        print(format_config(cfg), end="")
+        show(format_config(cfg, "", **limits).rstrip("\n"))

@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         UserError: a mistake in the arguments, or in the run's directory.
     """
-    from ding_lite.entry.eval_entry import evaluate_checkpoint  # noqa: PLC0415  (it loads torch)
+    from ding_lite.cli.running import evaluate  # noqa: PLC0415  (it loads torch)
     from ding_lite.utils.checkpoint.find import find_checkpoint, find_config  # noqa: PLC0415
 
     checkpoint = find_checkpoint(args.path)
     config = find_config(checkpoint, "give the run's directory, or a checkpoint in its ckpt folder")
-    evaluate_checkpoint(config, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=args.words)
+    evaluate(config, checkpoint, args)

@@ -10,25 +10,27 @@ import sys
 from collections.abc import Sequence
 
 from ding_lite import __version__
+from ding_lite.cli.output import show
 from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse
+from ding_lite.utils.dist.interrupt import ends_at_interrupt
 from ding_lite.utils.registry import UserError, closest
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a command line; a user's mistake ends it with one line and exit status 2.
+    """Run a command line. A user's mistake ends it with one line and exit status 2, Ctrl-C with one line and 130.
 
     Args:
         argv: the arguments; None: those of this process.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[0:1] == ["help"] and len(words) > 1:
+        words = [*words[1:], "--help"]
     sys.path.insert(0, os.getcwd())  # import_names may name modules there; a console script does not add it
     first = words[0] if words else "--help"
     if first in COMMANDS:
         _run_command(first, words[1:])
-    elif words[:2] == ["help", *words[1:2]] and words[-1] in COMMANDS:
-        _run_command(words[-1], ["--help"])
     elif first in ("-h", "--help", "help"):
-        print(overview())
+        show(overview())
     elif first in ("-v", "--version"):
         print(__version__)
     elif first.startswith("-") or OVERRIDE.match(first):
@@ -39,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run_command(name: str, words: list[str]) -> None:
-    command = load_command(name)
     try:
-        command.run(parse(name, command, words))
+        with ends_at_interrupt():
+            command = load_command(name)
+            command.run(parse(name, command, words))
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None

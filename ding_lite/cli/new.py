@@ -7,6 +7,7 @@ an action has several discrete parts. A pair that does not fit is refused, and n
 from __future__ import annotations
 
 import argparse
+import shlex
 
 USAGE = "ENV_ID [ALGORITHM] [-o FILE]"
 EXAMPLES = """
@@ -28,4 +29,4 @@ def run(args: argparse.Namespace) -> None:
     from ding_lite.cli.starter import write_starter  # noqa: PLC0415  (it loads torch)
 
     path = write_starter(args.env_id, args.algorithm, args.output)
-    print(f"wrote {path}; train it with\n  ding_lite train -c {path}")
+    print(f"wrote {path}; train it with\n  ding_lite train -c {shlex.quote(str(path))}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from ding_lite.utils.dist.interrupt import ends_at_interrupt
 from ding_lite.utils.registry import ConfigError
 
 
@@ -73,8 +72,7 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
 
 
 def start(args: argparse.Namespace) -> None:
-    """Train, resume or evaluate, see `running.run`. Loading torch takes seconds, in which Ctrl-C is one line too."""
-    with ends_at_interrupt():
-        from ding_lite.cli.running import run  # noqa: PLC0415  (it loads torch)
+    """Train, resume or evaluate, see `running.run`."""
+    from ding_lite.cli.running import run  # noqa: PLC0415  (it loads torch)
 
     run(args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import shutil
 import textwrap
 from collections.abc import Sequence
 from types import ModuleType
@@ -15,6 +16,8 @@ COMMANDS = (  # modules of this package, in the order of the help
     *("runs", "plot", "compare", "report", "clean"),
     *("list", "config", "completion"),
 )
+WIDEST = 120  # characters of a line of help
+TIED = "\N{NO-BREAK SPACE}"  # a space at which a usage is not broken
 OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")  # how a word that changes a config key begins
 
 
@@ -33,16 +36,29 @@ def load_command(name: str) -> ModuleType:
 def create_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
     """Return the parser of a command's options."""
     prog = "ding_lite" if name == "classic" else f"ding_lite {name}"
-    text = textwrap.dedent(command.__doc__ or "").strip()
+    width = min(shutil.get_terminal_size().columns - 2, WIDEST)  # argparse leaves two columns free too
     parser = Parser(
         prog,
-        usage=f"{prog} {command.USAGE}",
-        description=text,
+        usage=_fold_usage(f"{prog} {command.USAGE}", width),
+        description="\n\n".join(_fold(part, width) for part in (command.__doc__ or "").strip().split("\n\n")),
         epilog="examples:\n" + textwrap.indent(textwrap.dedent(command.EXAMPLES).strip(), "  "),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
     return parser
+
+
+def _fold(text: str, width: int, indent: str = "") -> str:
+    """Return a paragraph in lines of at most `width` characters, if no word is longer."""
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _fold_usage(usage: str, width: int) -> str:
+    """Return a usage whose lines are broken between options, not inside brackets or after a short option's name."""
+    tied = re.sub(r"\[(?:[^][]|\[[^]]*\])*\]|-\w [A-Z]\S*", lambda part: part[0].replace(" ", TIED), usage)
+    indent = " " * len("usage: ")
+    lines = [_fold(indent + line.strip(), width, indent + "  ").strip() for line in tied.splitlines()]
+    return f"\n{indent}".join(lines).replace(TIED, " ")
 
 
 def parse(name: str, command: ModuleType, words: Sequence[str]) -> argparse.Namespace:

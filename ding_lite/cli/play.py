@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 from typing import Any
 
@@ -32,8 +33,9 @@ def run(args: argparse.Namespace) -> None:
     check_at_least(args, episodes=1)
     from ding_lite.envs.rendering import has_screen  # noqa: PLC0415
 
+    instead = f"use `ding_lite video {shlex.quote(args.path)}`"
     if not has_screen():
-        raise ConfigError(f"There is no screen to open a window on: use `ding_lite video {args.path}`.")
+        raise ConfigError(f"There is no screen to open a window on: {instead}.")
     from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
     from ding_lite.entry.playing import play_episodes  # noqa: PLC0415
 
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         print("stopped")
     except _pygame_errors() as error:
-        raise ConfigError(f"No window can be opened ({error}): use `ding_lite video {args.path}`.") from error
+        raise ConfigError(f"No window can be opened ({error}): {instead}.") from error
     finally:
         env.close()
 

@@ -42,8 +42,8 @@ def add_grouping(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         metavar="WHAT",
-        help="group runs by 'algorithm', 'env', 'run' (each by itself) or a config key such as policy.nstep, and not "
-        "by all that differs except the seed",
+        help="group runs by 'algorithm', 'env', 'run' (each by itself) or a config key such as policy.nstep (default: "
+        "by all keys but the seed)",
     )
     parser.add_argument(
         "--average", choices=AVERAGES, default="mean", help="mean, or interquartile mean (default: mean)"

@@ -39,7 +39,8 @@ def run(args: argparse.Namespace) -> None:
     with DDPContext():
         limits, overrides = split_words(args.words)
         if args.mode == "eval":
-            _evaluate(args, limits, overrides)
+            checkpoint = find_checkpoint(args.ckpt)
+            evaluate(args.config or find_config(checkpoint, "give its config with -c"), checkpoint, args)
         elif args.resume is not None:
             _resume(args.resume, limits, overrides)
         else:
@@ -80,12 +81,15 @@ def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) ->
     pipeline(pair, overrides=[f"exp_name={directory}", *own, *overrides], **limits)
 
 
-def _evaluate(args: argparse.Namespace, limits: dict[str, int], overrides: Sequence[str]) -> None:
-    """Evaluate a checkpoint with the given config, or else with the config of its run."""
+def evaluate(config: str, checkpoint: str, args: argparse.Namespace) -> None:
+    """Evaluate a checkpoint with a config, and with the seed, the number of episodes and the words of a command.
+
+    Raises:
+        UserError: a mistake in them.
+    """
+    limits, overrides = split_words(args.words)
     for key in limits:
         raise ConfigError(f"{key} has no effect on an evaluation: leave it out, or set the length with --episodes.")
-    checkpoint = find_checkpoint(args.ckpt)
-    config = args.config or find_config(checkpoint, "give its config with -c")
     evaluate_checkpoint(config, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=overrides)
 
 
@@ -178,9 +182,9 @@ def _read_limit(key: str, text: str) -> int:
         ConfigError: it is not a number above 0.
     """
     try:
-        limit = int(float(text))
-    except (ValueError, OverflowError):
+        limit = float(text)
+    except ValueError:
         limit = 0
-    if limit < 1:
+    if limit < 1 or not limit.is_integer():
         raise ConfigError(f"{key}: expected a whole number above 0, got '{text}'.")
-    return limit
+    return int(limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import statistics
 import sys
 import time
@@ -16,6 +17,7 @@ from tqdm import tqdm
 from ding_lite.cli.running import rename_for_seed, split_words
 from ding_lite.config import compile_config
 from ding_lite.results.run import RETURN
+from ding_lite.results.table import Table
 from ding_lite.sweep.scores import read_evaluations
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
 from ding_lite.utils.dist.launch_environment import read_launch
@@ -23,6 +25,7 @@ from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
 
 PERIOD = 0.5  # seconds between two looks at the runs
+WIDTH = 80  # characters of a line of the table
 
 
 @dataclass
@@ -120,22 +123,22 @@ def _describe_end(run: SeedRun) -> str:
     if not run.status:
         return f"seed {run.seed} ended: {run.result.get('stop_reason', 'no result')}, {run.directory}"
     if "stop_reason" in run.result:  # interrupted, after a checkpoint
-        return f"seed {run.seed} {run.result['stop_reason']}: continue with ding_lite resume {run.directory}"
+        how = f"continue with ding_lite resume {shlex.quote(run.directory)}"
+        return f"seed {run.seed} {run.result['stop_reason']}: {how}"
     return f"seed {run.seed} failed: {run.process.last_line() if run.process else ''}"
 
 
 def table(runs: Sequence[SeedRun]) -> str:
     """Return a table of the runs, with the mean of their best returns and its standard deviation."""
-    lines = [f"{'seed':>6}  {'ended':<14}{'env steps':>11}{'best return':>13}{'seconds':>9}"]
-    bests = []
+    figures = {"envstep": ",", "eval_return_best": ",.2f", "seconds": ",.0f"}  # of result.json, and their formats
+    rows = []
     for run in runs:
-        result = run.result
-        ended = result.get("stop_reason") or ("failed" if run.process else "not started")
-        best = result.get("eval_return_best")
-        bests += [best] if best is not None else []
-        row = [f"{run.seed:>6}  {ended:<14}", f"{result['envstep']:>11,}" if "envstep" in result else f"{'-':>11}"]
-        row += [f"{best:>13.2f}" if best is not None else f"{'-':>13}"]
-        lines.append("".join([*row, f"{result['seconds']:>9.0f}" if "seconds" in result else f"{'-':>9}"]))
+        ended = run.result.get("stop_reason") or ("failed" if run.process else "not started")
+        values = [(run.result.get(key), how) for key, how in figures.items()]
+        rows.append([str(run.seed), ended, *("-" if value is None else f"{value:{how}}" for value, how in values)])
+    header = ["seed", "ended", "env steps", "best return", "seconds"]
+    lines = [Table(header, rows, frozenset({0, 2, 3, 4})).text(WIDTH)]
+    bests = [best for run in runs if (best := run.result.get("eval_return_best")) is not None]
     if len(bests) > 1:
         lines.append(
             f"best return {statistics.fmean(bests):.2f} +- {statistics.stdev(bests):.2f} over {len(bests)} runs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -58,7 +59,7 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     path = Path(output or f"{name}_config.py")
     main, create = starter_pair(env_id, algorithm, f"{name}_seed0")
     pipeline = _check(main, create)
-    options = dict(pipeline=pipeline, env_id=env_id, algorithm=algorithm, file=path)
+    options = dict(pipeline=pipeline, env_id=env_id, algorithm=algorithm, file=shlex.quote(str(path)))
     text = TEMPLATE.format(main=_format(main), create=_format(create), **options)
     try:
         with path.open("x", encoding="utf-8") as file:

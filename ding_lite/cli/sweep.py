@@ -12,7 +12,6 @@ import argparse
 from ding_lite.cli.options import add_run_options, check_at_least, check_run_options
 from ding_lite.sweep.scores import SCORES
 from ding_lite.sweep.space import read_words
-from ding_lite.utils.dist.interrupt import ends_at_interrupt
 from ding_lite.utils.registry import UserError
 
 USAGE = "-c FILE key=low..high|a,b,c ... [--trials N] [--jobs J] [-s SEED ...] [--storage URL] [key=value ...]"
@@ -63,37 +62,34 @@ def run(args: argparse.Namespace) -> None:
     check_run_options(args)
     check_at_least(args, trials=1, jobs=1, prune_after=0)
     dimensions, words = read_words(args.words)
-    with ends_at_interrupt():
-        from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
-        from ding_lite.cli.seeds import process_options  # noqa: PLC0415
-        from ding_lite.sweep.driver import Sweep, SweepOptions  # noqa: PLC0415
-        from ding_lite.utils.dist.launch_environment import read_launch  # noqa: PLC0415
+    from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
+    from ding_lite.cli.seeds import process_options  # noqa: PLC0415
+    from ding_lite.sweep.driver import Sweep, SweepOptions  # noqa: PLC0415
+    from ding_lite.utils.dist.launch_environment import read_launch  # noqa: PLC0415
 
-        if read_launch() is not None:
-            raise UserError("A sweep starts processes of its own: leave the launcher out.")
-        limits, overrides = split_words(words)
-        saved_limits = check_limits(
-            args.config, limits, [*overrides, f"{dimensions[0].key}={dimensions[0].examples()[0]}"]
+    if read_launch() is not None:
+        raise UserError("A sweep starts processes of its own: leave the launcher out.")
+    limits, overrides = split_words(words)
+    saved_limits = check_limits(args.config, limits, [*overrides, f"{dimensions[0].key}={dimensions[0].examples()[0]}"])
+    sweep = Sweep(
+        SweepOptions(
+            config=args.config,
+            dimensions=dimensions,
+            overrides=overrides,
+            limits=limits,
+            saved_limits=saved_limits,
+            seeds=list(dict.fromkeys(args.seeds or [])),
+            trials=args.trials or 0,
+            jobs=args.jobs,
+            nproc=args.nproc,
+            run_words=process_options(args),
+            resume_words=["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)],
+            sampler=args.sampler,
+            pruner=args.pruner,
+            prune_after=args.prune_after,
+            score=args.score,
+            directory=args.output,
+            storage=args.storage,
         )
-        sweep = Sweep(
-            SweepOptions(
-                config=args.config,
-                dimensions=dimensions,
-                overrides=overrides,
-                limits=limits,
-                saved_limits=saved_limits,
-                seeds=list(dict.fromkeys(args.seeds or [])),
-                trials=args.trials or 0,
-                jobs=args.jobs,
-                nproc=args.nproc,
-                run_words=process_options(args),
-                resume_words=["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)],
-                sampler=args.sampler,
-                pruner=args.pruner,
-                prune_after=args.prune_after,
-                score=args.score,
-                directory=args.output,
-                storage=args.storage,
-            )
-        )
+    )
     raise SystemExit(sweep.run())

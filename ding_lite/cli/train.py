@@ -10,7 +10,6 @@ import argparse
 
 from ding_lite.cli.options import add_run_options, check_at_least, check_run_options, start
 from ding_lite.entry.pipelines import MODES
-from ding_lite.utils.dist.interrupt import ends_at_interrupt
 
 USAGE = "-c FILE [-s SEED ...] [--jobs J] [--nproc N [--divide]] [--max-restarts K] [-m MODE] [key=value ...]"
 EXAMPLES = """
@@ -46,7 +45,6 @@ def run(args: argparse.Namespace) -> None:
         args.seed, args.resume = seeds[0], None
         start(args)
         return
-    with ends_at_interrupt():
-        from ding_lite.cli.seeds import run_seeds  # noqa: PLC0415  (reading a config loads torch)
+    from ding_lite.cli.seeds import run_seeds  # noqa: PLC0415  (reading a config loads torch)
 
     raise SystemExit(run_seeds(args, seeds))

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
         UserError: a mistake in the arguments or in the run's directory, or the extra `video` is missing.
     """
     check_at_least(args, episodes=1)
-    from ding_lite.envs.rendering import EpisodeRecorder, drawing_offscreen, import_moviepy  # noqa: PLC0415
+    from ding_lite.envs.rendering import EpisodeRecorder, import_moviepy  # noqa: PLC0415
 
     import_moviepy()
     from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     agent = load(args.path)
     output = args.output or os.path.join(find_exp_dir(find_checkpoint(args.path)), "video")
     env = EpisodeRecorder(agent.make_env("rgb_array"), output, f".{args.format}")
-    with drawing_offscreen(), contextlib.closing(env):
+    with contextlib.closing(env):
         episodes = play_episodes(agent, env, args.seed, not args.explore)
         for _, (value, length) in zip(range(args.episodes), episodes, strict=False):
             print(f"return {value:.2f}, {length} steps: {os.path.relpath(env.paths[-1])}", flush=True)

@@ -15,6 +15,7 @@ import ast
 import copy
 import difflib
 import importlib
+import os
 import pprint
 import sys
 import traceback
@@ -222,6 +223,7 @@ def compile_config(
         elif path in values or key.default not in (sc.UNSET, sc.REQUIRED):
             sc.set_key(nested, path, copy.deepcopy(values.get(path, key.default)))
     cfg = EasyDict(nested)
+    cfg.exp_name = os.path.expanduser(cfg.exp_name)  # shells leave `exp_name=~/runs` as it is
     round_counts(cfg, notes)
     check_values(cfg)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)

@@ -36,7 +36,7 @@ def has_screen() -> bool:
 
 
 @contextmanager
-def drawing_offscreen() -> Iterator[None]:
+def _drawing_offscreen() -> Iterator[None]:
     """Return a context in which pygame looks for no screen if there is none; otherwise it prints an error."""
     if has_screen():
         yield
@@ -177,10 +177,12 @@ class EpisodeRecorder(RecordVideo):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._drop()
         self._return = 0.0
-        return super().reset(seed=seed, options=options)
+        with _drawing_offscreen():
+            return super().reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        obs, reward, terminated, truncated, info = super().step(action)
+        with _drawing_offscreen():
+            obs, reward, terminated, truncated, info = super().step(action)
         self._return += float(info.get(TRUE_REWARD, reward))
         if (terminated or truncated) and self.recording:
             self._number += 1

@@ -26,7 +26,8 @@ from ding_lite.utils.registry import UserError
 
 NUMBERED = re.compile(r"iteration_([0-9]+)(?:_([0-9]+))?(\.rank_[0-9]+)?\.pth\.tar")
 UNFINISHED = ".pth.tar.tmp"
-OF_A_RUN = {CONFIG, METRICS, RESULT, f"{RESULT}.tmp", "job.json", "ckpt", "log", "nonfinite", "video", "__pycache__"}
+JSON = {name for whole in (RESULT, "job.json", "tracker.json") for name in (whole, f"{whole}.tmp")}
+OF_A_RUN = {CONFIG, METRICS, *JSON, "ckpt", "log", "nonfinite", "video", "__pycache__"}
 
 
 @dataclass(frozen=True)

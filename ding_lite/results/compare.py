@@ -16,7 +16,7 @@ from ding_lite.results.table import Table, fold_text, show_estimate, show_number
 from ding_lite.utils.registry import UserError, closest
 
 COVERAGE = {2: 50, 3: 75, 4: 87, 5: 91}  # number of runs: how many % of their 95 % intervals contain the truth
-NEVER = "never"  # a threshold that less than half of the runs reached
+NEVER = "never"  # the median of runs of which half or more did not reach the threshold
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Row:
         last: average return of each run's last evaluation.
         threshold: return to reach; None: unknown.
         reached: number of runs that reached it.
-        steps: median env steps until a run first reached it, infinite if less than half did.
+        steps: median env steps until a run first reached it, infinite unless more than half did.
         seconds: the same in seconds of training.
         better: probability that a run's last return exceeds one of the reference group; None for that group itself.
     """
@@ -75,8 +75,10 @@ def compare_groups(
         average: a word of `statistics.AVERAGES`.
 
     Raises:
-        UserError: no run was evaluated, or an environment has no group `against`.
+        UserError: no run was evaluated, an environment has no group `against`, or the threshold is not finite.
     """
+    if threshold is not None and not math.isfinite(threshold):
+        raise UserError(f"--threshold: expected a return to reach, got {threshold}.")
     if not any(len(run.column(RETURN)[0]) for group in groups for run in group.runs):
         raise UserError("None of these runs has an evaluation yet: there is nothing to compare.")
     rows, references = [], {}
@@ -165,14 +167,19 @@ def describe_columns(comparison: Comparison) -> str:
     """Return sentences that say what the columns mean."""
     rows = comparison.rows
     average = {"mean": "means", "iqm": "interquartile means"}[comparison.average]
-    texts = [f"Returns are {average} over runs, with 95 % bootstrap intervals."]
     few = min((count for row in rows if (count := len(row.group.runs)) > 1), default=0)
+    intervals = f"Returns are {average} over runs, with 95 % bootstrap intervals."
+    texts = [intervals if few else "Each row is a single run, so there are no intervals."]
     if few in COVERAGE:
         texts.append(
             f"Intervals of {few} runs are too short: they contain the truth in {COVERAGE[few]} % of all cases."
         )
     if any(row.threshold is not None for row in rows):
-        texts.append("Steps and seconds are medians over all runs, until an evaluation first reached the threshold.")
+        never = any(math.isinf(row.steps) for row in rows if row.threshold is not None)
+        why = f"; '{NEVER}' means that half of them or more did not reach it" if never else ""
+        texts.append(
+            f"Steps and seconds are medians over all runs, until an evaluation first reached the threshold{why}."
+        )
     if any(row.better for row in rows):
         names = dict.fromkeys(comparison.against[row.group.env] for row in rows if row.better)
         texts.append(

@@ -32,8 +32,8 @@ class Group:
     runs: tuple[Run, ...]
 
     def values(self, key: str) -> str:
-        """Return the values of a config key, joined by commas if the runs differ in it."""
-        return ", ".join(dict.fromkeys(show_value(run.config.get(key, MISSING)) for run in self.runs))
+        """Return the values of a config key in full, joined by commas if the runs differ in it."""
+        return ", ".join(dict.fromkeys(full_value(run.config.get(key, MISSING)) for run in self.runs))
 
 
 def group_runs(runs: Sequence[Run], by: str | None = None) -> list[Group]:
@@ -59,7 +59,7 @@ def group_runs(runs: Sequence[Run], by: str | None = None) -> list[Group]:
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys in which configs differ that make a run another one, in the order of the configs."""
     keys = dict.fromkeys(key for config in configs for key in config if _matters(key))
-    return [key for key in keys if len({show_value(config.get(key, MISSING)) for config in configs}) > 1]
+    return [key for key in keys if len({full_value(config.get(key, MISSING)) for config in configs}) > 1]
 
 
 def describe_mixtures(groups: Sequence[Group]) -> list[str]:
@@ -75,9 +75,31 @@ def describe_mixtures(groups: Sequence[Group]) -> list[str]:
     return lines
 
 
-def show_value(value: Any) -> str:
-    """Return the text of a config value, with numbers in their shortest form."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def full_value(value: Any) -> str:
+    """Return the text of a config value with all digits; an integer and an equal float have the same."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def short_value(value: Any, digits: int = 6) -> str:
+    """Return the text of a config value, a float with at most some digits."""
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def short_values(values: Sequence[Any]) -> list[str]:
+    """Return the texts of values of a config key: short ones, unless some that differ would look the same."""
+    short, full = [short_value(value) for value in values], [full_value(value) for value in values]
+    return short if len(set(short)) == len(set(full)) else full
+
+
+def shorten(keys: Sequence[str]) -> list[str]:
+    """Return the last parts of dotted keys, of each as few as distinguish it from the others."""
+
+    def short(key: str) -> str:
+        parts = key.split(".")
+        names = (".".join(parts[-count:]) for count in range(1, len(parts)))
+        return next((name for name in names if sum(f".{other}".endswith(f".{name}") for other in keys) == 1), key)
+
+    return [short(key) for key in keys]
 
 
 def _key(runs: Sequence[Run], by: str | None) -> tuple[Callable[[Run], Any], Callable[[Run], str] | None]:
@@ -94,14 +116,17 @@ def _key(runs: Sequence[Run], by: str | None) -> tuple[Callable[[Run], Any], Cal
     known = {key for run in runs for key in run.config}
     if by not in known:
         raise UserError(f"--by {by}: expected {', '.join(BY)} or a config key.{closest(by, known)}")
-    return (
-        lambda run: (run.env, show_value(run.config.get(by, MISSING))),
-        lambda run: f"{by.rpartition('.')[2]}={show_value(run.config.get(by, MISSING))}",
-    )
+    values = [run.config.get(by, MISSING) for run in runs]
+    texts = {full_value(value): text for value, text in zip(values, short_values(values), strict=True)}
+
+    def value(run: Run) -> str:
+        return full_value(run.config.get(by, MISSING))
+
+    return (lambda run: (run.env, value(run))), (lambda run: f"{by.rpartition('.')[2]}={texts[value(run)]}")
 
 
 def _identity(run: Run) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((key, show_value(value)) for key, value in run.config.items() if _matters(key)))
+    return tuple(sorted((key, full_value(value)) for key, value in run.config.items() if _matters(key)))
 
 
 def _matters(key: str) -> bool:
@@ -118,11 +143,9 @@ def _names(parts: Sequence[Sequence[Run]]) -> list[str]:
     for (_, algorithm), alike in places.items():
         configs = [parts[place][0].config for place in alike]
         keys = _distinguishing(configs)
-        lasts = [key.rpartition(".")[2] for key in keys]
-        labels = [last if lasts.count(last) == 1 else key for key, last in zip(keys, lasts, strict=True)]
-        for place, config in zip(alike, configs, strict=True):
-            values = [show_value(config.get(key, MISSING)) for key in keys]
-            words = [f"{label}={value}" for label, value in zip(labels, values, strict=True)]
+        columns = [short_values([config.get(key, MISSING) for config in configs]) for key in keys]
+        for number, place in enumerate(alike):
+            words = [f"{label}={column[number]}" for label, column in zip(shorten(keys), columns, strict=True)]
             names[place] = ", ".join([algorithm, *words])
     return names
 
@@ -133,7 +156,7 @@ def _distinguishing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     chosen: list[str] = []
 
     def classes(of: Sequence[str]) -> int:
-        return len({tuple(show_value(config.get(key, MISSING)) for key in of) for config in configs})
+        return len({tuple(full_value(config.get(key, MISSING)) for key in of) for config in configs})
 
     for key in keys:
         if classes([*chosen, key]) > classes(chosen):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ding_lite.results.compare import Comparison, describe_columns, difference_table, result_table
-from ding_lite.results.groups import Group, show_value
+from ding_lite.results.groups import Group, full_value
 from ding_lite.results.listing import best_return
 from ding_lite.results.plot import PlotOptions, render_plot
 from ding_lite.results.run import RETURN, Run
@@ -145,12 +145,12 @@ def _describe_group(group: Group, videos: int) -> Iterator[str]:
     for run in group.runs:
         steps = run.column(RETURN)[0]
         last = f"{steps[-1]:,.0f}" if len(steps) else "-"
-        cells.append([run.name, show_value(run.seed), run.ending, show_number(best_return(run)), last])
+        cells.append([run.name, full_value(run.seed), run.ending, show_number(best_return(run)), last])
     yield _html_table(Table(["run", "seed", "ended", "best return", "env steps"], cells, frozenset({1, 3, 4})))
     shown = [_video(run, path) for run in group.runs for path in find_videos(run, videos)]
     if shown:
         yield f'<div class="videos">{"".join(shown)}</div>'
-    config = "\n".join(f"{key} = {show_value(value)}" for key, value in group.runs[0].config.items())
+    config = "\n".join(f"{key} = {full_value(value)}" for key, value in group.runs[0].config.items())
     name = html.escape(group.runs[0].name)
     yield f"<details><summary>Config of {name}</summary>\n<pre>{html.escape(config)}</pre></details>"
 

@@ -10,12 +10,14 @@ from typing import Any
 
 from ding_lite.config import save_config
 from ding_lite.results.extras import load_extra
+from ding_lite.results.groups import short_value, shorten
 from ding_lite.results.table import Table, show_number
 from ding_lite.sweep.study import ERROR, RUNS, SharedStudy
 from ding_lite.utils.registry import UserError
 
 TABLE, BEST = "trials.csv", "best_config.py"
 WIDTH = 80  # characters of a line of the table
+DIGITS = 4  # of a value in the table
 SHOWN = 20  # trials in the table on the terminal
 ENDINGS = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
@@ -82,7 +84,7 @@ def tabulate(trials: Sequence[Any], whole: bool = False) -> Table:
     rows = []
     for trial in sorted(trials, key=rank):
         values = [trial.params[key] for key in keys]
-        cells = [str(value) if whole else show_value(value) for value in values]
+        cells = [str(value) if whole else short_value(value, DIGITS) for value in values]
         score = str(trial.value) if whole and trial.value is not None else show_number(trial.value)
         rows.append([str(trial.number), score, ENDINGS[trial.state.name], *cells])
         if whole:
@@ -91,24 +93,10 @@ def tabulate(trials: Sequence[Any], whole: bool = False) -> Table:
     return Table(header, rows, frozenset({0, 1, *range(3, 3 + len(keys))}))
 
 
-def shorten(keys: Sequence[str]) -> list[str]:
-    """Return the last parts of dotted keys, as many as distinguish them."""
-    for count in range(1, 10):
-        names = [".".join(key.split(".")[-count:]) for key in keys]
-        if len(set(names)) == len(names):
-            return names
-    return list(keys)
-
-
-def show_value(value: Any) -> str:
-    """Return a value of a key with at most four digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def show_values(values: Mapping[str, Any]) -> str:
     """Return values as `key=value` with short keys."""
     names = shorten(list(values))
-    return ", ".join(f"{name}={show_value(value)}" for name, value in zip(names, values.values(), strict=True))
+    return ", ".join(f"{name}={short_value(value, DIGITS)}" for name, value in zip(names, values.values(), strict=True))
 
 
 def draw_pictures(study: SharedStudy, folder: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,9 +76,13 @@ def find_marks(limits: Mapping[str, int], score: str) -> Marks:
 
 
 def read_evaluations(directory: Path) -> list[dict[str, Any]]:
-    """Return the lines of metrics.jsonl so far; the last one may be incomplete and is then left out."""
+    """Return the lines of metrics.jsonl so far, without those that are incomplete."""
     try:
         lines = (directory / METRICS).read_bytes().splitlines(keepends=True)
     except OSError:  # the run has not begun
         return []
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+    records = []
+    for line in lines:
+        with suppress(ValueError):  # the run is writing it, or a full disk has cut it
+            records += [json.loads(line)] if line.endswith(b"\n") else []
+    return records

@@ -229,6 +229,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         ),
         (["policy=dqm"], "Unknown policy type 'dqm'. Did you mean 'dqn'?"),
         (["max_env_step=-5"], "max_env_step: expected a whole number above 0, got '-5'"),
+        (["max_env_step=2.5"], "max_env_step: expected a whole number above 0, got '2.5'"),
         (["max_train_iter=0"], "max_train_iter: expected a whole number above 0, got '0'"),
         (["max_env_step=inf"], "max_env_step: expected a whole number above 0, got 'inf'"),
         (["policy.learn.batch_size"], "Expected key=value, such as"),

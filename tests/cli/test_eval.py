@@ -25,6 +25,7 @@ def test_mistakes_are_one_line() -> None:
         (["gone"], "'gone' does not exist"),
         (["run", "--episodes", "0"], "at least one episode"),
         (["run", "env.frame_stak=4"], "Did you mean 'env.frame_stack'"),
+        (["run", "max_env_step=9"], "max_env_step has no effect on an evaluation"),
         (["run/metrics.jsonl"], "is not in the ckpt folder"),
     ):
         with pytest.raises(ConfigError, match=message):

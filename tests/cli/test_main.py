@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from ding_lite.cli.main import main
 from ding_lite.cli.parsers import COMMANDS, create_parser, help_line, load_command, overview
 from tests.distributed.launcher import clean_environment
+from tests.entry.helpers import CONFIG
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +38,19 @@ def test_the_help_of_a_command_has_a_usage_that_it_accepts_and_examples(name: st
     assert help_line(name).endswith(tuple("abcdefghijklmnopqrstuvwxyz"))
 
 
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_help_is_as_wide_as_the_terminal_up_to_its_options(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for name in (*COMMANDS, "classic"):
+        text = create_parser(name, load_command(name)).format_help()
+        head = text.partition("\npositional arguments:")[0].partition("\noptions:")[0]
+        assert max(map(len, head.splitlines())) <= width, head
+        usage = " ".join(head.partition("\n\n")[0].split())
+        assert usage.removeprefix("usage: ding_lite ").removeprefix(f"{name} ") == " ".join(
+            load_command(name).USAGE.split()
+        )
+
+
 def test_help_has_two_spellings(capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     for words in (["train", "--help"], ["help", "train"]):
@@ -53,6 +68,7 @@ def test_help_has_two_spellings(capsys: pytest.CaptureFixture[str]) -> None:
         (["train"], "ding_lite train: the following arguments are required: -c/--config. See ding_lite train --help."),
         (["completion", "bash", "a.b=1"], "ding_lite completion: unrecognized arguments: a.b=1. See"),
         (["completion", "fish"], "ding_lite completion: argument shell: invalid choice: 'fish'"),
+        (["help", "trian"], "Unknown command 'trian'. Did you mean 'train'? See ding_lite --help."),
     ],
 )
 def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
@@ -86,3 +102,21 @@ def test_bash_completes_commands_options_and_files(capsys: pytest.CaptureFixture
     """
     done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["train", "--jobs", "config.py"], done.stderr
+
+
+@pytest.mark.parametrize("words", [["help"], ["config", str(CONFIG)]])
+def test_a_reader_that_has_gone_is_no_mistake(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "ding_lite", *words]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=clean_environment(), timeout=240)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", [["config", "total_config.py"], ["compare", "."]])
+def test_ctrl_c_is_one_line_in_every_command(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "total_config.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    command = [sys.executable, "-m", "ding_lite", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")

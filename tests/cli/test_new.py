@@ -6,6 +6,7 @@ import ast
 import fcntl
 import os
 import pty
+import shlex
 import struct
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from ding_lite.cli.catalog import describe
 from ding_lite.cli.list import KINDS
 from ding_lite.cli.main import main
 from ding_lite.cli.starter import starter_pair, write_starter
-from ding_lite.config import compile_config
+from ding_lite.config import compile_config, read_saved_run
 from ding_lite.utils import POLICY_REGISTRY, ConfigError
 from tests.entry.helpers import CONFIG, result
 
@@ -57,10 +58,10 @@ def test_every_algorithm_has_a_starter_config_that_compiles_without_notes(algori
 
 
 def test_a_starter_config_trains(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    main(["new", "CartPole-v1", "dqn"])
+    main(["new", "CartPole-v1", "dqn", "-o", "my config.py"])
     told = capsys.readouterr().out
-    assert told.endswith("ding_lite train -c cartpole_dqn_config.py\n")
-    main([*told.split("\n  ding_lite ")[1].split(), "max_env_step=80"])
+    assert told.endswith("ding_lite train -c 'my config.py'\n")
+    main([*shlex.split(told.split("\n  ding_lite ")[1]), "max_env_step=80"])
     assert result(tmp_path / "cartpole_dqn_seed0")["envstep"] == 80
 
 
@@ -166,3 +167,12 @@ def test_the_compiled_config_runs_again_and_its_differences_are_the_users(
     assert (ast.literal_eval(value), default) == (given.env.stop_value, "None")
     assert "policy.type" not in lines
     assert "policy.cuda" not in lines or given.policy.cuda is not False
+
+
+def test_the_compiled_config_takes_the_words_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["config", str(CONFIG), "policy=mdqn", "max_env_step=1e3"])
+    (tmp_path / "printed.py").write_text(capsys.readouterr().out)
+    saved = read_saved_run(tmp_path / "printed.py")
+    assert (saved.create_config["policy"]["type"], saved.limits) == ("mdqn", {"max_env_step": 1000})
+    main(["config", str(CONFIG), "--diff", "max_env_step=1e3"])
+    assert capsys.readouterr().out.splitlines()[-1] == "max_env_step=1000"

@@ -30,11 +30,12 @@ def test_videos_lie_in_the_run_and_are_named_by_their_return(capsys: pytest.Capt
         assert path.stem == f"episode_{number:04d}_return_{value}"
 
 
-def test_without_a_screen_nothing_is_printed_but_the_result() -> None:
+@pytest.mark.parametrize("words", [["video", "run"], ["eval", "run", "env.replay_path=films", "--episodes", "1"]])
+def test_without_a_screen_nothing_is_printed_but_the_result(words: list[str]) -> None:
     pytest.importorskip("moviepy")
     absent = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "XDG_RUNTIME_DIR")  # pygame misses the last one
     env = {name: value for name, value in clean_environment().items() if name not in absent}
-    command = [sys.executable, "-m", "ding_lite", "video", "run"]
+    command = [sys.executable, "-m", "ding_lite", *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
 

@@ -42,6 +42,11 @@ def test_higher_layers_win() -> None:
     assert (cfg.policy.learn.batch_size, cfg.policy.learn.learning_rate, cfg.policy.learn.theta) == (4, 0.3, 0.2)
 
 
+def test_a_tilde_in_exp_name_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert compile_config(pair(), overrides=["exp_name=~/runs/x"]).exp_name == "/home/me/runs/x"
+
+
 def test_seed_argument_wins_over_the_configs_seed() -> None:
     assert compile_config(pair(dict(seed=3))).seed == 3
     assert compile_config(pair(dict(seed=3)), seed=0).seed == 0

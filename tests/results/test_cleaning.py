@@ -73,6 +73,7 @@ def test_nothing_is_taken_from_killed_and_active_runs(tmp_path: Path) -> None:
 
 def test_a_run_without_evaluations_is_removed_unless_it_holds_something_else(tmp_path: Path) -> None:
     empty = write_run(tmp_path / "empty", 0, [], ending=None)
+    (empty / "tracker.json").write_text("{}")  # of a run with a tracker
     removal = find_unevaluated(read_run(empty))
     assert removal is not None
     assert removal.size > 0

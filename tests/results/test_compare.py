@@ -87,10 +87,28 @@ def test_the_threshold_is_the_stop_value_unless_it_is_given_or_differs(tmp_path:
     write_run(tmp_path / "a", 0, [10.0, 200.0])
     (row,) = compare_groups(group_runs(find_runs([tmp_path]))).rows
     assert (row.threshold, row.reached) == (195, 1)  # of the CartPole config
+    assert describe_columns(compare_groups(group_runs(find_runs([tmp_path])))).startswith("Each row is a single run")
     write_run(tmp_path / "b", 0, [10.0, 200.0], "env.stop_value=100")
     comparison = compare_groups(group_runs(find_runs([tmp_path])))
     assert comparison.rows[0].threshold is None
     assert "reached" not in render_text(comparison, 80)
+
+
+def test_a_threshold_that_half_of_the_runs_reach_is_said_to_have_no_median(tmp_path: Path) -> None:
+    for seed, last in enumerate((100.0, 200.0)):
+        write_run(tmp_path / f"run{seed}", seed, [10.0, last])
+    comparison = compare_groups(group_runs(find_runs([tmp_path])), threshold=150)
+    (row,) = comparison.rows
+    assert (row.reached, row.steps) == (1, float("inf"))
+    assert "reached the threshold; 'never' means that half of them or more did not reach it." in describe_columns(
+        comparison
+    )
+    assert "never" not in describe_columns(compare_groups(group_runs(find_runs([tmp_path])), threshold=50))
+
+
+def test_a_threshold_is_a_number() -> None:
+    with pytest.raises(UserError, match="--threshold: expected a return to reach, got nan"):
+        compare_groups([], threshold=float("nan"))
 
 
 def test_another_group_may_be_the_reference(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.results.groups import Group, describe_mixtures, differing_keys, group_runs
+from ding_lite.results.groups import Group, describe_mixtures, differing_keys, group_runs, shorten
 from ding_lite.results.run import Run
 from ding_lite.utils.registry import UserError
 
@@ -81,3 +81,21 @@ def test_what_a_group_mixes_is_said() -> None:
     assert describe_mixtures([group]) == ["The runs of 'dqn' differ in more than the seed: policy.nstep."]
     assert group.values("policy.nstep") == "1, 3"
     assert differing_keys([run.config for run in runs]) == ["policy.nstep"]
+
+
+def test_values_that_differ_in_a_late_digit_are_different_groups_with_different_names() -> None:
+    runs = [run(str(rate), policy__learning_rate=rate) for rate in (0.00012345671, 0.00012345672)]
+    told = ["learning_rate=0.00012345671", "learning_rate=0.00012345672"]
+    assert names(group_runs(runs)) == [(f"dqn, {name}", 1) for name in told]
+    assert names(group_runs(runs, "policy.learning_rate")) == [(name, 1) for name in told]
+
+
+def test_equal_numbers_of_different_types_are_one_group() -> None:
+    (group,) = group_runs([run("a", env__stop_value=2_000_000), run("b", env__stop_value=2e6)])
+    assert group.values("env.stop_value") == "2000000"
+
+
+def test_keys_are_named_as_shortly_as_they_can_be_told_apart() -> None:
+    assert shorten(["policy.learn.learning_rate", "policy.learn.batch_size"]) == ["learning_rate", "batch_size"]
+    assert shorten(["a.x.eps", "a.y.eps", "a.z"]) == ["x.eps", "y.eps", "z"]
+    assert shorten(["eps", "a.eps"]) == ["eps", "a.eps"]

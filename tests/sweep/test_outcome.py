@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ding_lite.config import compile_config, read_config
-from ding_lite.sweep.outcome import shorten, show_values, tabulate, write_outcome
+from ding_lite.sweep.outcome import show_values, tabulate, write_outcome
 from ding_lite.sweep.space import Dimension, to_words
 from ding_lite.sweep.study import SharedStudy, StudyOptions
 from tests.entry.helpers import CONFIG
@@ -80,7 +80,5 @@ def test_a_long_table_is_shortened(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "... and 2 more, see" in capsys.readouterr().out
 
 
-def test_keys_are_named_as_shortly_as_they_can_be_told_apart() -> None:
-    assert shorten([RATE, SIZE]) == ["learning_rate", "batch_size"]
-    assert shorten(["a.x.eps", "a.y.eps"]) == ["x.eps", "y.eps"]
+def test_values_are_shown_with_short_keys_and_four_digits() -> None:
     assert show_values({RATE: 0.00012345678, SIZE: 32}) == "learning_rate=0.0001235, batch_size=32"

@@ -43,7 +43,7 @@ def test_without_a_limit_each_evaluation_is_a_mark() -> None:
     assert find_marks({}, "best").read(evaluations((0, 1.0), (8, 3.0), (9, 2.0)), ended=False) == {0: 1, 1: 3, 2: 3}
 
 
-def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+def test_a_line_that_is_incomplete_is_left_out(tmp_path: Path) -> None:
     assert read_evaluations(tmp_path) == []
-    (tmp_path / "metrics.jsonl").write_text('{"envstep": 1}\n{"envst')
-    assert read_evaluations(tmp_path) == [{"envstep": 1}]
+    (tmp_path / "metrics.jsonl").write_text('{"envstep": 1}\n{"envst\n{"envstep": 2}\n{"envst')
+    assert read_evaluations(tmp_path) == [{"envstep": 1}, {"envstep": 2}]

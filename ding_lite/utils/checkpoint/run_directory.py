@@ -123,12 +123,13 @@ def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
 
 
 def _read_json(path: str) -> dict[str, Any]:
-    """Return the content of a JSON file; empty if it is missing or incomplete."""
+    """Return the dict in a JSON file; empty if it is missing, incomplete or something else."""
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file)
+            content = json.load(file)
     except (OSError, ValueError):
         return {}
+    return content if isinstance(content, dict) else {}
 
 
 def new_name(exp_name: str) -> str:

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import re
+import shlex
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -143,7 +144,7 @@ class WandbTracker(Tracker):
         self.id = self._run.id
         if not self._run.offline:
             return f"tracker: {self._run.url}"
-        folder = os.path.relpath(os.path.dirname(self._run.dir))
+        folder = shlex.quote(os.path.relpath(os.path.dirname(self._run.dir)))
         return f"tracker: W&B, offline; to upload it: wandb sync \\\n  {folder}"
 
     def log(self, records: Records) -> None:

@@ -96,8 +96,9 @@ def test_the_result_is_that_of_the_run_which_opened_the_directory_last(tmp_path:
     release_exp_dir(str(folder))
     assert open_exp_dir(str(folder), resume=True) == (str(folder), True)
     assert read_result(str(folder)) == {}
-    result.write_text('{"stop_rea')
-    assert read_result(str(folder)) == {}
+    for damaged in ('{"stop_rea', "null"):
+        result.write_text(damaged)
+        assert read_result(str(folder)) == {}
 
 
 def test_without_an_elastic_launcher_a_directory_is_never_taken_again(
