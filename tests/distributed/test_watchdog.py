@@ -87,7 +87,7 @@ def run_rank(kind: str, rank: str, where: str) -> None:
 def run_early(seconds: str, proc: str) -> None:
     """Rank 0, which keeps the store, leaves long before rank 1."""
     if proc == "missing":
-        watchdog.Path = lambda path: Path(f"/missing{path}")  # type: ignore[attr-defined]
+        watchdog.Path = lambda path: Path(f"/missing{path}")  # type: ignore[attr-defined,assignment,misc]
     with DDPContext():
         heartbeat("learn")
         if get_rank() == 1:
