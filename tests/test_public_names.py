@@ -16,6 +16,7 @@ PUBLIC = {
         "read_config",
         "read_limits",
         "read_saved_run",
+        "replace_values",
         "save_config",
     ],
     "ding_lite": ["__version__", "load", "train"],

@@ -8,6 +8,7 @@ from ding_lite.config.config import (
     read_config,
     read_limits,
     read_saved_run,
+    replace_values,
     save_config,
 )
 from ding_lite.config.shapes import check_shapes
@@ -21,5 +22,6 @@ __all__ = [
     "read_config",
     "read_limits",
     "read_saved_run",
+    "replace_values",
     "save_config",
 ]

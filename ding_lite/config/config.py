@@ -42,6 +42,7 @@ from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, declared_keys, matches, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
 from ding_lite.utils.schedule import check_schedule, extremes, is_schedule
+from ding_lite.utils.tree import dotted_items
 
 # Modules that register the built-in classes; they are imported when a config is compiled, before its import_names.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker", "ding_lite.utils.tracker.services")
@@ -157,6 +158,25 @@ def find_policy(
             f"{show(policy_type)}."
         )
     return pair, POLICY_REGISTRY.find(policy_type)
+
+
+def replace_values(
+    input_cfg: str | Path | Sequence[dict[str, Any]], values: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return `(main_config, create_config)` with other values; the given dicts are not changed.
+
+    Args:
+        input_cfg: as in `find_policy`.
+        values: nested dicts, whose keys may be dotted. A path becomes its text.
+
+    Raises:
+        ConfigError: the config cannot be read, or a value cannot be part of a config.
+    """
+    main, create = _read_pair(input_cfg)
+    main = sc.plain(main, "main_config")
+    for path, value in dotted_items(values):
+        sc.set_key(main, path, sc.plain(str(value) if isinstance(value, Path) else value, path))
+    return main, create
 
 
 def divided_sizes(

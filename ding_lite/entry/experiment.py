@@ -193,16 +193,19 @@ class Experiment(AbstractContextManager[Any]):
         """Evaluate the policy if an evaluation is due, and save it if it is the best so far.
 
         Returns:
-            Whether the run is over: the mean return reached `env.stop_value`, or a callback stopped it.
+            Whether the run is over: the mean return reached `env.stop_value`, a callback stopped it, or a signal
+            interrupted the evaluation. A run that is resumed then begins with this evaluation.
         """
         if not self.evaluator.should_eval(self.learner.train_iter):
             return False
         stop_flag, info = self.evaluator.eval(self.learner.train_iter)
-        if info:
-            self._reporter.evaluation(info, self.counts())
-            if info["best"]:
-                self._keeper.save_best()
-        if self._callbacks is not None and info:
+        if not info:
+            self.stop_reason = "interrupted"
+            return True
+        self._reporter.evaluation(info, self.counts())
+        if info["best"]:
+            self._keeper.save_best()
+        if self._callbacks is not None:
             self._callbacks.after_evaluation(self, info)
         if stop_flag:
             self.stop_reason = "stop_value"

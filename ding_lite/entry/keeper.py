@@ -60,7 +60,8 @@ class RunKeeper(AbstractContextManager[Any]):
         self._replay: ReplayBuffer | None = None
         self._replay_state: dict[str, Any] | None = None  # to be restored
         self._cut: tuple[torch.Tensor, Any] | None = None  # environments not restored, their last observations
-        self._saved_iter, self._saved_eval_count = 0, -1
+        self._saved_iter = 0  # of the last attempt
+        self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
         self._resumes: bool = on_rank_0(lambda: setup.cfg.policy.learn.resume_training)
         with ExitStack() as stack:
             self._loaded = self._load_given()
@@ -69,9 +70,9 @@ class RunKeeper(AbstractContextManager[Any]):
             stack.callback(release_exp_dir, self._exp_dir)
             self.reporter = stack.enter_context(RunReporter(setup.cfg, self._exp_dir, axis))
             self._store = CheckpointStore(self._path("ckpt"), self._hook.keep_ckpt)
-            if self._goes_on:
-                self._loaded = self._load_newest() or self._loaded
-            elif get_rank() == 0:
+            newest = self._load_newest() if self._goes_on else None
+            self._loaded = newest or self._loaded
+            if newest is None and get_rank() == 0:
                 save_config(setup.cfg, self._path("total_config.py"), setup.pipeline, **setup.limits)
             self.guard = stack.enter_context(InterruptGuard(get_rank()))
             self._stack = stack.pop_all()
@@ -146,7 +147,7 @@ class RunKeeper(AbstractContextManager[Any]):
         load_reward_model(reward_model, loaded.state, loaded.name)
         if callbacks is not None and "callbacks" in loaded.state:
             callbacks.load_state_dict(loaded.state["callbacks"])
-        self._saved_iter, self._saved_eval_count = learner.train_iter, evaluator.eval_count
+        self._saved_iter, self._saved = learner.train_iter, self._moment()
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
         if loaded.local_state is None:
             self.reporter.warning("The checkpoint has no replay buffer and no environments: episodes start anew.")
@@ -199,22 +200,27 @@ class RunKeeper(AbstractContextManager[Any]):
             state["replay"] = self._replay.state_dict()
         return state
 
+    def _moment(self) -> tuple[int, ...]:
+        """Return the counts of which at least one has changed if the state has."""
+        learner, collector, evaluator = (self._parts[name] for name in ("learner", "collector", "evaluator"))
+        return learner.train_iter, collector.envstep, evaluator.eval_count
+
     def save_is_due(self) -> bool:
         """Return whether `save_ckpt_after_iter` iterations have passed since the last checkpoint."""
         return self._parts["learner"].train_iter - self._saved_iter >= self._hook.save_ckpt_after_iter
 
     def save(self) -> bool:
         """Write a checkpoint of all ranks, unless the newest is up to date; return whether there is one."""
-        train_iter, eval_count = self._parts["learner"].train_iter, self._parts["evaluator"].eval_count
-        if (train_iter, eval_count) == (self._saved_iter, self._saved_eval_count):
+        moment = self._moment()
+        if moment == self._saved:
             return True
         heartbeat("save")
-        self._saved_iter = train_iter
+        self._saved_iter = train_iter = self._parts["learner"].train_iter
         local_state = self._local_state_dict()
         saved = self._report(
             self._store.save(train_iter, self._state_dict(), local_state, keep_parts="replay" not in local_state)
         )
-        self._saved_eval_count = eval_count if saved else -1
+        self._saved = moment if saved else ()
         self._tell_saved(saved, "ckpt_last.pth.tar")
         return saved
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ding_lite.config import find_policy
+from ding_lite.config import find_policy, replace_values
 from ding_lite.entry.agent import Agent, load
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.pipelines import limits_for, load_pipeline
@@ -18,7 +18,6 @@ from ding_lite.policy import Policy
 from ding_lite.results.run import Run, read_run
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
 from ding_lite.utils.dist.ranks import get_world_size
-from ding_lite.utils.tree import dotted_items
 
 
 class TrainedRun:
@@ -98,15 +97,13 @@ def train(
     Raises:
         ConfigError: a mistake in the config or in an override; nothing has started.
     """
-    pair = str(config) if isinstance(config, Path) else config
-    words = [f"{path}={value}" for path, value in dotted_items(overrides)]
-    pair, policy_cls = find_policy(pair, words)
+    pair, policy_cls = find_policy(replace_values(config, overrides))
     pipeline = load_pipeline(policy_cls.pipeline)
     given = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
     limits = limits_for(pipeline, {name: limit for name, limit in given.items() if limit is not None})
     opened = opened_exp_dirs()
     try:
-        policy = pipeline(pair, seed, overrides=words, callbacks=callbacks, **limits)
+        policy = pipeline(pair, seed, callbacks=callbacks, **limits)
     except SystemExit:
         if get_world_size() > 1 or opened_exp_dirs() == opened:
             raise

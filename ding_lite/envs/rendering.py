@@ -7,6 +7,7 @@ worker processes import it.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import sys
@@ -24,6 +25,7 @@ from ding_lite.envs.engines import ENGINES
 from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.utils.registry import ConfigError, UserError, place_of
 
+logger = logging.getLogger(__name__)
 FORMATS = (".mp4", ".gif")
 FPS = 30  # images per second, if the environment does not say
 NUMBERED = re.compile(r"episode_(\d+)_return_")
@@ -141,10 +143,10 @@ def build_recorded(cfg_env: EasyDict, builders: Sequence[Builder] | None, folder
     Args:
         cfg_env: the compiled `cfg.env`.
         builders: see `create_vector_env`.
-        folder: the directory of the videos.
+        folder: the directory of the videos. If one cannot be written there later, this is reported once.
         index: the environment's number in the vector environment.
     """
-    return EpisodeRecorder(build_rendered(cfg_env, builders, "rgb_array", index), folder)
+    return EpisodeRecorder(build_rendered(cfg_env, builders, "rgb_array", index), folder, tolerant=True)
 
 
 class EpisodeRecorder(RecordVideo):
@@ -156,12 +158,13 @@ class EpisodeRecorder(RecordVideo):
         env: an environment whose render mode is 'rgb_array'.
         folder: the directory of the videos, which is created.
         ending: '.mp4' or '.gif'.
+        tolerant: whether to go on, with a warning, if a video cannot be written, for instance because the disk is full.
 
     Attributes:
         paths: the videos that were written.
     """
 
-    def __init__(self, env: gymnasium.Env, folder: str, ending: str = ".mp4") -> None:
+    def __init__(self, env: gymnasium.Env, folder: str, ending: str = ".mp4", tolerant: bool = False) -> None:
         import_moviepy()
         try:
             with warnings.catch_warnings():
@@ -172,6 +175,7 @@ class EpisodeRecorder(RecordVideo):
             raise ConfigError(f"Cannot write videos into '{folder}': {error.strerror}.") from error
         self.paths: list[str] = []
         self._ending, self._return = ending, 0.0
+        self._tolerant, self._complained = tolerant, False
         self._number = max((int(match[1]) for name in names if (match := NUMBERED.match(name))), default=0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -187,8 +191,22 @@ class EpisodeRecorder(RecordVideo):
         if (terminated or truncated) and self.recording:
             self._number += 1
             self._video_name = f"episode_{self._number:04d}_return_{self._return:.2f}"
-            self._write()
+            with self._complaining():
+                self._write()
         return obs, reward, terminated, truncated, info
+
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._tolerant:
+                raise
+            if not self._complained:
+                cause = " ".join(str(error).split())[:300]
+                logger.warning("Videos cannot be written to '%s'; the run continues. (%s)", self.video_folder, cause)
+            self._complained = True
+            self._drop()
 
     def _write(self) -> None:
         path = os.path.join(self.video_folder, f"{self._video_name}{self._ending}")

@@ -61,7 +61,29 @@ class Worker:
     fresh: bool = True
 
 
-class SubprocessVectorEnv(VectorEnv):
+class MixedInfos(VectorEnv):
+    """A vector environment in whose `info` a key may have values of different types or shapes.
+
+    gymnasium's array has the type and shape of the first value. It becomes one of objects if another does not fit.
+    """
+
+    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+        try:
+            return super()._add_info(vector_infos, env_info, env_num)
+        except (TypeError, ValueError, OverflowError):
+            for key, value in env_info.items():
+                try:
+                    super()._add_info(vector_infos, {key: value}, env_num)
+                except (TypeError, ValueError, OverflowError):
+                    objects = np.full(self.num_envs, None, object)
+                    for i in np.flatnonzero(vector_infos.get(f"_{key}", ())).tolist():
+                        objects[i] = vector_infos[key][i]
+                    vector_infos[key] = objects
+                    super()._add_info(vector_infos, {key: value}, env_num)
+            return vector_infos
+
+
+class SubprocessVectorEnv(MixedInfos):
     """A vector environment with one process per environment: SAME_STEP mode, observations in shared memory.
 
     A worker that dies, raises an error, or does not answer in time is replaced by a new one. The other environments are

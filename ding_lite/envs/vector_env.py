@@ -20,7 +20,8 @@ the number of those whose episode ended in a step:
 * With `env.wrappers`, the sum of unclipped rewards is that of `info["true_reward"] [N]`, see `wrappers`.
 * If an environment fails and the engine survives, the episode is truncated with reward 0, and `final_obs` is its last
   observation.
-* Everything else that the environments put into `info` is passed on as gymnasium batches it.
+* Everything else that the environments put into `info` is passed on as gymnasium batches it, except that values of
+  different types or shapes become an array of objects.
 
 This module never imports torch, because worker processes import it.
 """
@@ -43,9 +44,13 @@ from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, policy_side, stack_depth
-from ding_lite.envs.subprocess_env import SubprocessVectorEnv
+from ding_lite.envs.subprocess_env import MixedInfos, SubprocessVectorEnv
 from ding_lite.envs.wrappers import find_own_randomness
 from ding_lite.utils.registry import ConfigError
+
+
+class SameProcessVectorEnv(MixedInfos, SyncVectorEnv):
+    """gymnasium's vector environment of the manager 'base'."""
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:
@@ -132,7 +137,7 @@ def create_vector_env(
     elif manager.type == "subprocess":
         env = SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry)
     else:
-        env = SyncVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+        env = SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     monitor = EpisodeMonitor(
         env,
         seed,

@@ -68,8 +68,10 @@ def _find(name: str) -> Callable[..., gymnasium.Env]:
         )
     try:
         return getattr(importlib.import_module(module or "gymnasium.wrappers"), attribute)
-    except (ImportError, AttributeError, ValueError, gymnasium.error.Error) as error:
-        raise ConfigError(f"env.wrappers: '{name}' cannot be imported: {error}.") from error
+    except (Exception, SystemExit) as error:  # a module of the user's may raise anything
+        own = not isinstance(error, (ImportError, AttributeError, ValueError, gymnasium.error.Error))
+        place = f"{place_of(error)}{type(error).__name__}: " if own else ""
+        raise ConfigError(f"env.wrappers: '{name}' cannot be imported: {place}{error}.") from error
 
 
 def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env:

@@ -107,6 +107,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
             with self._tolerant():
                 if position < self._metrics.tell():
                     self._metrics.truncate(position)
+                    self._metrics.seek(0, os.SEEK_END)  # where `position` of a checkpoint without new figures has to be
             start = SessionLog(status=SessionLog.START)
             with self._tolerant():
                 self._write_event(Event(wall_time=time.time(), step=step, session_log=start))

@@ -17,6 +17,7 @@ from ding_lite.envs import EnvError
 from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.dist.collectives import broadcast_object_list
 from ding_lite.utils.dist.heartbeat import heartbeat
+from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 
 PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
@@ -78,7 +79,8 @@ class Evaluator:
             Whether the mean return reached `stop_value`, and a dict with `return_mean`, `return_std`, `return_min`,
             `return_max`, `length_mean` (env steps), `returns` (a list with one return per episode), `best` (whether
             the mean return is larger than in all earlier evaluations) and `return_best` (the largest mean so far). If
-            the evaluation was interrupted, the dict is empty and the evaluation is not counted.
+            the evaluation was interrupted, the dict is empty, the evaluation is not counted, and the random states are
+            those before it.
 
         Raises:
             EnvError: the return of an episode is not finite.
@@ -108,6 +110,7 @@ class Evaluator:
         due_N = np.full(self._env.num_envs, self._n_episode // self._env.num_envs)
         returns: list[float] = []
         lengths: list[int] = []
+        state = random_state()
         obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # lists are accepted
         self._policy.reset()
         told, n_step = time.monotonic(), 0
@@ -126,6 +129,8 @@ class Evaluator:
                 due_N[counted] -= 1
                 returns += info["episode_return"][counted].tolist()
                 lengths += info["episode_length"][counted].tolist()
+        if due_N.any():
+            set_random_state(state)
         return returns, lengths
 
     def state_dict(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -83,8 +84,10 @@ def run_rank(kind: str, rank: str, where: str) -> None:
                 dist.all_reduce(torch.ones(1))
 
 
-def run_early(seconds: str) -> None:
+def run_early(seconds: str, proc: str) -> None:
     """Rank 0, which keeps the store, leaves long before rank 1."""
+    if proc == "missing":
+        watchdog.Path = lambda path: Path(f"/missing{path}")  # type: ignore[attr-defined,assignment,misc]
     with DDPContext():
         heartbeat("learn")
         if get_rank() == 1:
@@ -221,8 +224,9 @@ def test_a_launcher_that_is_killed_takes_its_ranks_along() -> None:
         assert f"[rank {rank}] ends because torch's launcher" in done.stderr
 
 
-def test_a_rank_that_leaves_early_is_not_lost() -> None:
-    done = by_hand(["early", "3"])
+@pytest.mark.parametrize("proc", ["there", "missing"])
+def test_a_rank_that_leaves_early_is_not_lost(proc: str) -> None:
+    done = by_hand(["early", "3", proc])
     assert [(one.returncode, one.stderr) for one in done] == [(0, ""), (0, "")]
 
 

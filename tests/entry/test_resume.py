@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ import numpy as np
 import pytest
 import torch
 
+from ding_lite.config import read_saved_run
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
+from ding_lite.utils.checkpoint import run_directory
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config, cartpole_r2d2_config
 from tests.entry.helpers import Interrupts, last_checkpoint, metrics, result
 
@@ -121,6 +125,40 @@ def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(kind
     assert curves("parts") == curves("whole")
     told = result(Path("parts"))
     assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "left", "words"),
+    [
+        ("dqn", 20, ["policy.eval.eps=0.2"]),  # in the second evaluation, which draws random numbers
+        ("ppo", 30, ["policy.eval.evaluator.eval_freq=1000"]),  # in the last one
+    ],
+)
+def test_an_interrupted_evaluation_is_played_again_when_the_run_goes_on(kind: str, left: int, words: list[str]) -> None:
+    def train_and_signal(name: str, left: int, *more: str) -> None:
+        players = [{"left": left, "signal": signal.SIGTERM}] + [{"left": -1}] * 4
+        train(kind, name, *words, *more, env_setting=(Interrupts, [{"left": -1}] * 8, players))
+
+    train_and_signal("whole", -1)
+    with pytest.raises(SystemExit) as end:
+        train_and_signal("parts", left)
+    assert end.value.code == 128 + signal.SIGTERM
+    assert result(Path("parts"))["stop_reason"] == "interrupted"
+    train_and_signal("parts", -1, "policy.learn.resume_training=True")
+    assert_same(*(last_checkpoint(Path(name))["policy"]["model"] for name in ("whole", "parts")))
+    assert curves("parts") == curves("whole")
+    assert result(Path("parts"))["stop_reason"] == "max_env_step"
+
+
+def test_a_run_that_is_interrupted_again_before_its_first_iteration_keeps_what_it_has_played() -> None:
+    never, words = {"left": -1}, ["policy.learn.batch_size=256", "policy.random_collect_size=0"]
+    for envstep in (24, 48):  # 3 and 6 steps of each environment, counted from the start of its first episode
+        setting = (Interrupts, [never] * 7 + [{"left": envstep // 8}], [never] * 5)
+        resume = [f"policy.learn.resume_training={envstep > 24}"]
+        with pytest.raises(SystemExit):
+            train("dqn", "run", *words, *resume, env_setting=setting)
+        assert result(Path("run"))["envstep"] == envstep
+        assert last_checkpoint(Path("run"))["collector"]["envstep"] == envstep
 
 
 def test_seconds_go_on_where_the_checkpoint_left_off(tmp_path: Path) -> None:
@@ -255,6 +293,17 @@ def test_resuming_what_is_not_there_is_an_error_and_no_fresh_start(tmp_path: Pat
     with pytest.raises(CheckpointError, match="'empty' has no checkpoint to resume from"):
         train("dqn", "empty", "policy.learn.resume_training=True")
     assert not (tmp_path / "gone").exists()
+
+
+def test_a_restart_writes_the_config_that_a_killed_attempt_has_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", "agent/attempt_1/0/error.json")
+    monkeypatch.setattr(run_directory, "_opened", itertools.count())  # a new process counts from 0
+    Path("run").mkdir()
+    Path("run", "job.json").write_text(json.dumps({"agents": [f"{socket.gethostname()}:agent"], "run": 0}))
+    train("ppo", "run", steps=64)
+    assert os.listdir() == ["run"]
+    assert read_saved_run("run/total_config.py").limits["max_env_step"] == 64
 
 
 def test_the_newest_checkpoints_and_the_best_are_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import ding_lite
+from ding_lite.config import compile_config, replace_values
 from ding_lite.entry import Callback
 from ding_lite.utils import ConfigError
 from tests.entry.helpers import CONFIG, Interrupts, metrics, pair, run
@@ -45,6 +47,18 @@ def test_overrides_are_nested_or_dotted(tmp_path: Path) -> None:
         ding_lite.train(pair(), policy={"learn": {"bacth_size": 16}})
     with pytest.raises(ConfigError, match="Did you mean"):
         ding_lite.train(pair(), max_env_steps=3)
+
+
+def test_overrides_keep_their_types() -> None:
+    values = {"env": {"kwargs": {"size": "8", "names": ("None", "a"), "limit": math.inf}, "stop_value": -math.inf}}
+    main, create = replace_values(pair(), {**values, "policy.model.encoder_hidden_size_list": [np.int64(8)]})
+    config = compile_config((main, create))
+    assert config.env.kwargs == {"size": "8", "names": ["None", "a"], "limit": math.inf}
+    assert config.env.stop_value == -math.inf
+    assert config.policy.model.encoder_hidden_size_list == [8]
+    assert replace_values(pair(), {"exp_name": Path("a", "b")})[0]["exp_name"] == "a/b"
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.size: expected a number, text, list or dict"):
+        ding_lite.train(pair(), env={"kwargs": {"size": object()}})
 
 
 def test_callbacks_reach_the_run_and_a_finished_one_can_be_continued(tmp_path: Path) -> None:

@@ -119,6 +119,21 @@ def test_the_first_environment_records_and_nothing_else_changes(manager: str, tm
     ]
 
 
+def test_a_video_that_cannot_be_written_is_reported_once_and_the_episodes_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("moviepy")
+    cfg, folder = env_config(env_id="CartPole-v1", max_episode_steps=3), tmp_path / "videos"
+    env = create_vector_env(cfg, 1, 7, training=False, replay_path=str(folder))
+    env.reset()
+    folder.rmdir()
+    ended = [bool(env.step(np.array([0]))[3][0]) for _ in range(6)]
+    env.close()
+    assert ended == [False, False, True] * 2
+    (told,) = caplog.messages
+    assert told.startswith(f"Videos cannot be written to '{folder}'; the run continues.")
+
+
 def test_what_cannot_record_is_refused_before_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("moviepy")
     folder = str(tmp_path / "videos")

@@ -423,6 +423,31 @@ def test_builders_of_the_caller_take_the_place_of_the_type(manager: str) -> None
         check_env(cfg, builders)
 
 
+class MixedInfoEnv(CountEnv):
+    """After action 3 a value in its `info` has another type in each step, after 0 it is 3; `size` fits no array."""
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        *result, info = super().step(action)
+        value = (None, "text", np.ones(3))[self.count - 1] if action == 3 else 3
+        parts = {"nested": {"of": value}, "value": value, "size": 2**70}
+        return *result, info | parts
+
+
+def test_values_of_different_types_in_info_become_objects(manager: str) -> None:
+    cfg = env_config("gymnasium", manager={"type": manager})
+    env = create_vector_env(cfg, 2, 0, True, builders=[MixedInfoEnv, MixedInfoEnv])
+    env.reset()
+    values: list[Any] = [None, "text", np.ones(3)]
+    for expected in values:
+        info = env.step(np.array([0, 3]))[-1]
+        for first, second in (info["value"], info["nested"]["of"]):
+            assert (first, type(second)) == (3, type(expected))
+            assert np.array_equal(second, expected)
+        assert info["size"].tolist() == [2**70] * 2
+        assert (info["lives"].dtype, info["_value"].tolist()) == (np.int64, [True, True])
+    env.close()
+
+
 def test_partial_resets_are_refused() -> None:
     env = make("count")
     env.reset()

@@ -95,6 +95,7 @@ def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint_and_the_old_res
         logger.write_result({"stop_reason": "interrupted"})
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.resume(position, step=16)
+        assert logger.position() == position
         assert not (tmp_path / "result.json").exists()
         logger.scalars({"loss": 0.5}, envstep=24, train_iter=3, seconds=3)
     assert [(record["envstep"], record["loss"]) for record in read_metrics(tmp_path)] == [

@@ -55,7 +55,10 @@ def last_exp_dir() -> str:
 def release_exp_dir(path: str) -> None:
     """Let other runs continue in a directory that `open_exp_dir` returned."""
     if path in _locks:
-        os.close(_locks.pop(path))
+        directory = _locks.pop(path)
+        with suppress(OSError):  # as in `_lock`; closing is not enough if a forked process has inherited the file
+            fcntl.flock(directory, fcntl.LOCK_UN)
+        os.close(directory)
 
 
 def read_result(exp_dir: str) -> dict[str, Any]:

@@ -42,11 +42,11 @@ NO_CAUSE, STATUS_0 = "-", "status 0"
 
 
 def _process(pid: int) -> tuple[str, str]:
-    """Return the state letter and start time of a process; empty if it has ended or they are unknown."""
+    """Return the state letter and start time of a process; empty if it has ended. Without /proc, all seem to run."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
-        return "", ""
+        return ("", "") if Path("/proc/self/stat").exists() else ("?", "")
     return ("", "") if fields[0] in "ZX" else (fields[0], fields[19])
 
 

@@ -87,6 +87,24 @@ def test_a_directory_whose_run_is_still_going_is_not_resumed(tmp_path: Path) -> 
     assert told.stdout == f"('{name}', True)\n"
 
 
+def test_a_process_that_a_run_has_forked_does_not_keep_the_next_one_from_resuming(tmp_path: Path) -> None:
+    name = new_dir(tmp_path / "pong")
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.read(reader, 1)
+        os._exit(0)
+    try:
+        release_exp_dir(name)
+        assert open_exp_dir(name, resume=True) == (name, True)
+    finally:
+        os.write(writer, b"x")
+        os.waitpid(pid, 0)
+        release_exp_dir(name)
+        os.close(reader)
+        os.close(writer)
+
+
 def test_the_result_is_that_of_the_run_which_opened_the_directory_last(tmp_path: Path) -> None:
     folder, result = tmp_path / "pong", tmp_path / "pong" / "result.json"
     new_dir(folder)
