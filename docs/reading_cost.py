@@ -57,6 +57,7 @@ BESIDE = {
     "ding_lite/entry/setup.py": "from the config file to what the parts are built from",
     "ding_lite/envs/builders.py": "building one environment, choosing an engine",
     "ding_lite/envs/checks.py": "does the environment keep gymnasium's contract",
+    "ding_lite/envs/mixed_infos.py": "infos of different types",
     "ding_lite/envs/restorable.py": "bringing environments back when a run is resumed",
     "ding_lite/envs/seeded_env.py": "a seed for each episode",
     "ding_lite/envs/spaces.py": "conversion of observations and actions",
@@ -263,6 +264,8 @@ def trace_run(run: Run) -> Trace:
     importlib.import_module("dizoo.classic_control.cartpole.envs.cartpole_env")
     context = importlib.import_module("ding_lite.utils").DDPContext
     pipeline = getattr(importlib.import_module("ding_lite.entry"), run.pipeline)
+    image: Any = importlib.import_module("ding_lite.model.image")
+    image.CONVOLVE_DENSE = True  # so that the same lines run on all processors
     torch.set_num_threads(1)
     said = io.StringIO()
     try:

@@ -29,7 +29,9 @@ COVERED = {
     "entry/test_serial_onpolicy.py": ["entry/serial_entry_onpolicy.py"],
     "envs/test_gymnasium_engine.py": ["envs/engines.py", "envs/same_step.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
-    "envs/test_vector_env.py": ["envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/seeded_env.py"],
+    "envs/test_vector_env.py": [
+        *("envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/mixed_infos.py", "envs/seeded_env.py"),
+    ],
     "model/test_mlp.py": ["model/activations.py"],
     "model/test_q_learning.py": ["model/qrdqn.py"],
     "model/test_qac.py": ["model/mode_model.py"],

@@ -166,8 +166,7 @@ class Experiment(AbstractContextManager[Any]):
 
     def log(self, figures: Mapping[str, float]) -> None:
         """Record figures of a callback, see `WatchedRun`."""
-        counts = self.counts()
-        self._reporter.figures(allreduce_data(dict(figures), "mean"), counts)
+        self._reporter.figures(allreduce_data(dict(figures), "mean"), self.counts())
 
     def stop(self) -> None:
         """End the run for a callback, see `WatchedRun`."""
@@ -207,10 +206,7 @@ class Experiment(AbstractContextManager[Any]):
             self._keeper.save_best()
         if self._callbacks is not None:
             self._callbacks.after_evaluation(self, info)
-        if stop_flag:
-            self.stop_reason = "stop_value"
-        elif not self.stop_reason:
-            self.stop_reason = self._stopped_by_callback()
+        self.stop_reason = "stop_value" if stop_flag else self.stop_reason or self._stopped_by_callback()
         return bool(self.stop_reason)
 
     def collect(self) -> dict[str, Any]:

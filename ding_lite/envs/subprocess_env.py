@@ -23,7 +23,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import (
     CloudpickleWrapper,
     batch_space,
@@ -33,6 +33,7 @@ from gymnasium.vector.utils import (
 )
 
 from ding_lite.envs.checks import EnvError
+from ding_lite.envs.mixed_infos import MixedInfos
 from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, SharedArrays
 
 CLOSE_GRACE = 5.0  # seconds that workers have to close their environments before they are killed
@@ -59,28 +60,6 @@ class Worker:
     pipe: Connection
     poll: select.poll
     fresh: bool = True
-
-
-class MixedInfos(VectorEnv):
-    """A vector environment in whose `info` a key may have values of different types or shapes.
-
-    gymnasium's array has the type and shape of the first value. It becomes one of objects if another does not fit.
-    """
-
-    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
-        try:
-            return super()._add_info(vector_infos, env_info, env_num)
-        except (TypeError, ValueError, OverflowError):
-            for key, value in env_info.items():
-                try:
-                    super()._add_info(vector_infos, {key: value}, env_num)
-                except (TypeError, ValueError, OverflowError):
-                    objects = np.full(self.num_envs, None, object)
-                    for i in np.flatnonzero(vector_infos.get(f"_{key}", ())).tolist():
-                        objects[i] = vector_infos[key][i]
-                    vector_infos[key] = objects
-                    super()._add_info(vector_infos, {key: value}, env_num)
-            return vector_infos
 
 
 class SubprocessVectorEnv(MixedInfos):

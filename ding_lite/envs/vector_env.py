@@ -40,11 +40,12 @@ from ding_lite.envs.builders import Builder, build_plain, build_single, find_bui
 from ding_lite.envs.checks import build_checked, check_lives
 from ding_lite.envs.engines import ENGINES
 from ding_lite.envs.episode_monitor import EpisodeMonitor
+from ding_lite.envs.mixed_infos import MixedInfos
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, policy_side, stack_depth
-from ding_lite.envs.subprocess_env import MixedInfos, SubprocessVectorEnv
+from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import find_own_randomness
 from ding_lite.utils.registry import ConfigError
 
