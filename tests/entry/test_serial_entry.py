@@ -421,7 +421,7 @@ def test_a_run_leaves_nothing_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         run(max_env_step=16)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # fewer, if what earlier tests left has been collected meanwhile
 
 
 def test_the_loss_of_a_subclass_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
