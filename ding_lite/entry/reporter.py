@@ -203,8 +203,9 @@ class RunReporter(AbstractContextManager[Any]):
         self._logger.write_result(result)
         self._progress.close()
         self._logger.info(
-            f"ended ({stop_reason}) at {self._moment(counts)}\n  best evaluation return {best_return:.2f}\n  "
-            + (f"checkpoint {checkpoint}" if checkpoint else "THE LAST CHECKPOINT WAS NOT SAVED")
+            f"ended ({stop_reason}) at {self._moment(counts)}\n"
+            + (f"  best evaluation return {best_return:.2f}\n" if np.isfinite(best_return) else "")
+            + (f"  checkpoint {checkpoint}" if checkpoint else "  THE LAST CHECKPOINT WAS NOT SAVED")
         )
 
     def _seconds(self) -> float:

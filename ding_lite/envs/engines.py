@@ -23,7 +23,7 @@ def find_engine(builder: Any, plain_if: Mapping[str, Any] | None, cfg_env: EasyD
 
     Args:
         builder: builds one environment.
-        plain_if: see `create_vector_env`; None if the environment is never a plain gymnasium id.
+        plain_if: see `vector_env`; None if the environment is never a plain gymnasium id.
         cfg_env: the compiled `cfg.env`.
 
     Raises:

@@ -38,7 +38,7 @@ class SameStepEngine(VectorEnv):
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-    counts_episodes = False  # see `create_vector_env`
+    counts_episodes = False  # see `vector_env`
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ def _put(whole: Any, index_K: np.ndarray, rows: Any) -> Any:
 
 
 class EngineBuilder:
-    """Builds an engine, in the place of a registered class; see `create_vector_env`."""
+    """Builds an engine, in the place of a registered class; see `vector_env`."""
 
     def make_native(self, cfg_env: EasyDict, num_envs: int, num_threads: int) -> SameStepEngine:
         """Build the engine, which has to be reset with seeds first.

@@ -23,6 +23,19 @@ the number of those whose episode ended in a step:
 * Everything else that the environments put into `info` is passed on as gymnasium batches it, except that values of
   different types or shapes become an array of objects.
 
+A registered environment is a `gymnasium.Env` class whose only argument is `cfg.env`. The class may have:
+
+* `config`: further defaults of `cfg.env`.
+* `stacks_frames = True`, if it handles `frame_stack` itself.
+* a class method `check(cfg) -> EnvSpec`, which returns the spaces without building an environment.
+* a class method `make_native(cfg, num_envs, num_threads)`, which returns a SAME_STEP `VectorEnv` that handles
+  `frame_stack` and `max_episode_steps` itself. If that has `counts_episodes = True`, its `reset` takes seeds and
+  options as `SeededEnv.reset` does, and gymnasium's `reset_mask`, and it restarts ended episodes in the same way.
+  Otherwise its episodes start anew when a run is resumed.
+* `plain_if`, a dict: if these keys of `cfg.env` have these values, the environment is the gymnasium environment
+  `cfg.env.env_id` and nothing else. Engines that know the id, see `env_pool` and `gymnasium_engine`, then play it.
+* a class method `env_pool_task(cfg)`, if the environment is another one of envpool, see `env_pool`.
+
 This module never imports torch, because worker processes import it.
 """
 
@@ -96,19 +109,6 @@ def create_vector_env(
     replay_path: str | None = None,
 ) -> EpisodeMonitor | RestorableVectorEnv:
     """Build `num_envs` environments that obey the contract of this module.
-
-    A registered environment is a `gymnasium.Env` class whose only argument is `cfg.env`. The class may have:
-
-    * `config`: further defaults of `cfg.env`.
-    * `stacks_frames = True`, if it handles `frame_stack` itself.
-    * a class method `check(cfg) -> EnvSpec`, which returns the spaces without building an environment.
-    * a class method `make_native(cfg, num_envs, num_threads)`, which returns a SAME_STEP `VectorEnv` that handles
-      `frame_stack` and `max_episode_steps` itself. If that has `counts_episodes = True`, its `reset` takes seeds and
-      options as `SeededEnv.reset` does, and gymnasium's `reset_mask`, and it restarts ended episodes in the same way.
-      Otherwise its episodes start anew when a run is resumed.
-    * `plain_if`, a dict: if these keys of `cfg.env` have these values, the environment is the gymnasium environment
-      `cfg.env.env_id` and nothing else. Engines that know the id, see `env_pool` and `gymnasium_engine`, then play it.
-    * a class method `env_pool_task(cfg)`, if the environment is another one of envpool, see `env_pool`.
 
     Args:
         cfg_env: the compiled `cfg.env`.

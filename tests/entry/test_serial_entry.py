@@ -388,7 +388,9 @@ def test_an_interrupted_run_saves_and_says_where(
     assert told["stop_reason"] == "interrupted"
     assert told["envstep"] == (104 if where == "collect" else 0)  # the collect is finished, the evaluation is not
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == told["envstep"]
-    assert "checkpoint run/ckpt/ckpt_last.pth.tar" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "checkpoint run/ckpt/ckpt_last.pth.tar" in shown
+    assert ("best evaluation return" in shown) == (where == "collect")  # else no evaluation has ended
     run(*resume_from("run"), max_env_step=160)  # and it can be resumed
 
 
