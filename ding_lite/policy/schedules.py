@@ -2,7 +2,8 @@
 
 A policy reads its config when it needs a number, as it does without schedules: `self._cfg.learn.clip_ratio`. That
 config is the policy's own copy. Before every collect and every learner iteration, the numbers in it are set to what the
-schedules say. A run without schedules has none of this: its policy reads the compiled config itself.
+schedules say. A run without schedules only counts, so that it may be resumed with one: its policy reads the compiled
+config itself.
 """
 
 from __future__ import annotations
@@ -53,15 +54,13 @@ class Schedules:
     def follow(
         self, learn: LearnMode, collect: CollectMode, evaluate: EvalMode
     ) -> tuple[LearnMode, CollectMode, EvalMode]:
-        """Return modes that count, and set the numbers; the given modes if there are no schedules.
+        """Return modes that count, and set the numbers.
 
         Args:
             learn: the policy's learn mode.
             collect: the policy's collect mode.
             evaluate: the policy's eval mode.
         """
-        if not self._schedules:
-            return learn, collect, evaluate
         self._set()
 
         def forward(batch: Batch) -> dict[str, Tensor]:
@@ -104,8 +103,8 @@ class Schedules:
     def _load_counts(self, state: dict[str, Any]) -> None:
         if "schedules" not in state:
             raise ValueError(
-                "the state has no counts for schedules, because its run had none: continue it without schedules, or "
-                "start from the model alone, with policy.learn.resume_training=False"
+                "the state has no counts for schedules, because an older version wrote it: continue it without "
+                "schedules, or start from the model alone, with policy.learn.resume_training=False"
             )
         self._counts.update(state["schedules"])
         self._set()

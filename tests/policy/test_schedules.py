@@ -115,12 +115,12 @@ def test_every_scheduled_key_is_logged_by_its_name() -> None:
     assert [figures[key] for key in ("scale", "learning_rate", "collect.share")] == [0.75] * 3
 
 
-def test_a_policy_without_schedules_is_what_it_was() -> None:
+def test_a_policy_without_schedules_reads_the_config_itself_and_counts() -> None:
     cfg = make_cfg()
     policy = DQNPolicy(cfg)
     assert policy._cfg is cfg
-    assert policy.learn_mode.forward.__func__ is type(policy.learn_mode.forward.__self__)._step  # type: ignore[attr-defined]
-    assert "schedules" not in policy.learn_mode.state_dict()
+    forward(policy)
+    assert policy.learn_mode.state_dict()["schedules"] == {"env_step": 0, "iteration": 1, "collect": -1}
 
 
 def test_the_compiled_config_does_not_change() -> None:
@@ -167,10 +167,24 @@ def test_a_new_run_from_a_saved_model_starts_its_schedules() -> None:
     assert forward(other)["scale"] == 1.0
 
 
+def test_a_run_without_schedules_is_continued_with_one() -> None:
+    plain = weighted()
+    for number in range(3):
+        plain.collect_mode.get_collect_kwargs(8 * number)
+        forward(plain)
+    for by, scale in (("iteration", 1.3), ("collect", 1.3), ("env_step", 1.5)):
+        policy = weighted(scale=linear(1.0, 2.0, 10, by))
+        policy.learn_mode.load_state_dict(plain.learn_mode.state_dict())
+        policy.collect_mode.get_collect_kwargs(5)  # the resumed run's next collect
+        assert forward(policy)["scale"] == pytest.approx(scale)
+
+
 def test_a_state_without_counts_is_refused() -> None:
     policy = weighted(scale=linear(1.0, 2.0, 10, "iteration"))
-    with pytest.raises(ValueError, match="the state has no counts for schedules, because its run had none"):
-        policy.learn_mode.load_state_dict(weighted().learn_mode.state_dict())
+    state = weighted().learn_mode.state_dict()
+    del state["schedules"]
+    with pytest.raises(ValueError, match="the state has no counts for schedules, because an older version wrote it"):
+        policy.learn_mode.load_state_dict(state)
 
 
 # Every registered policy.
