@@ -18,6 +18,12 @@ LINE_PERIOD = 30.0  # seconds between two plain lines
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
     monitor_interval = 0  # no refresher thread, because the loop reports often
+    left = "?"  # time
+
+    @property
+    def format_dict(self) -> Any:
+        """The fields of the line."""
+        return {**super().format_dict, "left": self.left}
 
 
 def console(line: str) -> None:
@@ -29,6 +35,9 @@ def console(line: str) -> None:
 
 class Progress(AbstractContextManager[Any]):
     """Shows the number of steps done, their rate a second, the time left and returns.
+
+    The rate is that of the last steps. The time left follows from all steps since the start, or it would jump after
+    every evaluation.
 
     Args:
         total: steps of all ranks after which the run ends; None if it is unknown.
@@ -46,14 +55,14 @@ class Progress(AbstractContextManager[Any]):
         start: int = 0,
         words: tuple[str, str] = ("step", "iteration"),
     ) -> None:
-        done, left = ("/{total_fmt}", " | left {remaining}") if total else ("", "")
+        done, left = ("/{total_fmt}", " | left {left}") if total else ("", "")
         unit, self._beside = words
         # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the returns
         layout = f"{unit} {{n_fmt}}{done} | {{rate_noinv_fmt}}{left} | {{desc}}"
         self._options: dict[str, Any] = {"bar_format": layout, "unit": "", "unit_scale": True, "initial": start}
         self._total, self._log = total, log
         self._enabled, self._bar = enabled, None
-        self._last_line = (time.monotonic(), start)  # when, steps
+        self._began = self._last_line = (time.monotonic(), start)  # when, steps
         self._last_note = time.monotonic()
         if enabled and _shows_updates(sys.stderr):
             self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe({}), **self._options)
@@ -69,6 +78,7 @@ class Progress(AbstractContextManager[Any]):
         if self._bar is not None:
             self._bar.desc = _describe(returns or {})
             self._bar.total = self._total and max(self._total, step)  # tqdm drops a total that was overshot
+            self._bar.left = self._left(step)
             self._bar.update(step - self._bar.n)
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
             self._log(f"{self._line(step, returns or {})} | {self._beside} {beside}")
@@ -87,7 +97,16 @@ class Progress(AbstractContextManager[Any]):
         self._last_line = (now, step)
         total: Any = self._total and max(self._total, step)  # None is fine too, whatever tqdm's types say
         rate = (step - before) / max(now - then, 1e-9)
-        return tqdm.format_meter(step, total, now - then, rate=rate, prefix=_describe(returns), **self._options)
+        shown: dict[str, Any] = {"rate": rate, "prefix": _describe(returns), "left": self._left(step)}
+        return tqdm.format_meter(step, total, now - then, **shown, **self._options)
+
+    def _left(self, step: int) -> str:
+        """Return the time until the total at the mean rate since the start, such as "1:02:03"; "?" if it is unknown."""
+        then, before = self._began
+        if not self._total or step <= before:
+            return "?"
+        seconds = (self._total - step) * (time.monotonic() - then) / (step - before)
+        return tqdm.format_interval(max(seconds, 0.0))
 
     def close(self) -> None:
         """End the display; its last state stays on the screen."""

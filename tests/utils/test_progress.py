@@ -104,6 +104,22 @@ def test_without_a_terminal_there_is_a_plain_line_now_and_then(monkeypatch: pyte
     ]
 
 
+def test_the_time_left_does_not_jump_after_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("ding_lite.utils.progress.time.monotonic", lambda: now)
+    lines: list[str] = []
+    with Progress(100_000, True, log=lines.append, start=40_000) as bar:
+        for second, step in ((30, 55_000), (89, 55_500), (120, 70_000)):
+            now = float(second)
+            bar.update(step, 1)
+    # the rate is that of the line, the time left that since the start: 44,500 * 89 / 15,500 = 255.5 s
+    assert [line.split(" | ")[1:3] for line in lines] == [
+        ["500/s", "left 01:30"],
+        ["8.47/s", "left 04:15"],
+        ["468/s", "left 02:00"],
+    ]
+
+
 def test_other_ranks_show_nothing(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_PERIOD", 0.0)
     lines: list[str] = []
