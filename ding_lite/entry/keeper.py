@@ -20,7 +20,7 @@ from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
 from ding_lite.utils.checkpoint.outcome import on_rank_0
-from ding_lite.utils.checkpoint.run_directory import open_exp_dir, release_exp_dir
+from ding_lite.utils.checkpoint.run_directory import claim_exp_dir, open_exp_dir, release_exp_dir
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
 from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.dist.heartbeat import heartbeat
@@ -148,6 +148,7 @@ class RunKeeper(AbstractContextManager[Any]):
         if callbacks is not None and "callbacks" in loaded.state:
             callbacks.load_state_dict(loaded.state["callbacks"])
         self._saved_iter, self._saved = learner.train_iter, self._moment()
+        on_rank_0(lambda: claim_exp_dir(self._exp_dir))
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
         if loaded.local_state is None:
             self.reporter.warning("The checkpoint has no replay buffer and no environments: episodes start anew.")

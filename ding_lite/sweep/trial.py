@@ -75,7 +75,8 @@ class TrialRuns:
         if self._pruned:
             return Ending("PRUNED")
         if status:
-            interrupted = read_result(str(self.directory)).get("stop_reason") == "interrupted"
+            signalled = status < 0 or status > 128
+            interrupted = signalled and read_result(str(self.directory)).get("stop_reason") == "interrupted"
             if self._resumed and not interrupted:  # killed before its first checkpoint was whole: it starts anew
                 self._resumed = False
                 self._name_run("")

@@ -102,8 +102,6 @@ class ExperimentLogger(AbstractContextManager[Any]):
             step: the checkpoint's count on `axis`; TensorBoard drops everything from this count on.
         """
         if self._rank == 0:
-            with suppress(OSError):  # it describes the end of the previous run
-                os.remove(os.path.join(self._exp_dir, "result.json"))
             with self._tolerant():
                 if position < self._metrics.tell():
                     self._metrics.truncate(position)

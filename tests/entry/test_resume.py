@@ -276,8 +276,10 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_none_left_is_an_erro
     for file in files[-1:] if damage == "one" else files:
         file.write_bytes(file.read_bytes()[:-40])
     if damage == "all":
+        before = result(Path("run"))
         with pytest.raises(CheckpointError, match="No checkpoint in 'run/ckpt' can be loaded"):
             train("dqn", "run", "policy.learn.resume_training=True")
+        assert result(Path("run")) == before, "a run that cannot be resumed keeps its result"
         return
     train("dqn", "run", "policy.learn.resume_training=True")
     said = capsys.readouterr().err

@@ -86,17 +86,15 @@ def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Pat
     ]
 
 
-def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint_and_the_old_result(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint(tmp_path: Path) -> None:
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.scalars({"loss": 3.0}, envstep=8, train_iter=1, seconds=1)
         logger.scalars({"loss": 2.0}, envstep=16, train_iter=2, seconds=2)
         position = logger.position()
         logger.scalars({"loss": 1.0}, envstep=24, train_iter=3, seconds=3)
-        logger.write_result({"stop_reason": "interrupted"})
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.resume(position, step=16)
         assert logger.position() == position
-        assert not (tmp_path / "result.json").exists()
         logger.scalars({"loss": 0.5}, envstep=24, train_iter=3, seconds=3)
     assert [(record["envstep"], record["loss"]) for record in read_metrics(tmp_path)] == [
         (8, 3.0),

@@ -18,6 +18,7 @@ from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.registry import ConfigError
 
 _locks: dict[str, int] = {}  # directories that this process writes into, and what locks them: closed when it ends
+_records: dict[str, dict[str, Any]] = {}  # content of job.json for directories whose runs are resumed
 _opened = itertools.count()  # a script may run several experiments; a restarted one opens them in the same order
 _paths: list[str] = []  # directories opened so far
 
@@ -27,8 +28,8 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
 
     A new run creates `exp_name`, or if that exists `exp_name_YYMMDD_HHMMSS`, or `exp_name_YYMMDD_HHMMSS_k` with k = 1,
     2 ... If torch's elastic launcher has started this job before, it is the directory of that time, which its
-    `job.json` identifies. With `resume` it is `exp_name` itself. Rank 0 alone decides, because a clock or a file system
-    may look different elsewhere. Collective: every rank must call it.
+    `job.json` identifies. With `resume` it is `exp_name` itself, which does not change until `claim_exp_dir`. Rank 0
+    alone decides, because a clock or a file system may look different elsewhere. Collective: every rank must call it.
 
     Until `release_exp_dir`, or the end of rank 0, no other run can continue in it.
 
@@ -40,6 +41,21 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
     path, continues = on_rank_0(lambda: _open(exp_name, resume, record))
     _paths.append(path)
     return path, continues
+
+
+def claim_exp_dir(path: str) -> None:
+    """Mark a directory that was opened with `resume` as this job's, and remove the previous run's result.
+
+    A run does so when it has loaded its checkpoint: one that cannot be resumed keeps its result. Rank 0 alone acts.
+
+    Raises:
+        ConfigError: the directory cannot be written.
+    """
+    if path in _records:
+        try:
+            _write_job(path, _records.pop(path))
+        except OSError as error:
+            raise ConfigError(f"Cannot resume '{path}': {error.strerror}.") from error
 
 
 def opened_exp_dirs() -> int:
@@ -54,6 +70,7 @@ def last_exp_dir() -> str:
 
 def release_exp_dir(path: str) -> None:
     """Let other runs continue in a directory that `open_exp_dir` returned."""
+    _records.pop(path, None)
     if path in _locks:
         directory = _locks.pop(path)
         with suppress(OSError):  # as in `_lock`; closing is not enough if a forked process has inherited the file
@@ -89,7 +106,10 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any]) -> tuple[str, boo
             raise SystemExit(128 + result["signal"])
         path = before or (exp_name if resume else _make_new_dir(exp_name))
         _lock(path)
-        _write_job(path, record)
+        if resume:
+            _records[path] = record
+        else:
+            _write_job(path, record)
     except OSError as error:
         verb = "write into" if resume else "make"
         raise ConfigError(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ding_lite.utils.checkpoint import run_directory
-from ding_lite.utils.checkpoint.run_directory import open_exp_dir, read_result, release_exp_dir
+from ding_lite.utils.checkpoint.run_directory import claim_exp_dir, open_exp_dir, read_result, release_exp_dir
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import clean_environment, launch
 
@@ -113,6 +113,10 @@ def test_the_result_is_that_of_the_run_which_opened_the_directory_last(tmp_path:
     assert read_result(str(folder)) == {"stop_reason": "interrupted"}
     release_exp_dir(str(folder))
     assert open_exp_dir(str(folder), resume=True) == (str(folder), True)
+    assert read_result(str(folder)) == {"stop_reason": "interrupted"}, "the run could not be resumed"
+    release_exp_dir(str(folder))
+    open_exp_dir(str(folder), resume=True)
+    claim_exp_dir(str(folder))
     assert read_result(str(folder)) == {}
     for damaged in ('{"stop_rea', "null"):
         result.write_text(damaged)
