@@ -6,6 +6,7 @@ Without a command, the words are DI-engine's options, see `classic.py`.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -13,7 +14,11 @@ from ding_lite import __version__
 from ding_lite.cli.output import show
 from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse
 from ding_lite.utils.dist.interrupt import ends_at_interrupt
+from ding_lite.utils.dist.launch_environment import read_launch
 from ding_lite.utils.registry import UserError, closest
+
+RUN_BY_ALL_RANKS = ("train", "resume", "classic")  # under a launcher; rank 0 alone runs the other commands
+LOCAL_RANK = re.compile(r"--local[-_]rank=")  # an option that torch.distributed.launch adds
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -41,6 +46,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run_command(name: str, words: list[str]) -> None:
+    if name not in RUN_BY_ALL_RANKS:
+        if _rank() > 0:
+            return
+        words = [word for word in words if not LOCAL_RANK.match(word)]
     try:
         with ends_at_interrupt():
             command = load_command(name)
@@ -48,6 +57,15 @@ def _run_command(name: str, words: list[str]) -> None:
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None
+
+
+def _rank() -> int:
+    """Return this process's rank; 0 without a launcher."""
+    try:
+        launch = read_launch()
+    except SystemExit:  # variables that describe no job
+        return 0
+    return launch.rank if launch else 0
 
 
 if __name__ == "__main__":

@@ -120,3 +120,17 @@ def test_ctrl_c_is_one_line_in_every_command(tmp_path: Path, words: list[str]) -
     command = [sys.executable, "-m", "ding_lite", *words]
     done = subprocess.run(command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
+def test_under_a_launcher_rank_0_alone_acts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for rank, said in (("0", True), ("1", False)):
+        for name, value in {**job, "RANK": rank, "LOCAL_RANK": rank}.items():
+            monkeypatch.setenv(name, value)
+        main(["completion", "bash", f"--local-rank={rank}"])
+        assert bool(capsys.readouterr().out) is said
+    monkeypatch.delenv("WORLD_SIZE")  # what is left describes no job
+    main(["completion", "bash"])
+    assert capsys.readouterr().out
