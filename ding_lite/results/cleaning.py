@@ -11,8 +11,6 @@ Nothing is taken from an active run: each directory is locked while something is
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from pathlib import Path
 
 from ding_lite.results.listing import size_of
 from ding_lite.results.run import CONFIG, METRICS, RESULT, RETURN, Run
+from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.registry import UserError
 
 NUMBERED = re.compile(r"iteration_([0-9]+)(?:_([0-9]+))?(\.rank_[0-9]+)?\.pth\.tar")
@@ -109,16 +108,12 @@ def _number(match: re.Match[str]) -> tuple[int, int]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Lock a directory as a run does, so that none can be resumed in it; see `utils/checkpoint/run_directory.py`."""
-    directory = os.open(path, os.O_RDONLY)
+    """Lock a directory as a run does, so that none can be resumed in it."""
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        directory = lock_directory(path)
     except BlockingIOError:
-        os.close(directory)
         raise UserError(f"'{path}': the run is active now. Nothing was removed from it.") from None
-    except OSError:  # not every network file system has locks
-        pass
     try:
         yield
     finally:
-        os.close(directory)
+        unlock_directory(directory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
+from ding_lite.utils.directory_lock import is_active
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
 
@@ -161,20 +161,6 @@ def check_figure(runs: Iterable[Run], key: str) -> None:
     if key not in known:
         hint = closest(key, known) or f" They have: {', '.join(sorted(known)) or 'nothing yet'}."
         raise UserError(f"None of these runs has recorded '{key}'.{hint}")
-
-
-def is_active(path: Path) -> bool:
-    """Return whether a run is writing into a directory: it locks it, see `utils/checkpoint/run_directory.py`."""
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # not every network file system has locks
-        return False
-    finally:
-        os.close(directory)
-    return False
 
 
 def _read_records(path: Path) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ding_lite.results.run import is_active
 from ding_lite.sweep.scores import Marks, read_evaluations
 from ding_lite.sweep.study import RUNS, directory_number
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
+from ding_lite.utils.directory_lock import is_active
 from ding_lite.utils.run_process import RunProcess
 
 Start = Callable[[Sequence[str]], RunProcess]  # starts a process with the words after `ding_lite`

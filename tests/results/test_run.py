@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import fcntl
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ding_lite.results.run import check_figure, find_runs, is_active, read_run
+from ding_lite.results.run import check_figure, find_runs, read_run
+from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.registry import UserError
 from tests.entry.helpers import run as train
 from tests.results.helpers import RETURNS, START, write_records, write_run
@@ -100,12 +99,10 @@ def test_a_run_without_a_result_is_running_or_was_killed(tmp_path: Path) -> None
     (path / "ckpt").mkdir()
     (path / "ckpt/iteration_5.rank_1.pth.tar").touch()
     assert (read_run(path).ending, read_run(path).config["processes"]) == ("killed", 2)
-    lock = os.open(path, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    assert is_active(path)
+    lock = lock_directory(path)
     assert read_run(path).ending == "running"
-    os.close(lock)
-    assert not is_active(path)
+    unlock_directory(lock)
+    assert read_run(path).ending == "killed"
 
 
 def test_reading_does_not_change_where_modules_are_found(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import itertools
 import json
@@ -14,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from ding_lite.utils.checkpoint.outcome import on_rank_0
+from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.registry import ConfigError
 
@@ -72,10 +72,7 @@ def release_exp_dir(path: str) -> None:
     """Let other runs continue in a directory that `open_exp_dir` returned."""
     _records.pop(path, None)
     if path in _locks:
-        directory = _locks.pop(path)
-        with suppress(OSError):  # as in `_lock`; closing is not enough if a forked process has inherited the file
-            fcntl.flock(directory, fcntl.LOCK_UN)
-        os.close(directory)
+        unlock_directory(_locks.pop(path))
 
 
 def read_result(exp_dir: str) -> dict[str, Any]:
@@ -105,7 +102,7 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any]) -> tuple[str, boo
         if result.get("stop_reason") == "interrupted":
             raise SystemExit(128 + result["signal"])
         path = before or (exp_name if resume else _make_new_dir(exp_name))
-        _lock(path)
+        _locks[path] = _lock(path)
         if resume:
             _records[path] = record
         else:
@@ -128,15 +125,11 @@ def _write_job(path: str, record: dict[str, Any]) -> None:
             json.dump(record, file)
 
 
-def _lock(path: str) -> None:
-    directory = os.open(path, os.O_RDONLY)
-    with suppress(OSError):  # not every network file system has locks
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(directory)
-            raise ConfigError(f"Cannot resume '{path}': its run is still active. Stop that one first.") from None
-    _locks[path] = directory
+def _lock(path: str) -> int:
+    try:
+        return lock_directory(path)
+    except BlockingIOError:
+        raise ConfigError(f"Cannot resume '{path}': its run is still active. Stop that one first.") from None
 
 
 def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:

@@ -1,0 +1,47 @@
+"""The lock of a run's directory: whoever holds it writes there, and no other run continues in it.
+
+Not every network file system has locks. There, every directory seems to be free.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+
+
+def lock_directory(path: str | os.PathLike[str]) -> int:
+    """Lock a directory, and return the open descriptor that holds the lock.
+
+    Raises:
+        BlockingIOError: another process holds it.
+    """
+    return _lock(path, fcntl.LOCK_EX)
+
+
+def unlock_directory(directory: int) -> None:
+    """Unlock a directory and close its descriptor, which is not enough if a forked process has inherited it."""
+    with suppress(OSError):
+        fcntl.flock(directory, fcntl.LOCK_UN)
+    os.close(directory)
+
+
+def is_active(path: str | os.PathLike[str]) -> bool:
+    """Return whether a run is writing into a directory."""
+    try:
+        os.close(_lock(path, fcntl.LOCK_SH))  # shared, because several processes may look at a time
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _lock(path: str | os.PathLike[str], kind: int) -> int:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(directory)
+        raise
+    except OSError:  # no locks
+        pass
+    return directory
