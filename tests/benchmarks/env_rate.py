@@ -59,7 +59,7 @@ def make_ours(num_envs: int, threads: int) -> Any:
 
 def make_managed(env_type: str, env_id: str, manager: str, num_envs: int) -> Any:
     """Environments of a manager, for training; an engine has as many threads as there are cores."""
-    import dizoo.atari.envs.atari_env  # noqa: F401  # registers itself
+    import dizoo.atari.envs.atari_env  # registers itself
     import dizoo.minigrid.envs.minigrid_env  # noqa: F401
     from ding_lite.config.schema import merge
     from ding_lite.envs import ENV_DEFAULTS, create_vector_env
