@@ -41,7 +41,7 @@ from ding_lite.config.shapes import check_action_space
 from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, declared_keys, matches, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
-from ding_lite.utils.schedule import check_schedule, extremes, is_schedule
+from ding_lite.utils.schedule import check_schedule, extremes, find_schedules, is_schedule, set_number
 from ding_lite.utils.tree import dotted_items
 
 # Modules that register the built-in classes; they are imported when a config is compiled, before its import_names.
@@ -248,8 +248,13 @@ def compile_config(
     check_values(cfg)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     check_schedules(cfg.policy, policy_cls)
-    for policy in extremes(cfg.policy, declared_keys(policy_cls)):
-        policy_cls.check_config(EasyDict({**cfg, "policy": policy}) if policy is not cfg.policy else cfg)
+    keys = declared_keys(policy_cls)
+    schedules = find_schedules(cfg.policy, keys)
+    for policy in extremes(cfg.policy, keys):
+        cfg.policy = policy
+        policy_cls.check_config(cfg)
+    for path, schedule in schedules.items():
+        set_number(cfg.policy, path, schedule)  # beside what the check has set, such as `learn.target_update_freq`
     cfg.notes = notes
     return cfg
 

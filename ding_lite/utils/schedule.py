@@ -197,8 +197,8 @@ def with_numbers(policy: EasyDict, numbers: Mapping[str, float]) -> EasyDict:
     return changed
 
 
-def set_number(policy: Mapping[str, Any], path: str, number: float) -> None:
-    """Set a key of `cfg.policy`, given by its dotted name."""
+def set_number(policy: Mapping[str, Any], path: str, number: float | Mapping[str, Any]) -> None:
+    """Set a key of `cfg.policy`, given by its dotted name, to a number or a schedule."""
     section, last = _section(policy, path)
     section[last] = number
 

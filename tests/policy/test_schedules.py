@@ -230,6 +230,20 @@ def test_a_number_that_is_read_while_a_policy_is_built_is_constant_or_an_optimiz
 
 
 @pytest.mark.parametrize("name", OURS)
+def test_a_schedule_changes_no_other_value_of_a_config(name: str) -> None:
+    """A check may set values that depend on others, such as `learn.target_update_freq`."""
+    path, *_ = (path for path in numbers(name) if path.startswith("learn.learning_rate"))
+    policy_cls: Any = POLICY_REGISTRY[name]
+    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
+    schedule = {"type": "linear", "start": 1e-3, "end": 1e-4, "over": 10, "by": "iteration"}
+    plain = parity.compile_problem(name, kind, [])
+    scheduled = parity.compile_problem(name, kind, [f"policy.{path}={schedule}"])
+    assert dict(scheduled.policy.learn.pop(path.removeprefix("learn."))) == schedule
+    plain.policy.learn.pop(path.removeprefix("learn."))
+    assert scheduled == plain
+
+
+@pytest.mark.parametrize("name", OURS)
 def test_every_learning_rate_of_every_policy_follows_its_schedule(name: str) -> None:
     cfg = problem(name)
     rates = [path for path in numbers(name) if path.startswith("learn.learning_rate")]
