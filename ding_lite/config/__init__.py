@@ -1,5 +1,6 @@
 """Reads, compiles, checks and saves configs. `config.py` explains what compiling means."""
 
+from ding_lite.config.changes import changed_values
 from ding_lite.config.config import (
     compile_config,
     divided_sizes,
@@ -14,6 +15,7 @@ from ding_lite.config.config import (
 from ding_lite.config.shapes import check_shapes
 
 __all__ = [
+    "changed_values",
     "check_shapes",
     "compile_config",
     "divided_sizes",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
 
-from ding_lite.config import save_config
+from ding_lite.config import changed_values, save_config
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.normalized import check_statistics
 from ding_lite.entry.reporter import RunReporter
@@ -26,6 +26,7 @@ from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.dist.heartbeat import heartbeat
 from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
@@ -59,6 +60,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
         self._replay_state: dict[str, Any] | None = None  # to be restored
+        self._changes: list[str] = []  # of values, since the run began
         self._cut: tuple[torch.Tensor, Any] | None = None  # environments not restored, their last observations
         self._saved_iter = 0  # of the last attempt
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
@@ -72,8 +74,8 @@ class RunKeeper(AbstractContextManager[Any]):
             self._store = CheckpointStore(self._path("ckpt"), self._hook.keep_ckpt)
             newest = self._load_newest() if self._goes_on else None
             self._loaded = newest or self._loaded
-            if newest is None and get_rank() == 0:
-                save_config(setup.cfg, self._path("total_config.py"), setup.pipeline, **setup.limits)
+            if get_rank() == 0:
+                self._save_config(setup, begins=newest is None)
             self.guard = stack.enter_context(InterruptGuard(get_rank()))
             self._stack = stack.pop_all()
 
@@ -82,6 +84,15 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def _path(self, *parts: str) -> str:
         return os.path.join(self._exp_dir, *parts)
+
+    def _save_config(self, setup: RunSetup, begins: bool) -> None:
+        """Write the config of a run that begins; of one that goes on, remember what it changes."""
+        path = self._path("total_config.py")
+        if begins:
+            save_config(setup.cfg, path, setup.pipeline, **setup.limits)
+            return
+        with suppress(ConfigError):  # it is gone, or was edited
+            self._changes = changed_values(path, setup.cfg, setup.limits)
 
     # Loading.
 
@@ -150,6 +161,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._saved_iter, self._saved = learner.train_iter, self._moment()
         on_rank_0(lambda: claim_exp_dir(self._exp_dir))
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
+        self.reporter.changed(self._changes)
         if loaded.local_state is None:
             self.reporter.warning("The checkpoint has no replay buffer and no environments: episodes start anew.")
             return

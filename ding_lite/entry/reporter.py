@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
@@ -82,6 +82,11 @@ class RunReporter(AbstractContextManager[Any]):
         if cfg.tracker.type is not None and get_rank() == 0:
             tracker = TrackerProcess(cfg, self._exp_dir, self._axis, say, self.warning)
             self._tracker = self._stack.enter_context(tracker)
+
+    def changed(self, changes: Sequence[str]) -> None:
+        """Record which values of the config a resumed run changes: its total_config.py has those that it began with."""
+        if changes:
+            self._logger.info(f"changed: {', '.join(changes)}")
 
     def warning(self, message: str) -> None:
         """Print a message that the user should act on."""

@@ -107,6 +107,8 @@ def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) ->
     assert result(Path("parts"))["envstep"] == STEPS // 2
     train(kind, "parts", "policy.learn.resume_training=True")
     assert_same(last_state("whole"), last_state("parts"))
+    changes = [line for line in Path("parts/log/log.txt").read_text().splitlines() if "changed:" in line]
+    assert [line.partition("changed: ")[2] for line in changes] == [f"max_env_step={STEPS} ({STEPS // 2} before)"]
 
 
 @pytest.mark.parametrize(
