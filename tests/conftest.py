@@ -25,8 +25,9 @@ PLACES = {
     path: place for folder in SEVERAL_PROCESSES for place, path in enumerate(sorted((HERE / folder).glob("*.py")))
 }
 PATIENCE = float(os.environ.get("LEAK_PATIENCE", "60"))  # seconds that an ending thread or process may take at most
+FORK_SERVER = b"tests.distributed.fork_server"
 # Python keeps one of each of the first two on purpose, and tests/distributed/launcher.py one of the third.
-LASTING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"tests.distributed.fork_server")
+LASTING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", FORK_SERVER)
 
 
 def pytest_configure() -> None:
@@ -100,10 +101,17 @@ def _running() -> set[tuple[str, object]]:
     found: set[tuple[str, object]] = {(f"thread {thread.name}", thread) for thread in threads}
     if dist is not None and dist.is_available() and dist.is_initialized():
         found.add(("a process group", dist.group.WORLD))
-    for path in Path("/proc/self/task").glob("*/children"):
+    children = {pid: words for pid, words in _children("self") if not any(name in words for name in LASTING)}
+    for pid, words in _children("self"):
+        if FORK_SERVER in words:  # what it forks has its words
+            children |= dict(_children(pid))
+    return found | {(f"process {words.decode()[:80].strip()}", pid) for pid, words in children.items()}
+
+
+def _children(parent: str) -> Iterator[tuple[str, bytes]]:
+    """Yield process id and command line of each child that has not ended."""
+    for path in Path(f"/proc/{parent}/task").glob("*/children"):
         for pid in path.read_text().split():
             with contextlib.suppress(OSError):  # gone meanwhile
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-                if words and not any(name in words for name in LASTING):  # one that has ended has no words
-                    found.add((f"process {words.decode()[:80].strip()}", pid))
-    return found
+                if words := Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "):
+                    yield pid, words

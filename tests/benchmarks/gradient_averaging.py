@@ -181,7 +181,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "times.json")
         words = ["-m", "tests.benchmarks.gradient_averaging", *sys.argv[1:], "--worker", str(result)]
-        done = launch(words, nproc=args.ranks, timeout=600)
+        done = launch(words, nproc=args.ranks, timeout=600, fresh=True)
         if not result.exists():
             raise SystemExit(f"no result (exit status {done.returncode}):\n{done.stderr[-2000:]}")
         for name, times in json.loads(result.read_text()).items():

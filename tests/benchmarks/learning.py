@@ -109,7 +109,7 @@ def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 4 * 3
         sizes = {"learn.batch_size": cfg.policy.learn.batch_size}
         sizes |= {f"collect.{key}": cfg.policy.collect.get(key) for key in ("n_sample", "n_episode")}
         words += [f"policy.{key}={value // nproc}" for key, value in sizes.items() if value]
-        done = launch([*words, "policy.multi_gpu=True"], nproc, timeout, cwd=folder)
+        done = launch([*words, "policy.multi_gpu=True"], nproc, timeout, cwd=folder, fresh=True)
     wall = time.perf_counter() - began
     if done.returncode:
         raise RuntimeError(f"{name}, seed {seed}, {nproc} process(es): {done.stderr[-2000:]}")

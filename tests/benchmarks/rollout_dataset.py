@@ -113,7 +113,7 @@ def measure(kind: str, *options: Any, nproc: int = 1) -> float:
     words = ["-m", MODULE, "--one", json.dumps([kind, *options])]
     with tempfile.TemporaryDirectory() as folder:
         if nproc > 1:
-            done = launch(words, nproc, timeout=600, cwd=folder)
+            done = launch(words, nproc, timeout=600, cwd=folder, fresh=True)
         else:
             done = finish(start([sys.executable, *words], cwd=folder), 600)
     if done.returncode:

@@ -120,7 +120,7 @@ def run(way: str, args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
         words = ["-m", "tests.benchmarks.rpc", "--steps", str(args.steps), "--way", way, "--result", str(result)]
-        done = launch(words, nproc=WAYS[way], timeout=600, cwd=folder, env={"TMPDIR": folder})
+        done = launch(words, nproc=WAYS[way], timeout=600, cwd=folder, env={"TMPDIR": folder}, fresh=True)
         if not result.exists():
             raise SystemExit(f"{way}: no result (exit status {done.returncode}):\n{done.stderr[-2000:]}")
         return json.loads(result.read_text())

@@ -52,7 +52,7 @@ def run_side(side: str, arguments: list[str], seconds: float, ranks: int = 0, th
         timeout = START_SECONDS + 2 * seconds
         try:
             if ranks:
-                done = launch(words, nproc=ranks, timeout=timeout, env=env, cwd=folder)
+                done = launch(words, nproc=ranks, timeout=timeout, env=env, cwd=folder, fresh=True)
             else:
                 done = finish(start([python, *words], env=env, cwd=folder), timeout)
             said = (done.stdout + done.stderr, f"exit status {done.returncode}")

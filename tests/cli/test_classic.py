@@ -17,7 +17,7 @@ import ding_lite.entry.setup as entry_setup
 from ding_lite.cli.main import main
 from ding_lite.config import compile_config, read_saved_run, save_config
 from ding_lite.utils import save_checkpoint
-from tests.distributed.launcher import ROOT, clean_environment, finish, start
+from tests.distributed.launcher import ROOT, clean_environment, finish, run_forked, start
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
 from tests.entry.offline.helpers import offline_pair, record_cartpole
 from tests.policy.helpers import parameter_hash
@@ -136,14 +136,7 @@ def test_modules_beside_the_config_are_found_from_anywhere(tmp_path: Path) -> No
         ("third", [str(run / "total_config.py")]),
     ]
     for folder, words in commands:
-        process = subprocess.run(
-            [sys.executable, *words],
-            cwd=tmp_path / folder,
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        process = run_forked(words, 300, cwd=tmp_path / folder)
         assert process.returncode == 0, process.stderr
     assert result(run)["envstep"] == 160
     assert result(tmp_path / "third" / "run")["envstep"] == 80
@@ -175,9 +168,7 @@ def test_the_installed_command_runs(tmp_path: Path, command: list[str]) -> None:
 
 def test_a_mistake_in_a_process_of_its_own_is_one_line_and_status_2(tmp_path: Path) -> None:
     for command in (["-m", "ding_lite", "-c", "missing.py"], [str(write(tmp_path, ATARI, "n_step=3"))]):
-        done = subprocess.run(
-            [sys.executable, *command], env=clean_environment(), capture_output=True, text=True, timeout=120
-        )
+        done = run_forked(command, 120)
         assert done.returncode == 2
         assert len(done.stderr.splitlines()) == 1, done.stderr
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from ding_lite.cli.running import rename_for_seed
-from tests.distributed.launcher import clean_environment, finish, start
+from tests.distributed.launcher import finish, run_forked, start
 from tests.entry.helpers import CONFIG, SHORT, result
 
 QUICK = [*SHORT[1:], "env.stop_value=None"]
 
 
 def train(*words: str, config: Path = CONFIG) -> subprocess.CompletedProcess[str]:
-    return finish(start([sys.executable, "-m", "ding_lite", "train", "-c", str(config), *words]), timeout=300)
+    return run_forked(["-m", "ding_lite", "train", "-c", str(config), *words], 300)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,6 @@ def test_a_signal_lets_each_run_save_and_starts_no_other(tmp_path: Path) -> None
 
 def test_several_seeds_are_refused_under_a_launcher() -> None:
     there = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555"}
-    words = [sys.executable, "-m", "ding_lite", "train", "-c", str(CONFIG), "-s", "0", "1"]
-    done = subprocess.run(words, env=clean_environment() | there, capture_output=True, text=True, timeout=120)
+    done = run_forked(["-m", "ding_lite", "train", "-c", str(CONFIG), "-s", "0", "1"], 120, there)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "leave the launcher out" in done.stderr

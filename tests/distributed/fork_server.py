@@ -1,51 +1,76 @@
-"""A process that has imported torch and ding_lite, and forks the ranks of tests for tests/distributed/launcher.py.
+"""A process that has imported torch and ding_lite, and forks Python programs for tests/distributed/launcher.py.
 
-Importing torch takes longer than most of what the ranks of a test do, and torch's launchers import it too. The process
-has no other threads when it forks. A rank leaves the loop of `serve`, runs its module and ends as other processes do.
+Importing torch takes longer than most of what the processes of a test do, and torch's launchers import it too. The
+server has no other threads when it forks. A program leaves the loop of `serve`, runs and ends as other processes do.
+
+What a fork differs in from `python WORDS`: its modules are imported already, options of the interpreter that the
+environment gives are those of the server, and /proc shows the server's command line and environment.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing.process
 import os
 import runpy
 import signal
 import sys
 import time
+import types
+from pathlib import Path
 from typing import Any
 
-import pytest  # noqa: F401  (imported, like the following ones, for the ranks)
+import numpy as np
+import pytest  # noqa: F401  (imported, like the following ones, for the programs)
 import tensorboardX  # noqa: F401
 import torch._dynamo
-import torch.distributed  # noqa: F401
+import torch.distributed.elastic.agent.server.local_elastic_agent
+import torch.distributed.elastic.rendezvous.registry
+import torch.distributed.launcher.api  # noqa: F401
 
+import ding_lite.cli.classic
 import ding_lite.entry.serial_entry
 import ding_lite.policy  # noqa: F401
 
 GRACE = 30  # seconds from SIGTERM to SIGKILL, as in torch's launcher
 
 
-def serve() -> dict[str, Any] | None:
-    """Run one job per line of stdin and answer with the statuses; return the job in a rank, None at the end of stdin.
+def python_path() -> list[str]:
+    """Return the directories that PYTHONPATH names."""
+    return list(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
 
-    A job has: `words`, the module and its arguments; `environments`, one for each rank; `cwd`; `timeout` in seconds;
-    `out` and `err`, the files for stdout and stderr of all ranks.
+
+COMMON_PATH = [place for place in sys.path[1:] if place not in python_path()]  # what every Python process has
+
+
+def serve() -> dict[str, Any] | None:
+    """Answer the requests, one a line of stdin; return the job in a process of it, None at the end of stdin.
+
+    A request is a job or a list of processes to wait for. A job has: `words`, what stands behind `python`: `-m` and a
+    module, `-c` and code, or a file, then arguments; `environments`, one for each process; `cwd`; `out` and `err`, the
+    files for stdout and stderr. The answer is the list of its processes. A list of processes comes with the `timeout`
+    in seconds and is answered with their statuses, once all have ended.
     """
     for line in sys.stdin:
-        job = json.loads(line)
-        pids: list[int] = []
-        for environment in job["environments"]:
+        request = json.loads(line)
+        answer: list[int] = []
+        if "words" not in request:
+            answer = wait_for(**request)
+        for environment in request.get("environments", []):
+            files = [os.open(request[name], os.O_WRONLY | os.O_APPEND) for name in ("out", "err")]
             pid = os.fork()
             if pid == 0:
-                return {**job, "environment": environment}
-            pids.append(pid)
-        print(json.dumps(wait_for(pids, job["timeout"])), flush=True)
+                return {**request, "environment": environment, "files": files}
+            answer.append(pid)
+            for file in files:
+                os.close(file)
+        print(json.dumps(answer), flush=True)
     return None
 
 
 def wait_for(pids: list[int], timeout: float) -> list[int]:
-    """Return the exit statuses of the ranks. When one has failed, or time is up, the others are ended."""
+    """Return the exit statuses of the processes. When one has failed, or time is up, the others are ended."""
     statuses: dict[int, int] = {}
     deadline, ending = time.monotonic() + timeout, False
     while len(statuses) < len(pids):
@@ -59,29 +84,39 @@ def wait_for(pids: list[int], timeout: float) -> list[int]:
                 os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
             ending, deadline = True, min(deadline, time.monotonic() + GRACE)
         time.sleep(0.005)
-    for pid in pids:  # what a rank has left in its process group
+    for pid in pids:  # what a process has left in its process group
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
     return [statuses[pid] for pid in pids]
 
 
-def run_rank(job: dict[str, Any]) -> None:
-    """Make this process what `python -m WORDS` would have started, and run it."""
+def run(job: dict[str, Any]) -> None:
+    """Make this process what `python WORDS` would have started, and run it."""
     os.setsid()
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["cwd"])
-    for number, name in enumerate((os.devnull, job["out"], job["err"])):
-        file = os.open(name, os.O_RDWR | os.O_APPEND)
+    for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), *job["files"])):
         os.dup2(file, number)
         os.close(file)
-    module, *arguments = job["words"]
-    sys.argv = [module, *arguments]
-    sys.path.insert(0, os.getcwd())
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]  # not in its hints
+    np.random.seed()  # from the system, as in a new process; random does so itself
+    first, *rest = job["words"]
+    directory = {"-m": os.getcwd(), "-c": ""}.get(first, str(Path(first).resolve().parent))
+    sys.path[:] = [directory, *dict.fromkeys(python_path()), *COMMON_PATH]
+    sys.argv = rest if first == "-m" else ["-c", *rest[1:]] if first == "-c" else [first, *rest]
+    if first == "-m":
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        return
+    sys.modules["__main__"] = main = types.ModuleType("__main__")
+    if first == "-c":
+        exec(rest[0], main.__dict__)
+    else:
+        main.__file__ = os.path.abspath(first)
+        exec(compile(Path(first).read_bytes(), main.__file__, "exec"), main.__dict__)
 
 
 if __name__ == "__main__":
     own_job = serve()
     if own_job is not None:
-        run_rank(own_job)
+        run(own_job)

@@ -17,7 +17,7 @@ import pytest
 
 from ding_lite.config.agreement import check_same_config
 from ding_lite.utils import DDPContext, UserError, get_rank
-from tests.distributed.launcher import finish, free_port, run_ranks, start
+from tests.distributed.launcher import finish, free_port, run_ranks, start_forked
 from tests.entry.helpers import CONFIG
 
 SIZE = 3
@@ -140,8 +140,8 @@ def pair(folder: Path, *words: str) -> list[Any]:
     port = str(free_port())
     shared = ["-m", "ding_lite", "-c", str(CONFIG), "policy.multi_gpu=True", "exp_name=run", "max_env_step=1e5"]
     return [
-        start(
-            [sys.executable, *shared, *(words if rank else ())],
+        start_forked(
+            [*shared, *(words if rank else ())],
             {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port},
             cwd=folder,
         )

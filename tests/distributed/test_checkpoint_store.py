@@ -1,6 +1,6 @@
 """Two ranks save and load as one: they return alike, raise alike, and take the same checkpoint.
 
-This file is its own script: started by a launcher with a directory and the name of what to do, it does that and prints.
+This file is its own script: each rank runs it with a directory and the name of what to do, does that and prints.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 from ding_lite.utils import CheckpointError, DDPContext, all_gather_object, get_rank
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
-from tests.distributed.launcher import launch, say
+from tests.distributed.launcher import run_ranks, say
 
 
 def save(store: CheckpointStore, number: int) -> str | None:
@@ -85,7 +85,7 @@ def main(directory: str, name: str) -> None:
 
 def run(directory: Path, name: str, nproc: int = 2) -> list[Any]:
     """What each rank printed, in the order of ranks."""
-    done = launch([__file__, str(directory), name], nproc)
+    done = run_ranks([__file__, str(directory), name], nproc)
     assert done.returncode == 0, done.stderr
     lines = sorted(line for line in done.stdout.splitlines() if line[:2] in ("0 ", "1 "))
     assert len(lines) == nproc, done.stdout

@@ -29,7 +29,17 @@ from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.dist.machine_group import machine_group
 from ding_lite.utils.dist.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
-from tests.distributed.launcher import PATIENCE, finish, free_port, launch, say, start
+from tests.distributed.launcher import (
+    PATIENCE,
+    finish,
+    free_port,
+    launch,
+    run_forked,
+    run_ranks,
+    say,
+    start,
+    start_forked,
+)
 
 ME = ["-m", "tests.distributed.test_collectives"]
 WAYS: tuple[dict[str, Any], ...] = ({}, {"share_memory": True})
@@ -287,13 +297,16 @@ def rank_hang(folder: str) -> None:
 
 # Tests.
 
+LAUNCHED = ["forked", *(pytest.param(how, marks=pytest.mark.slow) for how in ("run", "launch"))]
 
-@pytest.fixture(scope="module", params=["run", pytest.param("launch", marks=pytest.mark.slow)])
+
+@pytest.fixture(scope="module", params=LAUNCHED)
 def failures(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[dict[str, str]]]:
     folder = tmp_path_factory.mktemp(request.param)
-    done = launch([*ME, "checks", str(folder)], timeout=120, launcher=request.param)
+    words, how = [*ME, "checks", str(folder)], request.param
+    done = run_ranks(words, timeout=120) if how == "forked" else launch(words, timeout=120, launcher=how)
     files = [folder / f"rank{rank}.json" for rank in range(2)]
     assert all(file.exists() for file in files), done.stderr
     yield [json.loads(file.read_text()) for file in files]
@@ -328,14 +341,14 @@ def test_a_config_error_on_a_rank_is_one_line() -> None:
 
 
 def test_an_exception_leaves_no_group_behind() -> None:
-    done = launch([*ME, "leaves_after_error"], timeout=50)
+    done = run_ranks([*ME, "leaves_after_error"], timeout=50)
     assert "status 1, group False" in done.stdout.splitlines()
     assert done.returncode == 1
 
 
 def test_the_time_out_from_the_environment_limits_a_collective() -> None:
     began = time.time()
-    done = launch([*ME, "late", "40"], timeout=50, env={"DING_LITE_TIMEOUT": "3"})
+    done = run_ranks([*ME, "late", "40"], timeout=50, env={"DING_LITE_TIMEOUT": "3"})
     assert done.returncode != 0
     assert time.time() - began < 30
     assert "[rank 0] Traceback" in done.stderr
@@ -348,7 +361,7 @@ def by_hand(rank: int, port: int, **more: str) -> dict[str, str]:
 
 
 def run_by_hand(env: dict[str, str], timeout: float = 40) -> subprocess.CompletedProcess[str]:
-    return finish(start([sys.executable, *ME, "late", "0"], env), timeout)
+    return run_forked([*ME, "late", "0"], timeout, env)
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
@@ -377,15 +390,15 @@ def test_ranks_that_never_come_are_one_clear_line(rank: int) -> None:
 
 def test_two_ranks_started_by_hand_meet() -> None:
     port = free_port()
-    processes = [start([sys.executable, *ME, "late", "0"], by_hand(rank, port)) for rank in range(2)]
+    processes = [start_forked([*ME, "late", "0"], by_hand(rank, port)) for rank in range(2)]
     assert [finish(process, 40).returncode for process in processes] == [0, 0]
 
 
 def test_slurm_variables_alone_make_a_group(tmp_path: Path) -> None:
     slurm = {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost", "SLURM_TASKS_PER_NODE": "2"}
     processes = [
-        start(
-            [sys.executable, *ME, "late", "0"],
+        start_forked(
+            [*ME, "late", "0"],
             {**slurm, "SLURM_PROCID": rank, "SLURM_LOCALID": rank, "MASTER_PORT": port, "DING_LITE_TIMEOUT": "20"},
         )
         for port in [str(free_port())]

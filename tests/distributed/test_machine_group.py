@@ -23,7 +23,7 @@ from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.dist.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import launch, run_ranks
 
 ME = ["-m", "tests.distributed.test_machine_group"]
 LARGE = SLOT // 8 + 1  # float64 numbers that do not fit
@@ -126,7 +126,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("ranks")
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
         try:
-            done = launch([*ME, str(folder), "1000", "500"], nproc=request.param, timeout=120)
+            done = run_ranks([*ME, str(folder), "1000", "500"], nproc=request.param, timeout=120)
         finally:
             hog.kill()
     assert done.returncode == 0, done.stderr
@@ -159,7 +159,7 @@ def test_memory_that_cannot_be_had_is_none_on_every_rank(found: list[dict[str, A
 
 
 def test_ranks_of_several_machines_meet_in_memory_first_and_send_the_rest(tmp_path: Path) -> None:
-    done = launch([*ME, "machines", str(tmp_path)], nproc=5, timeout=120)  # two machines of two ranks, one of one
+    done = run_ranks([*ME, "machines", str(tmp_path)], nproc=5, timeout=120)  # two machines of two ranks, one of one
     assert done.returncode == 0, done.stderr
     found = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(5)]
     assert [each["ranks"] for each in found] == [[0, 1], [0, 1], [2, 3], [2, 3], [4]]

@@ -20,7 +20,7 @@ import torch
 
 from ding_lite.utils import DDPContext, InterruptGuard, all_gather_object, get_rank
 from ding_lite.worker import OfflineDataset, OfflineLoader
-from tests.distributed.launcher import finish, run_ranks, say, start
+from tests.distributed.launcher import finish, run_ranks, say, start_forked
 
 ME = "tests.distributed.test_offline_loader"
 SIZES = (100, 101)
@@ -96,13 +96,12 @@ def gone(pids: list[int], seconds: float = 10.0) -> bool:
 
 def test_no_worker_is_left_however_training_ends() -> None:
     endings = {"ends": "ends", "raises": "raises", "killed": "waits", "interrupted": "waits"}
-    runs = {name: start([sys.executable, "-m", ME, "go_on", how]) for name, how in endings.items()}
+    runs = {name: start_forked(["-m", ME, "go_on", how]) for name, how in endings.items()}
     workers: dict[str, list[int]] = {}
     for name, run in runs.items():
-        assert run.stdout is not None
         workers[name] = [int(pid) for pid in run.stdout.readline().split()[1:]]
         assert len(workers[name]) == 2
-    runs["killed"].kill()
+    runs["killed"].send_signal(signal.SIGKILL)
     assert gone(workers["killed"], 3.0)  # at once, not when torch's workers look, every five seconds
     os.killpg(runs["interrupted"].pid, signal.SIGTERM)  # as a cluster does: workers get it too
     results = {name: finish(run, timeout=60) for name, run in runs.items()}

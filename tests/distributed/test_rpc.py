@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 import torch
 
 from ding_lite.utils import load_checkpoint
-from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, start
+from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, start_forked
 
 ME = ["-m", "tests.distributed.rpc_ranks"]
 CONFIG = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_pg_rpc_config.py"
@@ -129,8 +128,9 @@ ALWAYS = ("kill", "encode")
 def by_hand(fault: str, folder: Path) -> tuple[list[subprocess.CompletedProcess[str]], float]:
     """Run three ranks, of which one fails; return them, and how long after that they had all ended."""
     env = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "FAIL": fault}
-    command = [sys.executable, *ME, "fail"]
-    ranks = [start(command, {**env, "DING_LITE_TIMEOUT": "5", "RANK": str(rank)}, folder) for rank in RANKS]
+    ranks = [
+        start_forked([*ME, "fail"], {**env, "DING_LITE_TIMEOUT": "5", "RANK": str(rank)}, folder) for rank in RANKS
+    ]
     done = [finish(rank, 60) for rank in ranks]
     (failed,) = re.findall(r"^failing at (\S+)$", "".join(rank.stdout for rank in done), re.MULTILINE)
     return done, time.time() - float(failed)

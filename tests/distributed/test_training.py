@@ -24,7 +24,7 @@ from ding_lite.entry import serial_pipeline
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank, load_checkpoint
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
-from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, say, start
+from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, say, start, start_forked
 from tests.policy.helpers import parameter_hash
 
 ME = ["-m", "tests.distributed.test_training"]
@@ -235,9 +235,9 @@ def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(tmp_path: Path
 
 
 def test_a_mistake_in_the_config_is_one_line(tmp_path: Path) -> None:
-    done = launch(["-m", "ding_lite", "-c", str(CARTPOLE), *QUICK], timeout=120, cwd=tmp_path)
+    done = run_ranks(["-m", "ding_lite", "-c", str(CARTPOLE), *QUICK], timeout=120, cwd=tmp_path)
     assert done.returncode != 0
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("[rank")]  # torch's launcher says it too
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("[rank")]
     assert line.startswith("[rank 0] expected policy.multi_gpu=True with 2 processes, got policy.multi_gpu=False")
     assert os.listdir(tmp_path) == []
 
@@ -245,7 +245,7 @@ def test_a_mistake_in_the_config_is_one_line(tmp_path: Path) -> None:
 def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> None:
     Path(tmp_path, "some.pth.tar").touch()
     words = ["-m", "ding_lite", "-m", "eval", "-c", str(CARTPOLE), "--ckpt", "some.pth.tar"]
-    done = launch(words, timeout=120, cwd=tmp_path)
+    done = run_ranks(words, timeout=120, cwd=tmp_path)
     assert done.returncode != 0
     assert "is evaluated by one process" in done.stderr
     assert "Traceback" not in "".join(line for line in done.stderr.splitlines() if line.startswith("[rank"))
@@ -254,7 +254,7 @@ def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("launcher", ["run", pytest.param("launch", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_the_job_cleanly_with_a_checkpoint(tmp_path: Path, launcher: Literal["run", "launch"]) -> None:
     options = ["--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
-    command = [sys.executable, "-m", f"torch.distributed.{launcher}", *options]
+    command = ["-m", f"torch.distributed.{launcher}", *options]
     words = [
         "-m",
         "ding_lite",
@@ -266,7 +266,7 @@ def test_ctrl_c_ends_the_job_cleanly_with_a_checkpoint(tmp_path: Path, launcher:
         "policy.multi_gpu=True",
         "env.stop_value=None",
     ]
-    process = start([*command, *words], cwd=tmp_path)
+    process = start_forked([*command, *words], cwd=tmp_path)
     try:
         wait_for(tmp_path / "run" / "metrics.jsonl", "train/total_loss")
         began = time.time()

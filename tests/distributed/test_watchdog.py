@@ -29,7 +29,7 @@ from ding_lite.utils.dist.interrupt import InterruptGuard
 from ding_lite.utils.dist.machine_group import machine_group
 from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.utils.registry import UserError
-from tests.distributed.launcher import finish, free_port, launch, say, start
+from tests.distributed.launcher import finish, free_port, launch, say, start, start_forked
 
 ME = ["-m", "tests.distributed.test_watchdog"]
 TIMEOUT = 5.0  # seconds without progress that are a hang, here
@@ -118,7 +118,7 @@ def by_hand(words: list[str], nproc: int = 2, timeout: float = 60) -> list[subpr
     """Run ranks that no launcher looks after; rank 0 keeps the store."""
     env = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     env["DING_LITE_TIMEOUT"] = str(TIMEOUT)
-    ranks = [start([sys.executable, *ME, *words], {**env, "RANK": str(rank)}) for rank in range(nproc)]
+    ranks = [start_forked([*ME, *words], {**env, "RANK": str(rank)}) for rank in range(nproc)]
     return [finish(rank, timeout) for rank in ranks]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import run_ranks
 from tests.docs.test_docs import ROOT, blocks
 from tests.docs.test_extending import write_files
 
@@ -21,7 +21,7 @@ def run_example(name: str, folder: Path) -> tuple[dict[str, Any], list[dict[str,
     """Run a file of the page by its command; return its result and the lines of its metrics."""
     write_files(PAGE, folder)
     (command,) = re.findall(rf"^torchrun --nproc_per_node=2 {name}.py$", PAGE.read_text(), re.M)
-    done = launch([shlex.split(command)[-1]], 2, timeout=280, cwd=folder)
+    done = run_ranks([shlex.split(command)[-1]], timeout=280, cwd=folder)
     assert done.returncode == 0, done.stderr
     lines = (folder / name / "metrics.jsonl").read_text().splitlines()
     return json.loads((folder / name / "result.json").read_text()), [json.loads(line) for line in lines]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.launcher import PATIENCE
+from tests.distributed.launcher import finish, start, start_forked
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -82,16 +82,17 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
 
 
-def run(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": f"{cwd}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE * 120)
+def run(words: list[str], cwd: Path, fresh: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run `python WORDS` in a directory; modules are found there and in the repository."""
+    env = {"PYTHONPATH": f"{cwd}{os.pathsep}{ROOT}"}
+    return finish(start([sys.executable, *words], env, cwd) if fresh else start_forked(words, env, cwd), timeout=120)
 
 
 def follow(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command line of a page that begins with `ding_lite`."""
     name, *words = shlex.split(command, comments=True)
     assert name == "ding_lite"
-    return run([sys.executable, "-m", "ding_lite", *words], cwd)
+    return run(["-m", "ding_lite", *words], cwd)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -137,7 +138,7 @@ def test_quickstart_trains_from_python_as_printed(tmp_path: Path) -> None:
     assert "    seed=0,\n" in text
     (tmp_path / "train.py").write_text(text.replace("    seed=0,\n", "    seed=0,\n    max_env_step=400,\n"))
     (tmp_path / "dizoo").symlink_to(ROOT / "dizoo")
-    result = run([sys.executable, "train.py"], tmp_path)
+    result = run(["train.py"], tmp_path)
     assert result.returncode == 0, result.stderr
     directory, best, last, again = result.stdout.split()
     assert directory == "from_python"
@@ -149,7 +150,7 @@ def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
     text = blocks(ROOT / "docs/quickstart.md", "python")[1]
     assert "max_env_step=2000" in text
     (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=2000", "max_env_step=400"))
-    result = run([sys.executable, "my_cartpole.py"], tmp_path)
+    result = run(["my_cartpole.py"], tmp_path, fresh=True)
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "my_cartpole/result.json").read_text())["train_iter"] > 100
 
@@ -159,7 +160,7 @@ def test_architecture_policy_learns_an_environment_as_printed(tmp_path: Path) ->
     (tmp_path / "boltzmann.py").write_text(blocks(ROOT / "docs/architecture.md", "python")[0])
     (tmp_path / "run.py").write_text(CORRIDOR_CONFIG)
     options = ["policy.temperature=1.0", "policy.eval.evaluator.eval_freq=100", "env.stop_value=-5"]
-    result = run([sys.executable, "-m", "ding_lite", "-c", "run.py", "max_env_step=3000", *options], tmp_path)
+    result = run(["-m", "ding_lite", "-c", "run.py", "max_env_step=3000", *options], tmp_path)
     assert result.returncode == 0, result.stderr
     # five cells to the right, -1 each: the best return is -5, and the worst, cut at 50 steps, -50
     assert json.loads((tmp_path / "corridor/result.json").read_text())["eval_return_best"] == -5.0
@@ -169,7 +170,7 @@ def test_readme_trains_from_python_and_from_the_shell_as_printed(tmp_path: Path)
     text = blocks(ROOT / "README.md", "python")[0]
     assert "max_env_step=20_000" in text
     (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=20_000", "max_env_step=400"))
-    result = run([sys.executable, "my_cartpole.py"], tmp_path)
+    result = run(["my_cartpole.py"], tmp_path)
     assert result.returncode == 0, result.stderr
     best, again = map(float, result.stdout.split())
     assert 8 <= best <= 500
@@ -187,7 +188,7 @@ def test_readme_trains_from_python_and_from_the_shell_as_printed(tmp_path: Path)
 def test_readme_shows_what_a_misspelt_key_says(tmp_path: Path) -> None:
     page = (ROOT / "README.md").read_text()
     (tmp_path / "my_cartpole.py").write_text(blocks(ROOT / "README.md", "python")[0])
-    words = [sys.executable, "-m", "ding_lite", "-c", "my_cartpole.py", "policy.learn.bacth_size=16"]
+    words = ["-m", "ding_lite", "-c", "my_cartpole.py", "policy.learn.bacth_size=16"]
     result = run(words, tmp_path)
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
@@ -215,7 +216,7 @@ def test_a_turn_counts_whole_statements_without_those_inside() -> None:
 
 @pytest.mark.slow
 def test_reading_cost_stays_within_goals_or_record() -> None:
-    result = run([sys.executable, str(ROOT / "docs/reading_cost.py"), "--check"], ROOT)
+    result = run([str(ROOT / "docs/reading_cost.py"), "--check"], ROOT, fresh=True)
     print(result.stdout)
     assert result.returncode == 0, result.stderr
     counts = load("reading_cost").read_page(result.stdout)

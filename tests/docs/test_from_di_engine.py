@@ -15,7 +15,7 @@ from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import run_ranks
 from tests.docs.test_docs import ROOT
 from tests.docs.test_extending import TORCHRUN, train, write_files
 
@@ -426,7 +426,7 @@ def test_a_config_file_runs_after_its_package_has_another_name(name: str, pipeli
     main, created, *_ = PAIRS[name]
     text = FILE.format(main=main, create=created, pipeline=pipeline)
     (tmp_path / "config.py").write_text(re.sub(r"\bding\b", "ding_lite", text))
-    done = launch("config.py", nproc=1, timeout=200, cwd=tmp_path)
+    done = run_ranks("config.py", nproc=1, timeout=200, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "policy.collect.discount_factor is policy.discount_factor here." in done.stdout + done.stderr
     assert (tmp_path / main["exp_name"] / "result.json").exists()

@@ -51,6 +51,7 @@ def test_cartpole_is_solved_and_drawn(tmp_path: Path) -> None:
     assert len(shown(results, "image/png")) == 1
 
 
+@pytest.mark.slow
 def test_pendulum_swings_up_in_a_video(tmp_path: Path) -> None:
     pytest.importorskip("moviepy")
     results = execute("pendulum_video.ipynb", tmp_path)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 
-from tests.distributed.launcher import ROOT, finish, start
+from tests.distributed.launcher import ROOT, run_forked
 from tests.docs.test_docs import blocks
 from tests.docs.test_extending import write_files
 
@@ -18,7 +17,7 @@ def follow(command: str, folder: Path) -> str:
     """Run a command of the page in a folder; return what it prints."""
     words = shlex.split(command)
     words[:1] = ["-m", "ding_lite"] if words[0] == "ding_lite" else []
-    done = finish(start([sys.executable, *words], cwd=folder), timeout=280)
+    done = run_forked(words, 280, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

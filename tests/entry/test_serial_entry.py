@@ -7,8 +7,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import POLICY_REGISTRY, CheckpointError, load_checkpoint, random_state
-from tests.distributed.launcher import clean_environment
+from tests.distributed.launcher import run_forked
 from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
 
@@ -108,9 +106,7 @@ def test_a_second_run_leaves_the_first_ones_directory_alone(tmp_path: Path) -> N
 
 def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> None:
     expected = run("policy.learn.batch_size=32", max_env_step=160, seed=5)
-    done = subprocess.run(
-        [sys.executable, "run/total_config.py"], env=clean_environment(), capture_output=True, text=True, timeout=120
-    )
+    done = run_forked(["run/total_config.py"], 120)
     assert done.returncode == 0, done.stderr
     (again,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
     assert parameter_hash(last_checkpoint(again)["policy"]["model"]) == parameter_hash(expected.model)

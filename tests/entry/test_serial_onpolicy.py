@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
-from tests.distributed.launcher import ROOT, clean_environment
+from tests.distributed.launcher import ROOT, run_forked
 from tests.entry.helpers import Interrupts, last_checkpoint, metrics, result
 from tests.entry.helpers import pair as dqn_pair
 from tests.policy.helpers import parameter_hash
@@ -133,9 +132,7 @@ def test_the_off_policy_actors_run_in_the_other_pipeline(tmp_path: Path, kind: s
 
 def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> None:
     expected = run(max_env_step=256, seed=5)
-    done = subprocess.run(
-        [sys.executable, "run/total_config.py"], env=clean_environment(), capture_output=True, text=True, timeout=120
-    )
+    done = run_forked(["run/total_config.py"], 120)
     assert done.returncode == 0, done.stderr
     (again,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
     assert parameter_hash(last_checkpoint(again)["policy"]["model"]) == parameter_hash(expected.model)

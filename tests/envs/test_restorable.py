@@ -112,7 +112,8 @@ CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "sticky": (dict(PONG, env_id="breakout", sticky_action_prob=0.25), ("native", "base")),
     "remembering": (dict(PONG, env_id="ice_hockey"), ("native",)),
 }
-VARIANTS = (("sticky", "base"),)  # "pong" has this manager too, and "sticky" another one
+# Another case has the manager too, and the case another manager.
+VARIANTS = (("sticky", "base"), ("pong", "subprocess"), ("frame stack", "subprocess"))
 
 
 @pytest.fixture(autouse=True)

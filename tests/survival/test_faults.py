@@ -1,4 +1,4 @@
-"""Harm done to real runs: the most telling items of `tests.survival.faults`; `-m survival` has all others."""
+"""Harm done to real runs: the most telling items of `tests.survival.faults`; `slow` marks more, `survival` the rest."""
 
 from pathlib import Path
 
@@ -8,22 +8,24 @@ from tests.survival.faults import FAULTS, Fault, inject
 
 TELLING = {
     "SIGKILL in collect of rank 1, 1 restarts, ppo, subprocess",
-    "exception in learn of rank 1, dqn, subprocess",
-    "step: os._exit in collect of rank 0, dqn, base",
     "SIGSTOP in learn of rank 1, dqn, subprocess",
     "SIGTERM to the launcher in collect of rank 0, dqn, subprocess",
-    "SIGKILL to the launcher in collect of rank 0, dqn, base",
-    "step: kill in collect of rank 1, 99 times, dqn, subprocess",
     "disk full for a while in save of rank 0, dqn, base",
 }
+SLOW = {
+    "exception in learn of rank 1, dqn, subprocess",
+    "step: os._exit in collect of rank 0, dqn, base",
+    "SIGKILL to the launcher in collect of rank 0, dqn, base",
+    "step: kill in collect of rank 1, 99 times, dqn, subprocess",
+}
 NAMES = [str(fault) for fault in FAULTS]
-MARKS = [[] if name in TELLING else [pytest.mark.survival] for name in NAMES]
+MARKS = [[] if name in TELLING else [pytest.mark.slow if name in SLOW else pytest.mark.survival] for name in NAMES]
 ITEMS = [pytest.param(fault, id=name, marks=mark) for fault, name, mark in zip(FAULTS, NAMES, MARKS, strict=True)]
 
 
 def test_each_fault_is_another_one() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    assert set(NAMES) >= TELLING
+    assert set(NAMES) >= TELLING | SLOW
 
 
 @pytest.mark.parametrize("fault", ITEMS)

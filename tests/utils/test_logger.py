@@ -17,6 +17,7 @@ import torch
 from tensorboardX.proto.event_pb2 import Event
 
 from ding_lite.utils.logger import ExperimentLogger
+from tests.distributed.launcher import run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -165,9 +166,7 @@ def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> Non
                 logger.scalars({{"loss": 0.5}}, step, step, step)
         print("end")
     """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    run = run_forked(["-c", textwrap.dedent(code)])
     assert run.returncode == 0, run.stderr
     assert run.stdout == "end\n"
     assert [line for line in run.stderr.splitlines() if not line.startswith("xxx")] == [

@@ -26,7 +26,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from ding_lite.entry import LaunchError, launch
 from ding_lite.entry.launcher.function import _explain
 from ding_lite.utils import UserError, allreduce_data, get_rank, get_world_size
-from tests.distributed.launcher import finish, start
+from tests.distributed.launcher import finish, start_forked
 from tests.entry.helpers import CONFIG, SHORT, pair, result
 
 # What the ranks run.
@@ -211,7 +211,7 @@ def script(folder: Path, name: str, end: str) -> str:
 def test_functions_and_classes_of_a_script_are_found_and_one_without_a_guard_ends_in_one_line(tmp_path: Path) -> None:
     guarded = script(tmp_path, "guarded.py", 'if __name__ == "__main__":\n    main()\n')
     unguarded = script(tmp_path, "unguarded.py", "main()\n")
-    processes = [start([sys.executable, path, "square"]) for path in (guarded, unguarded)]
+    processes = [start_forked([path, "square"]) for path in (guarded, unguarded)]
     good, bad = (finish(process, timeout=150) for process in processes)
     assert (good.returncode, good.stdout) == (0, "400\n"), good.stderr
     assert bad.returncode == 1
@@ -223,7 +223,7 @@ def test_ctrl_c_and_the_callers_death_leave_no_process(tmp_path: Path) -> None:
     processes, pids = [], []
     for name, size in (("interrupted", 2), ("killed", 1)):
         (tmp_path / name).mkdir()
-        processes.append(start([sys.executable, path, str(tmp_path / name), str(size)]))
+        processes.append(start_forked([path, str(tmp_path / name), str(size)]))
     for name, size in (("interrupted", 2), ("killed", 1)):
         deadline = time.time() + 150
         while len(files := list((tmp_path / name).iterdir())) < size:
@@ -232,7 +232,7 @@ def test_ctrl_c_and_the_callers_death_leave_no_process(tmp_path: Path) -> None:
         pids += [int(file.suffix[1:]) for file in files]
     interrupted, killed = processes
     interrupted.send_signal(signal.SIGINT)
-    killed.kill()
+    killed.send_signal(signal.SIGKILL)
     out, _ = interrupted.communicate(timeout=150)
     assert (interrupted.returncode, out) == (0, "interrupted\n")
     deadline = time.time() + 10

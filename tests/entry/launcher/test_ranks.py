@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from ding_lite.entry.launcher.ranks import Cause, first_failure, read_cause
 from ding_lite.utils.dist.heartbeat import record_cause
-from tests.distributed.launcher import finish, start
+from tests.distributed.launcher import Forked, finish, start_forked
 
 LAUNCH = """
     import sys
@@ -57,15 +55,15 @@ RANK = """
 """
 
 
-def start_ranks(folder: Path, how: str, max_restarts: int) -> subprocess.Popen[str]:
+def start_ranks(folder: Path, how: str, max_restarts: int) -> Forked:
     (folder / "launch.py").write_text(textwrap.dedent(LAUNCH))
     (folder / "rank.py").write_text(textwrap.dedent(RANK))
     (folder / "tmp").mkdir()
-    words = [sys.executable, "launch.py", how, str(max_restarts)]
-    return start(words, {"TMPDIR": str(folder / "tmp")}, cwd=folder)
+    words = ["launch.py", how, str(max_restarts)]
+    return start_forked(words, {"TMPDIR": str(folder / "tmp")}, cwd=folder)
 
 
-def end(process: subprocess.Popen[str], folder: Path) -> tuple[int, list[str], list[str]]:
+def end(process: Forked, folder: Path) -> tuple[int, list[str], list[str]]:
     """Return status, what the ranks said, and what the launcher said; the end of the output is that of all of them."""
     done = finish(process, timeout=60)
     assert not list((folder / "tmp").iterdir())
@@ -117,11 +115,11 @@ def test_mistakes_and_interrupts_of_single_ranks_are_not_restarted(tmp_path: Pat
     assert bool(said) == talks
 
 
-def wait_for(process: subprocess.Popen[str], *lines: str) -> None:
+def wait_for(process: Forked, *lines: str) -> None:
     """Read what the ranks print until all these lines were there."""
     missing = set(lines)
     while missing:
-        line = process.stdout.readline()  # type: ignore[union-attr]
+        line = process.stdout.readline()
         assert line, missing
         missing.discard(line.strip())
 

@@ -26,6 +26,7 @@ from ding_lite.utils.checkpoint.file import (
     read_checkpoint,
     save_checkpoint,
 )
+from tests.distributed.launcher import finish, run_forked, start_forked
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -94,9 +95,7 @@ def test_a_disk_that_fills_up_while_writing_keeps_the_previous_file(path: str) -
         except CheckpointError as error:
             print(error)
     """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    run = run_forked(["-c", textwrap.dedent(code)])
     assert run.returncode == 0, run.stderr
     assert "File too large" in run.stdout
     assert run.stdout.count("\n") == 1
@@ -215,16 +214,12 @@ def test_kill_9_while_writing_leaves_the_last_complete_checkpoint(path: str) -> 
     """
     rng = random.Random(0)
     for _ in range(4):
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
+        process = start_forked(["-c", textwrap.dedent(code)])
         assert process.stdout.readline() == "1\n"
         time.sleep(rng.uniform(0.0, 0.1))
         process.send_signal(signal.SIGKILL)
         reported = [1, *map(int, process.stdout.read().split())]
-        process.wait(timeout=30)
-        process.stdout.close()
+        finish(process, 30)
         state = load_checkpoint(path)
         assert state["k"] - reported[-1] in (0, 1)  # killed between the rename and the report: 1
         assert all((tensor == state["k"]).all() for tensor in state["tensors"])

@@ -3,8 +3,6 @@
 import itertools
 import os
 import re
-import subprocess
-import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from ding_lite.utils.checkpoint import run_directory
 from ding_lite.utils.checkpoint.run_directory import claim_exp_dir, open_exp_dir, read_result, release_exp_dir
 from ding_lite.utils.registry import ConfigError
-from tests.distributed.launcher import clean_environment, launch
+from tests.distributed.launcher import run_forked, run_ranks
 
 STAMPED = r"pong_\d{6}_\d{6}(_\d+)?"
 
@@ -78,12 +76,12 @@ def test_a_directory_whose_run_is_still_going_is_not_resumed(tmp_path: Path) -> 
     name = new_dir(tmp_path / "pong")
     job = (tmp_path / "pong" / "job.json").read_text()
     resume = f"from ding_lite.utils import open_exp_dir; print(open_exp_dir({name!r}, resume=True))"
-    command = [sys.executable, "-c", resume]
-    told = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=60)
+    command = ["-c", resume]
+    told = run_forked(command)
     assert f"Cannot resume '{name}': its run is still active" in told.stderr
     assert (tmp_path / "pong" / "job.json").read_text() == job
     release_exp_dir(name)
-    told = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=60)
+    told = run_forked(command)
     assert told.stdout == f"('{name}', True)\n"
 
 
@@ -152,7 +150,7 @@ SCRIPT = """
 
 def answers_of_two_ranks(exp_name: Path, tmp_path: Path, how: str = "new") -> list[str]:
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    run = launch([str(tmp_path / "script.py"), str(exp_name), str(tmp_path), how], nproc=2, timeout=90)
+    run = run_ranks([str(tmp_path / "script.py"), str(exp_name), str(tmp_path), how], timeout=90)
     assert run.returncode == 0, run.stderr
     return [(tmp_path / f"rank_{rank}").read_text() for rank in range(2)]
 

@@ -13,7 +13,7 @@ import pytest
 
 from ding_lite.utils.dist.context import DDPContext
 from ding_lite.utils.dist.heartbeat import heartbeat, record_cause, waiting
-from tests.distributed.launcher import finish, start
+from tests.distributed.launcher import run_forked
 
 
 def run(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def run(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[st
     lines = ["import time", "from ding_lite.utils.dist.context import DDPContext"]
     lines += ["from ding_lite.utils.dist.heartbeat import heartbeat, waiting", "with DDPContext():"]
     script.write_text("\n".join([*lines, *(f"    {line}" for line in code.splitlines()), "print('end')"]))
-    return finish(start([sys.executable, str(script)], {"DING_LITE_TIMEOUT": "0.5", **env}), timeout=60)
+    return run_forked([str(script)], env={"DING_LITE_TIMEOUT": "0.5", **env})
 
 
 def test_a_hang_of_the_only_process_ends_it_and_says_where(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.launcher import finish, free_port, start
+from tests.distributed.launcher import finish, free_port, start, start_forked
 
 APART = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh"]
 SCRIPT = """
@@ -35,8 +35,11 @@ def run(tmp_path: Path, before: list[str], **variables: str) -> list[tuple[bool,
     port, script = str(free_port()), tmp_path / "script.py"
     script.write_text(SCRIPT)
     master = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **variables}
-    command = [*before, sys.executable, str(script), str(tmp_path)]
-    processes = [start(command, {**master, "RANK": str(rank)}) for rank in range(2)]
+    words = [str(script), str(tmp_path)]
+    processes = [
+        start([*before, sys.executable, *words], env) if before else start_forked(words, env)
+        for env in ({**master, "RANK": str(rank)} for rank in range(2))
+    ]
     for process in processes:
         done = finish(process, 240)
         assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import ConfigError
 from ding_lite.utils.logger import COUNTS
 from ding_lite.utils.tracker import process
-from tests.distributed.launcher import finish, start
+from tests.distributed.launcher import finish, run_forked, start_forked
 from tests.entry.helpers import CONFIG, SHORT, STEPS, metrics, result, run
 from tests.policy.helpers import parameter_hash
 from tests.survival.common import read_metrics, wait_until
@@ -113,12 +114,12 @@ def test_a_failure_is_told_while_the_run_goes_on_and_the_next_part_catches_up(
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "ding_lite", *words]
+    return ["-m", "ding_lite", *words]
 
 
 def test_only_rank_0_has_a_tracker(tmp_path: Path) -> None:
     words = ["--nproc", "2", "max_env_step=320", "env.stop_value=None", *SHORT, *NOTEBOOK]
-    done = finish(start(command("train", "-c", str(CONFIG), *words), cwd=tmp_path), timeout=120)
+    done = run_forked(command("train", "-c", str(CONFIG), *words), 120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(read(RUN, "start")) == len(read(RUN, "finish")) == 1
     assert points(RUN) == figures(RUN)
@@ -127,16 +128,16 @@ def test_only_rank_0_has_a_tracker(tmp_path: Path) -> None:
 
 def test_a_run_that_is_killed_ends_its_tracker_and_goes_on_with_it(tmp_path: Path) -> None:
     often = ["policy.learn.learner.hook.save_ckpt_after_iter=40", "env.stop_value=None"]
-    training = start(command("train", "-c", str(CONFIG), *SHORT, *often, *NOTEBOOK), cwd=tmp_path)
+    training = start_forked(command("train", "-c", str(CONFIG), *SHORT, *often, *NOTEBOOK), cwd=tmp_path)
     try:
         wait_until(
             lambda: (RUN / FILE).exists() and len(read(RUN, "log")) > 1 and list(RUN.glob("ckpt/*_last*")), training
         )
-        training.kill()
+        training.send_signal(signal.SIGKILL)
         training.wait()
         # at once: the process of the tracker may still be busy
         more = f"max_env_step={read_metrics(RUN)[-1]['envstep'] + 400}"
-        again = finish(start(command("resume", "run", more), cwd=tmp_path), timeout=120)
+        again = run_forked(command("resume", "run", more), 120, cwd=tmp_path)
         assert again.returncode == 0, again.stderr
     finally:
         finish(training, timeout=60)

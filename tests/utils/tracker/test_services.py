@@ -97,6 +97,7 @@ def test_wandb_offline_has_figures_config_and_result_and_a_resumed_run_keeps_its
     assert joined(again) == joined(figures(RUN)[told:])  # the later figures only
 
 
+@pytest.mark.slow
 def test_two_ranks_are_one_run_of_wandb(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     words = ["--nproc", "2", "env.stop_value=None", f"max_env_step={STEPS}"]
