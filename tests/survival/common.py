@@ -18,7 +18,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from ding_lite.utils import load_checkpoint
 from ding_lite.utils.checkpoint.file import read_checkpoint
-from tests.distributed.launcher import MARK, ROOT, free_port
+from tests.distributed.launcher import MARK, ROOT, Forked, free_port
 
 RATES = ("seconds", "time", "collect/env_step_per_second", "data/wait_share")  # what differs between two equal runs
 CONFIGS = {
@@ -37,7 +37,7 @@ def ding_lite(*words: str, ranks: int = 1) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", *options, "-m", "ding_lite", *words]
 
 
-def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str] | Forked, seconds: float = 120) -> None:
     """Wait, looking every 2 ms, while the process runs.
 
     Raises:
@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str], sec
         time.sleep(0.002)
 
 
-def kill_rank(launcher: subprocess.Popen[str], rank: int) -> None:
+def kill_rank(launcher: subprocess.Popen[str] | Forked, rank: int) -> None:
     """Kill one rank, a child of its launcher, and nothing else."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -59,7 +59,7 @@ def kill_rank(launcher: subprocess.Popen[str], rank: int) -> None:
         except OSError:  # gone meanwhile, or another user's
             continue
         if parent == launcher.pid and f"RANK={rank}".encode() in environment:
-            assert f"{MARK}={launcher.mark}".encode() in environment  # type: ignore[attr-defined]
+            assert f"{MARK}={launcher.mark}".encode() in environment  # type: ignore[union-attr]
             os.kill(int(path.name), signal.SIGKILL)
             return
     raise AssertionError(f"there is no rank {rank}")
