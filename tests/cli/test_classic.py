@@ -17,7 +17,7 @@ import ding_lite.entry.setup as entry_setup
 from ding_lite.cli.main import main
 from ding_lite.config import compile_config, read_saved_run, save_config
 from ding_lite.utils import save_checkpoint
-from tests.distributed.launcher import ROOT, clean_environment, finish, run_forked, start
+from tests.distributed.launcher import ROOT, clean_environment, run_forked
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
 from tests.entry.offline.helpers import offline_pair, record_cartpole
 from tests.policy.helpers import parameter_hash
@@ -424,7 +424,7 @@ def test_processes_are_not_started_by_processes_of_another_launcher(
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return finish(start([sys.executable, "-m", "ding_lite", *words]), timeout=200)
+    return run_forked(["-m", "ding_lite", *words], 200)
 
 
 @pytest.mark.parametrize("mode", ["bc", pytest.param("rpc", marks=pytest.mark.slow)])

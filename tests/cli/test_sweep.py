@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from ding_lite.results import extras
 from ding_lite.sweep import study
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
-from tests.distributed.launcher import finish, start
+from tests.distributed.launcher import finish, start_forked
 from tests.entry.helpers import CONFIG
 
 RATE = "policy.learn.learning_rate=1e-4..1e-2:log"
@@ -67,15 +68,15 @@ def test_the_command_starts_fast() -> None:
 
 def test_of_two_processes_one_is_killed_and_the_other_continues_its_trial(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    command = [sys.executable, "-m", "ding_lite", "sweep", "-c", str(CONFIG), RATE, "policy.learn.batch_size=8,16"]
+    command = ["-m", "ding_lite", "sweep", "-c", str(CONFIG), RATE, "policy.learn.batch_size=8,16"]
     command += ["--trials", "2", "-o", "mine", "max_env_step=800", "policy.eval.evaluator.eval_freq=50"]
-    killed, other = start(command), start(command)
+    killed, other = start_forked(command), start_forked(command)
     deadline = time.monotonic() + 300
     while len(list(tmp_path.glob("mine/trial_*/metrics.jsonl"))) < 2:  # each has one of the two trials
         assert time.monotonic() < deadline
         assert killed.poll() is None, killed.communicate()
         time.sleep(0.1)
-    killed.kill()
+    killed.send_signal(signal.SIGKILL)
     finish(killed, timeout=60)
     done = finish(other, timeout=300)
     assert done.returncode == 0, done.stderr

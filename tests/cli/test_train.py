@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from ding_lite.cli.running import rename_for_seed
-from tests.distributed.launcher import finish, run_forked, start
+from tests.distributed.launcher import finish, run_forked, start_forked
 from tests.entry.helpers import CONFIG, SHORT, result
 
 QUICK = [*SHORT[1:], "env.stop_value=None"]
@@ -91,7 +90,7 @@ def test_a_mistake_is_told_once_before_anything_starts(tmp_path: Path) -> None:
 
 def test_a_signal_lets_each_run_save_and_starts_no_other(tmp_path: Path) -> None:
     words = ["train", "-c", str(CONFIG), "-s", "0", "1", "2", "--jobs", "2", *QUICK, "exp_name=run"]
-    process = start([sys.executable, "-m", "ding_lite", *words])
+    process = start_forked(["-m", "ding_lite", *words])
     deadline = time.monotonic() + 240
     while not all(list(tmp_path.glob(f"run_seed{seed}/metrics.jsonl")) for seed in (0, 1)):
         assert time.monotonic() < deadline

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from ding_lite.cli import video as command
 from ding_lite.utils.registry import ConfigError
 from tests.cli.commands import call
-from tests.distributed.launcher import clean_environment
+from tests.distributed.launcher import run_forked
 
 pytestmark = pytest.mark.usefixtures("run_directory")
 
@@ -31,12 +30,12 @@ def test_videos_lie_in_the_run_and_are_named_by_their_return(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("words", [["video", "run"], ["eval", "run", "env.replay_path=films", "--episodes", "1"]])
-def test_without_a_screen_nothing_is_printed_but_the_result(words: list[str]) -> None:
+def test_without_a_screen_nothing_is_printed_but_the_result(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("moviepy")
     absent = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "XDG_RUNTIME_DIR")  # pygame misses the last one
-    env = {name: value for name, value in clean_environment().items() if name not in absent}
-    command = [sys.executable, "-m", "ding_lite", *words]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    for name in absent:
+        monkeypatch.delenv(name, raising=False)
+    done = run_forked(["-m", "ding_lite", *words], 300)
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
 
 

@@ -70,10 +70,21 @@ def test_a_restart_does_not_undo_an_interrupt(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "pong").count("job.json") == 1
 
 
-def test_a_resumed_run_that_is_restarted_does_not_mind_how_it_ended_before_it_was_resumed(tmp_path: Path) -> None:
+@pytest.fixture
+def interrupted(tmp_path: Path) -> None:
+    """Make the directory of a run that was interrupted long ago."""
     folder = tmp_path / "pong"
     folder.mkdir()
     (folder / "result.json").write_text('{"stop_reason": "interrupted", "signal": 15}')
     os.utime(folder / "result.json", (1e9, 1e9))
+
+
+def test_a_resumed_run_that_is_restarted_does_not_mind_how_it_ended_before_it_was_resumed(
+    tmp_path: Path, interrupted: None
+) -> None:
     assert opened(tmp_path, "resume") == [["False", "pong", "True"], ["True", "pong", "True"]]
+
+
+@pytest.mark.slow
+def test_a_restart_does_not_undo_an_interrupt_of_a_resumed_run(tmp_path: Path, interrupted: None) -> None:
     assert opened(tmp_path, "resume-interrupted", status=1)[-1] == ["True", "ended", "143"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,20 +113,34 @@ def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) ->
     assert [line.partition("changed: ")[2] for line in changes] == [f"max_env_step={STEPS} ({STEPS // 2} before)"]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Return a function of a kind: it returns the folder of that kind's run which nobody interrupts."""
+
+    @functools.cache
+    def train_once(kind: str) -> str:
+        folder = str(tmp_path_factory.mktemp("whole") / "whole")
+        train(kind, folder, env_setting=interrupting(-1))
+        return folder
+
+    return train_once
+
+
 @pytest.mark.parametrize(
     ("kind", "left"),
     [*itertools.product(["dqn", "ppo"], [3, 20, 33]), ("r2d2", 20), ("recurrent ppo", 20)],
 )
-def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(kind: str, left: int) -> None:
-    train(kind, "whole", env_setting=interrupting(-1))
+def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(
+    kind: str, left: int, whole: Callable[[str], str]
+) -> None:
     with pytest.raises(SystemExit) as end:
         train(kind, "parts", env_setting=interrupting(left))
     assert end.value.code == 128 + signal.SIGUSR1
     told = result(Path("parts"))
     assert (told["stop_reason"], told["signal"]) == ("interrupted", signal.SIGUSR1)
     train(kind, "parts", "policy.learn.resume_training=True", env_setting=interrupting(-1))
-    assert_same(last_state("whole"), last_state("parts"))
-    assert curves("parts") == curves("whole")
+    assert_same(last_state(whole(kind)), last_state("parts"))
+    assert curves("parts") == curves(whole(kind))
     told = result(Path("parts"))
     assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
 

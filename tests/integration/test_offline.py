@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from ding_lite.entry import collect_demo_data, evaluate_checkpoint
-from tests.distributed.launcher import ROOT, finish, start
+from tests.distributed.launcher import ROOT, run_forked
 from tests.entry.offline.helpers import record_cartpole
 
 CONTROL = ROOT / "dizoo" / "classic_control"
@@ -57,7 +56,7 @@ CASES = [
 
 
 def ding_lite(words: list[str], cwd: Path, seconds: float) -> subprocess.CompletedProcess[str]:
-    done = finish(start([sys.executable, "-m", "ding_lite", *words], cwd=cwd), seconds)
+    done = run_forked(["-m", "ding_lite", *words], seconds, cwd=cwd)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.distributed.launcher import finish, kill_marked, start
+from tests.distributed.launcher import Forked, finish, kill_rest, start_forked
 from tests.survival.common import (
     CONFIGS,
     checkpoints,
@@ -100,8 +100,14 @@ def command(case: Case, name: str, *words: str, launcher: bool = False, steps: i
     return ding_lite(*told, ranks=case.ranks)
 
 
+def begin(words: list[str], cwd: Path) -> Forked:
+    """Start a command that runs Python."""
+    assert words[0] == sys.executable
+    return start_forked(words[1:], cwd=cwd)
+
+
 def run(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    done = finish(start(words, cwd=cwd), TIMEOUT)
+    done = finish(begin(words, cwd), TIMEOUT)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -131,7 +137,7 @@ def kill_and_go_on(case: Case, cwd: Path, name: str, rng: random.Random) -> str:
     last = read_json(whole / "result.json")["train_iter"]
     restarts = case.kills[0].startswith("restart")
     steps = (STEPS[case.what] * case.ranks * 4) // 5 if "longer" in case.kills else 0
-    process = start(command(case, name, launcher=restarts, steps=steps), cwd=cwd)
+    process = begin(command(case, name, launcher=restarts, steps=steps), cwd)
     try:
         moment = 0
         for count, kill in enumerate(case.kills, start=1):
@@ -145,10 +151,10 @@ def kill_and_go_on(case: Case, cwd: Path, name: str, rng: random.Random) -> str:
                 assert not (folder / "result.json").exists(), "ended before it was killed"
                 newest, train_iter = checkpoints(folder)[-1]
                 told.append(f"{kill} killed at iteration {logged_iter(folder)}, resumed from {train_iter}")
-                process = start(resume_command(case, name, kill), cwd=cwd)
+                process = begin(resume_command(case, name, kill), cwd)
         ended = finish(process, TIMEOUT)
     finally:
-        kill_marked(process.mark)  # type: ignore[attr-defined]
+        kill_rest(process)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert "WARNING" not in ended.stderr, ended.stderr
     resumed = f"resumed from {newest}: " if not restarts else "resumed from iteration_"
@@ -162,12 +168,12 @@ def reached(folder: Path, moment: int) -> bool:
     return bool(checkpoints(folder)) and logged_iter(folder) >= moment
 
 
-def kill_at_once(process: subprocess.Popen[str], kill: str) -> None:
+def kill_at_once(process: Forked, kill: str) -> None:
     how, _, rank = kill.partition(" ")
     if how in ("rank", "restart"):
         kill_rank(process, int(rank))
     else:
-        kill_marked(process.mark)  # type: ignore[attr-defined]
+        kill_rest(process)
 
 
 def kill_in_prefill(cwd: Path, name: str, ranks: int, rng: random.Random) -> str:
@@ -179,17 +185,17 @@ def kill_in_prefill(cwd: Path, name: str, ranks: int, rng: random.Random) -> str
         words = f"policy.random_collect_size={prefill}"
         return command(case, f"{name}-{way}", words, launcher=launcher, steps=steps)
 
-    def start_and_wait(way: str, launcher: bool = False) -> subprocess.Popen[str]:
-        process = start(train(way, launcher), cwd=cwd)
+    def start_and_wait(way: str, launcher: bool = False) -> Forked:
+        process = begin(train(way, launcher), cwd)
         wait_until((cwd / f"{name}-{way}" / "total_config.py").exists, process)
         time.sleep(rng.uniform(0.05, 0.3))
         return process
 
     process = start_and_wait("cut")
-    kill_marked(process.mark)  # type: ignore[attr-defined]
+    kill_rest(process)
     finish(process, 60)
     assert not checkpoints(cwd / f"{name}-cut"), "the first checkpoint was there before the kill"
-    done = finish(start(ding_lite("resume", f"{name}-cut", ranks=ranks), cwd=cwd), TIMEOUT)
+    done = finish(begin(ding_lite("resume", f"{name}-cut", ranks=ranks), cwd), TIMEOUT)
     assert done.returncode == (2 if ranks == 1 else 1), done.stderr[-3000:]
     assert f"'{name}-cut' has no checkpoint to resume from: start a new run." in done.stderr
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.launcher import finish, free_port, start
+from tests.distributed.launcher import finish, free_port, run_forked, start
 from tests.entry.helpers import CONFIG, SHORT, STEPS, metrics, result
 from tests.utils.tracker.test_process import RUN, figures
 
@@ -30,7 +30,7 @@ def ding_lite(tmp_path: Path, *words: str, stdout: str = "", **env: str) -> Comp
     It must end with status 0, and print nothing to standard output but what ends with `stdout`.
     """
     private = {"HOME": str(tmp_path), "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_TRACKING_URI": "", **env}
-    done = finish(start([sys.executable, "-m", "ding_lite", *words], private, tmp_path), timeout=120)
+    done = run_forked(["-m", "ding_lite", *words], 120, private, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith(stdout) if stdout else not done.stdout
     return done
