@@ -75,7 +75,7 @@ BESIDE = {
     "ding_lite/utils/checkpoint/file.py": "checkpoint files",
     "ding_lite/utils/checkpoint/outcome.py": "one outcome on all ranks",
     "ding_lite/utils/checkpoint/run_directory.py": "the experiment's directory",
-    "ding_lite/utils/directory_lock.py": "its lock",
+    "ding_lite/utils/directory_lock.py": "the lock of the experiment's directory",
     "ding_lite/utils/checkpoint/store.py": "checkpoints of all ranks",
     "ding_lite/utils/dist/collectives.py": "sums over ranks",
     "ding_lite/utils/dist/context.py": "joining and leaving the process group",

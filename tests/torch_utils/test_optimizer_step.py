@@ -126,7 +126,8 @@ def test_one_optimizer_alone_is_saved_under_the_keys_that_it_always_had() -> Non
     policy = make_policy()
     policy._forward_learn(make_batch(8))
     state = policy.learn_mode.state_dict()
-    assert state.keys() == {"model", "optimizer", "optimizer_steps", "skipped_updates", "target_model", "iterations"}
+    keys = {"model", "optimizer", "optimizer_steps", "skipped_updates", "target_model", "iterations", "schedules"}
+    assert state.keys() == keys
     assert state["optimizer"].keys() == {"state", "param_groups"}
 
 
