@@ -13,7 +13,7 @@ from tests.distributed.launcher import launch
 SCRIPT = """
     import json, os, signal, sys
     from ding_lite.utils import DDPContext, all_gather_object, get_rank
-    from ding_lite.utils.checkpoint.run_directory import open_exp_dir
+    from ding_lite.utils.checkpoint.run_directory import claim_exp_dir, open_exp_dir
     from tests.distributed.launcher import say
 
     how = sys.argv[1]
@@ -28,6 +28,7 @@ SCRIPT = """
             say(f"{get_rank()} {restarted} {path} {goes_on}")
         if not restarted:
             if get_rank() == 0 and how.endswith("interrupted"):
+                claim_exp_dir(path)
                 with open(f"{path}/result.json", "w") as file:
                     json.dump({"stop_reason": "interrupted", "signal": 15}, file)
             all_gather_object(None)
