@@ -18,12 +18,12 @@ LINE_PERIOD = 30.0  # seconds between two plain lines
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
     monitor_interval = 0  # no refresher thread, because the loop reports often
-    left = "?"  # time
+    left: Callable[[int], str] | None = None  # tells the time left after a number of steps
 
     @property
     def format_dict(self) -> Any:
-        """The fields of the line."""
-        return {**super().format_dict, "left": self.left}
+        """The fields of the line; asked for when it is drawn, not at each update."""
+        return {**super().format_dict, "left": self.left(int(self.n)) if self.left else "?"}
 
 
 def console(line: str) -> None:
@@ -66,6 +66,7 @@ class Progress(AbstractContextManager[Any]):
         self._last_note = time.monotonic()
         if enabled and _shows_updates(sys.stderr):
             self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe({}), **self._options)
+            self._bar.left = self._left
 
     def update(self, step: int, beside: int, returns: Mapping[str, float | None] | None = None) -> None:
         """Report the counts so far, of all ranks.
@@ -78,7 +79,6 @@ class Progress(AbstractContextManager[Any]):
         if self._bar is not None:
             self._bar.desc = _describe(returns or {})
             self._bar.total = self._total and max(self._total, step)  # tqdm drops a total that was overshot
-            self._bar.left = self._left(step)
             self._bar.update(step - self._bar.n)
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
             self._log(f"{self._line(step, returns or {})} | {self._beside} {beside}")

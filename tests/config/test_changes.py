@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ def changes(tmp_path: Path, *overrides: str, **limits: int) -> list[str]:
 
 
 def test_a_run_that_is_only_resumed_changes_nothing(tmp_path: Path) -> None:
+    before = list(sys.path)
     assert changes(tmp_path, "policy.learn.resume_training=True", "exp_name=elsewhere") == []
+    assert sys.path == before, "modules are found where they were"
 
 
 def test_values_and_limits_are_told_with_those_before(tmp_path: Path) -> None:
