@@ -81,7 +81,11 @@ def create_encoder(
         return MLP([shape[0], *hidden_size_list], activation)
     if len(shape) == 3:
         return ConvEncoder(shape, hidden_size_list, activation)
-    raise ConfigError(f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}.")
+    raise ConfigError(
+        f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}: flatten observations "
+        "by env.wrappers=['FlattenObservation'], frames by 'FrameStackObservation' before it instead of "
+        "env.frame_stack, or set policy.model.encoder to one of your own."
+    )
 
 
 def single_size(action_shape: ActionShape | Mapping[str, int], of: str = "") -> int:
