@@ -47,6 +47,32 @@ def make_env(name: str, **env: Any) -> gymnasium.Env:
     return ENV_REGISTRY.find(name)(cfg)
 
 
+def play_one(env: gymnasium.Env, seed: int) -> list[np.ndarray]:
+    """Return observations and rewards of an episode of at most 100 steps, with random actions."""
+    found = [np.ravel(env.reset(seed=seed)[0])]
+    env.action_space.seed(seed)
+    for _ in range(100):
+        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        found.append(np.array([*np.ravel(obs), reward]))
+        if terminated or truncated:
+            break
+    return found
+
+
+@pytest.mark.parametrize("name", [*ENVS, "BipedalWalkerHardcore-v3"])
+def test_an_episode_does_not_depend_on_those_before(name: str) -> None:
+    """Otherwise a resumed run could not replay it."""
+    more = {} if name in ENVS else {"env_id": name}
+    name = name if name in ENVS else "bipedalwalker"
+    needs(EXTRAS.get(name))
+    old, seeds = make_env(name, **more), range(3)
+    earlier = [play_one(old, seed) for seed in seeds]
+    assert len({np.concatenate(episode).tobytes() for episode in earlier}) > 1, "all episodes are alike"
+    for seed in seeds:
+        again, alone = play_one(old, seed), play_one(make_env(name, **more), seed)
+        np.testing.assert_equal(again, alone)
+
+
 @pytest.mark.parametrize("name", ENVS)
 def test_spaces_are_what_the_table_says(name: str) -> None:
     needs(EXTRAS.get(name))

@@ -18,7 +18,11 @@ LEAST_REWARD = -10.0
 
 @ENV_REGISTRY.register("bipedalwalker")
 class BipedalWalkerEnv(gymnasium.Wrapper):
-    """gymnasium's bipedal walker: walk to the end of the terrain; solved at a mean return of 300."""
+    """gymnasium's bipedal walker: walk to the end of the terrain; solved at a mean return of 300.
+
+    Each episode has a Box2D world of its own. In gymnasium's, what is left of earlier episodes changes the collisions,
+    so that an episode could not be repeated from its seed and actions.
+    """
 
     config: ClassVar = dict(
         env_id=Key("BipedalWalker-v3", "gymnasium id"),
@@ -32,3 +36,9 @@ class BipedalWalkerEnv(gymnasium.Wrapper):
         if cfg_env.rew_clip:
             env = apply_wrappers(env, [dict(name="ClipReward", min_reward=LEAST_REWARD)])
         super().__init__(env)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode in a new world."""
+        walker: Any = self.unwrapped
+        walker.terrain, walker.world = [], type(walker.world)()  # without terrain, it destroys no bodies
+        return super().reset(seed=seed, options=options)
