@@ -1,6 +1,6 @@
 """Soft actor-critic, SAC (Haarnoja et al. 2018, arXiv:1812.05905).
 
-The policy maximises the return and its own entropy, weighed by alpha:
+The policy maximises the return and its own entropy, weighted by alpha:
 
     y = r + g (1 - done) (min_c Q'_c(s', a') - alpha log pi(a' | s')),  a' ~ pi(. | s')
     L_critic = sum_c mean w (y - Q_c(s, a))^2
