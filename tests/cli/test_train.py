@@ -106,6 +106,29 @@ def test_a_signal_lets_each_run_save_and_starts_no_other(tmp_path: Path) -> None
     assert "not started" in done.stdout
 
 
+def test_a_run_that_a_signal_ends_before_it_begins_has_not_failed(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    wait = """
+import os, pathlib, time
+if "waits" in os.environ:
+    pathlib.Path("begun").touch()
+    time.sleep(240)
+os.environ["waits"] = "the runs inherit it"
+"""
+    mine.write_text(CONFIG.read_text() + wait)
+    process = start_forked(["-m", "ding_lite", "train", "-c", str(mine), "-s", "0", "1", *QUICK, "exp_name=run"])
+    deadline = time.monotonic() + 240
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    done = finish(process, timeout=240)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stderr.strip() == "seed 0 stopped before its first checkpoint"
+    lines = done.stdout.splitlines()
+    assert [" ".join(line.split()[1:-3]) for line in lines[1:]] == ["stopped", "not started"]  # no directories line
+
+
 def test_several_seeds_are_refused_under_a_launcher() -> None:
     there = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555"}
     done = run_forked(["-m", "ding_lite", "train", "-c", str(CONFIG), "-s", "0", "1"], 120, there)
