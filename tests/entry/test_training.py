@@ -45,8 +45,20 @@ def test_overrides_are_nested_or_dotted(tmp_path: Path) -> None:
     assert config.env.env_id == "CartPole-v1"
     with pytest.raises(ConfigError, match=r"Did you mean 'policy\.learn\.batch_size'"):
         ding_lite.train(pair(), policy={"learn": {"bacth_size": 16}})
-    with pytest.raises(ConfigError, match="Did you mean"):
-        ding_lite.train(pair(), max_env_steps=3)
+
+
+@pytest.mark.parametrize("limit", [0, -5, 1.5, math.nan, "many"])
+def test_a_limit_is_a_whole_number_above_0(limit: Any) -> None:
+    with pytest.raises(ConfigError, match=f"max_train_iter: expected a whole number above 0, got {limit!r}"):
+        ding_lite.train(pair(), max_train_iter=limit)
+
+
+def test_an_argument_that_is_misspelt_is_not_taken_for_a_key() -> None:
+    for name, right in (("max_env_steps", "max_env_step"), ("max_iter", "max_train_iter"), ("callback", "callbacks")):
+        with pytest.raises(ConfigError, match=f"Unknown argument '{name}'. Did you mean '{right}'"):
+            ding_lite.train(pair(), **{name: 3})
+    with pytest.raises(ConfigError, match=r"Did you mean 'env\.max_episode_steps'"):
+        ding_lite.train(pair(), **{"env.max_episode_step": 3})
 
 
 def test_overrides_keep_their_types() -> None:
