@@ -92,7 +92,7 @@ def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Calla
                 active.remove(run)
                 run.result = read_result(run.directory)
                 run.stopped = bool(signalled() and run.status and not run.result)
-                bar.write(_describe_end(run), file=sys.stderr)
+                bar.write(describe_end(run, args.nproc), file=sys.stderr)
                 bar.update()
             bar.set_description_str("; ".join(map(_describe_state, active)))
             if signalled() and not active:
@@ -122,14 +122,14 @@ def _describe_state(run: SeedRun) -> str:
     return f"seed {run.seed}: {tqdm.format_sizeof(steps)}{value}"
 
 
-def _describe_end(run: SeedRun) -> str:
-    """Return a line about a run that has ended, with its last words if it failed."""
+def describe_end(run: SeedRun, nproc: int) -> str:
+    """Return a line about a run of some processes that has ended, with its last words if it failed."""
     if not run.status:
         return f"seed {run.seed} ended: {run.result.get('stop_reason', 'no result')}, {run.directory}"
     if run.stopped and not any(Path(run.directory).glob("ckpt/*.pth.tar")):
         return f"seed {run.seed} stopped before its first checkpoint"
     if run.stopped or "stop_reason" in run.result:  # interrupted, after a checkpoint
-        how = f"continue with ding_lite resume {shlex.quote(run.directory)}"
+        how = f"continue with ding_lite resume {shlex.quote(run.directory)}" + f" --nproc {nproc}" * (nproc > 1)
         return f"seed {run.seed} {run.result.get('stop_reason', 'stopped')}: {how}"
     return f"seed {run.seed} failed: {run.process.last_line() if run.process else ''}"
 

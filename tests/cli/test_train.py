@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from ding_lite.cli.running import rename_for_seed
+from ding_lite.cli.seeds import SeedRun, describe_end
+from ding_lite.utils.run_process import RunProcess
 from tests.distributed.launcher import finish, run_forked, start_forked
 from tests.entry.helpers import CONFIG, SHORT, result
 
@@ -127,6 +129,15 @@ os.environ["waits"] = "the runs inherit it"
     assert done.stderr.strip() == "seed 0 stopped before its first checkpoint"
     lines = done.stdout.splitlines()
     assert [" ".join(line.split()[1:-3]) for line in lines[1:]] == ["stopped", "not started"]  # no directories line
+
+
+@pytest.mark.parametrize(("nproc", "words"), [(1, "run"), (2, "run --nproc 2")])
+def test_the_way_to_continue_a_run_names_its_number_of_processes(nproc: int, words: str) -> None:
+    process = RunProcess(["no-command"])
+    process.wait()
+    seed_run = SeedRun(0, "run", process, {"stop_reason": "interrupted"})
+    assert describe_end(seed_run, nproc) == f"seed 0 interrupted: continue with ding_lite resume {words}"
+    process.close()
 
 
 def test_several_seeds_are_refused_under_a_launcher() -> None:
