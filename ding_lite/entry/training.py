@@ -17,6 +17,7 @@ from ding_lite.entry.pipelines import limits_for, load_pipeline, whole_limit
 from ding_lite.policy import Policy
 from ding_lite.results.run import Run, read_run
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
+from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError, closest
 
@@ -116,4 +117,5 @@ def train(
         if run.result.get("stop_reason") != "interrupted":
             raise
         return run
+    all_gather_object(None)  # no rank reads what rank 0 is still writing
     return TrainedRun(last_exp_dir(), policy)
