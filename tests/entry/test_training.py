@@ -58,11 +58,14 @@ def test_a_limit_is_a_whole_number_above_0(limit: Any) -> None:
 
 
 def test_an_argument_that_is_misspelt_is_not_taken_for_a_key() -> None:
+    def values(name: str) -> dict[str, Any]:
+        return {name: 3}
+
     for name, right in (("max_env_steps", "max_env_step"), ("max_iter", "max_train_iter"), ("callback", "callbacks")):
         with pytest.raises(ConfigError, match=f"Unknown argument '{name}'. Did you mean '{right}'"):
-            ding_lite.train(pair(), **{name: 3})
+            ding_lite.train(pair(), **values(name))
     with pytest.raises(ConfigError, match=r"Did you mean 'env\.max_episode_steps'"):
-        ding_lite.train(pair(), **{"env.max_episode_step": 3})
+        ding_lite.train(pair(), **values("env.max_episode_step"))
 
 
 def test_overrides_keep_their_types() -> None:
@@ -123,11 +126,12 @@ def train_on_two_ranks() -> None:
     write = ExperimentLogger.write_result
 
     def write_late(logger: ExperimentLogger, result: dict[str, Any]) -> None:
-        time.sleep(2.0)
+        if get_rank() == 0:
+            time.sleep(2.0)
         write(logger, result)
 
     with DDPContext():
-        ExperimentLogger.write_result = write_late  # type: ignore[method-assign]
+        ExperimentLogger.write_result = write_late  # type: ignore[assignment, method-assign]
         trained = ding_lite.train(pair(), max_env_step=32, exp_name="run", policy={"multi_gpu": True})
         Path(f"rank_{get_rank()}").write_text(f"{trained!r}")
 
