@@ -24,7 +24,13 @@ ding_lite -m eval --ckpt EXPERIMENT
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("-m", "--mode", choices=(*MODES, "eval"), help="eval evaluates a checkpoint; others train")
+    parser.add_argument(
+        "-m",
+        "--mode",
+        choices=(*MODES, "eval"),
+        metavar="MODE",
+        help=f"eval evaluates a checkpoint; {', '.join(MODES)} train (default: as the policy learns)",
+    )
     parser.add_argument("-c", "--config", metavar="FILE", help="python file with main_config and create_config")
     parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
     add_run_options(parser)

@@ -12,7 +12,7 @@ from pathlib import Path
 from ding_lite.cli.output import add_paths, show, show_notes, write_text
 from ding_lite.cli.plot import add_grouping
 from ding_lite.results.compare import compare_groups, render_csv, render_markdown, render_text
-from ding_lite.results.groups import describe_mixtures, group_runs
+from ding_lite.results.groups import describe_groups, group_runs
 from ding_lite.results.run import find_runs
 from ding_lite.utils.registry import UserError
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
         text = render_text(comparison, shutil.get_terminal_size().columns)
     else:
         text = render_csv(comparison) if kind == "csv" else render_markdown(comparison)
-    show_notes(describe_mixtures(groups))
+    show_notes(describe_groups(groups))
     if args.output:
         write_text(Path(args.output), text + "\n")
     show(args.output or text)

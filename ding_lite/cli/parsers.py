@@ -36,7 +36,7 @@ def load_command(name: str) -> ModuleType:
 def create_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
     """Return the parser of a command's options."""
     prog = "ding_lite" if name == "classic" else f"ding_lite {name}"
-    width = min(shutil.get_terminal_size().columns - 2, WIDEST)  # argparse leaves two columns free too
+    width = _width()
     parser = Parser(
         prog,
         usage=_fold_usage(f"{prog} {command.USAGE}", width),
@@ -46,6 +46,11 @@ def create_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
     )
     command.add_arguments(parser)
     return parser
+
+
+def _width() -> int:
+    """Return the characters of a line of help; argparse leaves two columns free too."""
+    return min(shutil.get_terminal_size().columns - 2, WIDEST)
 
 
 def _fold(text: str, width: int, indent: str = "") -> str:
@@ -86,19 +91,12 @@ def create_whole_parser() -> argparse.ArgumentParser:
 
 def overview() -> str:
     """Return the help of the whole command line: a line for each command."""
-    lines = [f"  {name:<11} {help_line(name)}" for name in COMMANDS]
-    return "\n".join(
-        [
-            "usage: ding_lite COMMAND ...",
-            "",
-            "Config-driven reinforcement learning, on one process or many.",
-            "",
-            *lines,
-            "",
-            "ding_lite COMMAND --help lists the options of a command. Without a command, the",
-            "options are those of DI-engine: ding_lite -m serial -c FILE -s 0.",
-        ]
-    )
+    width = _width()
+    lines = [_fold(f"  {name:<11} {help_line(name)}", width, " " * 14) for name in COMMANDS]
+    end = "ding_lite COMMAND --help lists the options of a command. Without a command, the options are those of "
+    end += "DI-engine: ding_lite -m serial -c FILE -s 0."
+    what = _fold("Config-driven reinforcement learning, on one process or many.", width)
+    return "\n".join(["usage: ding_lite COMMAND ...", "", what, "", *lines, "", _fold(end, width)])
 
 
 def help_line(name: str) -> str:

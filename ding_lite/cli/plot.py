@@ -13,7 +13,7 @@ from pathlib import Path
 from ding_lite.cli.options import check_at_least
 from ding_lite.cli.output import add_paths, show, show_notes
 from ding_lite.results.curves import find_shortened
-from ding_lite.results.groups import describe_mixtures, group_runs
+from ding_lite.results.groups import describe_groups, group_runs
 from ding_lite.results.plot import PlotOptions, check_format, describe_parts, save_plot
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_runs
 from ding_lite.results.statistics import AVERAGES
@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_grouping(parser)
     add_drawing(parser)
-    parser.add_argument("-o", "--output", default="curves.png", metavar="FILE", help="picture: .png, .svg or .pdf")
+    parser.add_argument(
+        "-o", "--output", default="curves.png", metavar="FILE", help="picture: .png, .svg or .pdf (default: curves.png)"
+    )
     parser.add_argument("--width", type=float, default=3.5, metavar="INCHES", help="a column of a paper (default: 3.5)")
 
 
@@ -92,6 +94,6 @@ def run(args: argparse.Namespace) -> None:
     options = replace(read_options(args, runs), width=args.width)
     groups = group_runs(runs, args.by)
     save_plot(groups, output, options)
-    notes = [*describe_mixtures(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)]
+    notes = [*describe_groups(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)]
     show_notes([*notes, *describe_parts(groups)])
     show(str(output))

@@ -14,7 +14,7 @@ from ding_lite.cli.options import check_at_least
 from ding_lite.cli.output import add_paths, show, show_notes, write_text
 from ding_lite.cli.plot import add_drawing, add_grouping, read_options
 from ding_lite.results.compare import compare_groups
-from ding_lite.results.groups import describe_mixtures, group_runs
+from ding_lite.results.groups import describe_groups, group_runs
 from ding_lite.results.report import ReportOptions, render_report
 from ding_lite.results.run import find_runs
 
@@ -44,5 +44,5 @@ def run(args: argparse.Namespace) -> None:
     comparison = compare_groups(groups, args.threshold, args.against, args.average)
     options = ReportOptions(args.title or f"Runs in {os.path.basename(os.path.abspath(args.paths[0]))}", args.videos)
     write_text(Path(args.output), render_report(groups, comparison, plot, options))
-    show_notes(describe_mixtures(groups))
+    show_notes(describe_groups(groups))
     show(args.output)

@@ -12,7 +12,7 @@ from ding_lite.config import divided_sizes, find_policy, read_limits, read_saved
 from ding_lite.config.config import SavedRun
 from ding_lite.entry.eval_entry import evaluate_checkpoint
 from ding_lite.entry.launcher.ranks import run_ranks
-from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline
+from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
 from ding_lite.utils.checkpoint.find import find_checkpoint, find_config
 from ding_lite.utils.checkpoint.run_directory import read_result
 from ding_lite.utils.dist.context import DDPContext
@@ -165,7 +165,7 @@ def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
         if not sep:
             raise ConfigError(f"Expected key=value, such as policy.learn.batch_size=16, got '{word}'.")
         if key in LIMITS:
-            limits[key] = _read_limit(key, text)
+            limits[key] = whole_limit(key, text)
         elif key == "policy":
             overrides.append(f"policy.type={text}")
         elif "." not in key and key not in ("exp_name", "seed"):
@@ -173,18 +173,3 @@ def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
         else:
             overrides.append(word)
     return limits, overrides
-
-
-def _read_limit(key: str, text: str) -> int:
-    """Return a limit of a run as a number; `1e6` is allowed.
-
-    Raises:
-        ConfigError: it is not a number above 0.
-    """
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = 0
-    if limit < 1 or not limit.is_integer():
-        raise ConfigError(f"{key}: expected a whole number above 0, got '{text}'.")
-    return int(limit)

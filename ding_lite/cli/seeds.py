@@ -35,12 +35,14 @@ class SeedRun:
     Attributes:
         directory: where it writes.
         process: its process, once it has been started.
+        stopped: whether a signal ended it before it wrote a result.
     """
 
     seed: int
     directory: str
     process: RunProcess | None = None
     result: dict[str, Any] = field(default_factory=dict)
+    stopped: bool = False
 
     @property
     def status(self) -> int | None:
@@ -72,7 +74,8 @@ def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:
         for process in (run.process for run in runs if run.process):
             process.close()
     print(table(runs))
-    return next((run.status for run in runs if run.status), 0)
+    status = next((run.status for run in runs if run.status), 0)
+    return 128 - status if status < 0 else status  # as shells say that a signal ended a process
 
 
 def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Callable[[], int]) -> None:
@@ -88,7 +91,8 @@ def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Calla
             for run in [run for run in active if run.status is not None]:
                 active.remove(run)
                 run.result = read_result(run.directory)
-                bar.write(_describe_end(run), file=sys.stderr)
+                run.stopped = bool(signalled() and run.status and not run.result)
+                bar.write(describe_end(run, args.nproc), file=sys.stderr)
                 bar.update()
             bar.set_description_str("; ".join(map(_describe_state, active)))
             if signalled() and not active:
@@ -118,13 +122,15 @@ def _describe_state(run: SeedRun) -> str:
     return f"seed {run.seed}: {tqdm.format_sizeof(steps)}{value}"
 
 
-def _describe_end(run: SeedRun) -> str:
-    """Return a line about a run that has ended, with its last words if it failed."""
+def describe_end(run: SeedRun, nproc: int) -> str:
+    """Return a line about a run of some processes that has ended, with its last words if it failed."""
     if not run.status:
         return f"seed {run.seed} ended: {run.result.get('stop_reason', 'no result')}, {run.directory}"
-    if "stop_reason" in run.result:  # interrupted, after a checkpoint
-        how = f"continue with ding_lite resume {shlex.quote(run.directory)}"
-        return f"seed {run.seed} {run.result['stop_reason']}: {how}"
+    if run.stopped and not any(Path(run.directory).glob("ckpt/*.pth.tar")):
+        return f"seed {run.seed} stopped before its first checkpoint"
+    if run.stopped or "stop_reason" in run.result:  # interrupted, after a checkpoint
+        how = f"continue with ding_lite resume {shlex.quote(run.directory)}" + f" --nproc {nproc}" * (nproc > 1)
+        return f"seed {run.seed} {run.result.get('stop_reason', 'stopped')}: {how}"
     return f"seed {run.seed} failed: {run.process.last_line() if run.process else ''}"
 
 
@@ -133,7 +139,8 @@ def table(runs: Sequence[SeedRun]) -> str:
     figures = {"envstep": ",", "eval_return_best": ",.2f", "seconds": ",.0f"}  # of result.json, and their formats
     rows = []
     for run in runs:
-        ended = run.result.get("stop_reason") or ("failed" if run.process else "not started")
+        unfinished = "stopped" if run.stopped else "failed" if run.process else "not started"
+        ended = run.result.get("stop_reason", unfinished)
         values = [(run.result.get(key), how) for key, how in figures.items()]
         rows.append([str(run.seed), ended, *("-" if value is None else f"{value:{how}}" for value, how in values)])
     header = ["seed", "ended", "env steps", "best return", "seconds"]
@@ -143,5 +150,6 @@ def table(runs: Sequence[SeedRun]) -> str:
         lines.append(
             f"best return {statistics.fmean(bests):.2f} +- {statistics.stdev(bests):.2f} over {len(bests)} runs"
         )
-    lines.append("directories " + ", ".join(run.directory for run in runs if run.process))
+    made = [run.directory for run in runs if run.process and Path(run.directory).is_dir()]
+    lines += [f"directories {', '.join(made)}"] if made else []
     return "\n".join(lines)

@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=int, default=1, metavar="J", help="runs side by side, if there are several seeds"
     )
     parser.add_argument(
-        "-m", "--mode", choices=(*MODES,), help="another training loop: bc, DI-engine's name for offline, or rpc"
+        "-m",
+        "--mode",
+        choices=(*MODES,),
+        metavar="MODE",
+        help=f"training loop, one of {', '.join(MODES)}; bc is DI-engine's name for offline (default: the policy's)",
     )
     add_run_options(parser)
 

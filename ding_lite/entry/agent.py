@@ -19,6 +19,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import gymnasium
@@ -177,8 +178,10 @@ class Agent:
             seed: seed of the environments; None: the config's.
 
         Raises:
-            ConfigError: the number of episodes is not at least 1.
+            ConfigError: the number of episodes is not a whole number of at least 1, or the seed not one of at least 0.
         """
+        if seed is not None and (not isinstance(seed, Integral) or seed < 0):
+            raise ConfigError(f"seed: expected a whole number of at least 0, got {seed!r}.")
         cfg = copy.deepcopy(self.config)
         if episodes is not None:
             cfg.env.update(episode_counts(episodes))

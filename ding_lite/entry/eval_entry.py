@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from numbers import Integral
 from typing import Any
 
 from ding_lite.entry.keeper import load_model
@@ -93,9 +94,9 @@ def episode_counts(n_episode: int) -> dict[str, int]:
     """Return the keys of `env` for an evaluation of `n_episode` episodes, which at most 8 environments share evenly.
 
     Raises:
-        ConfigError: the number of episodes is not at least 1.
+        ConfigError: the number of episodes is not a whole number of at least 1.
     """
-    if n_episode < 1:
-        raise ConfigError(f"Expected at least one episode to evaluate, got {n_episode}.")
+    if not isinstance(n_episode, Integral) or n_episode < 1:
+        raise ConfigError(f"Expected at least one episode to evaluate, got {n_episode!r}.")
     num_envs = next(number for number in range(8, 0, -1) if n_episode % number == 0)
     return {"n_evaluator_episode": n_episode, "evaluator_env_num": num_envs}

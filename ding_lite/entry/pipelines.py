@@ -67,6 +67,21 @@ def limits_for(pipeline: Callable[..., Any], limits: Mapping[str, int]) -> dict[
     return named
 
 
+def whole_limit(name: str, limit: Any) -> int:
+    """Return a limit of a run, given as a number or its text, as an integer; `1e6` is allowed.
+
+    Raises:
+        ConfigError: it is not a whole number above 0.
+    """
+    try:
+        number = float(limit)
+    except (TypeError, ValueError):
+        number = 0.0
+    if number < 1 or not number.is_integer():
+        raise ConfigError(f"{name}: expected a whole number above 0, got {limit!r}.")
+    return int(number)
+
+
 def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:
     """Return the pipeline that trains a policy.
 

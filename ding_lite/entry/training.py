@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from ding_lite.config import find_policy, replace_values
 from ding_lite.entry.agent import Agent, load
 from ding_lite.entry.callbacks import Callback
-from ding_lite.entry.pipelines import limits_for, load_pipeline
+from ding_lite.entry.pipelines import limits_for, load_pipeline, whole_limit
 from ding_lite.policy import Policy
 from ding_lite.results.run import Run, read_run
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
+from ding_lite.utils.dist.collectives import all_gather_object
 from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.registry import ConfigError, closest
 
 
 class TrainedRun:
@@ -95,12 +97,16 @@ def train(
             or by dotted keys in `**{"policy.learn.batch_size": 32}`.
 
     Raises:
-        ConfigError: a mistake in the config or in an override; nothing has started.
+        ConfigError: a mistake in the config, in a limit or in an override; nothing has started.
     """
+    given = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
+    for name in (name for name, value in overrides.items() if "." not in name and not isinstance(value, Mapping)):
+        if hint := closest(name, (*given, "callbacks")):  # else the config says what it does not know
+            raise ConfigError(f"Unknown argument '{name}'.{hint}")
     pair, policy_cls = find_policy(replace_values(config, overrides))
     pipeline = load_pipeline(policy_cls.pipeline)
-    given = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
-    limits = limits_for(pipeline, {name: limit for name, limit in given.items() if limit is not None})
+    given_limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
+    limits = limits_for(pipeline, given_limits)
     opened = opened_exp_dirs()
     try:
         policy = pipeline(pair, seed, callbacks=callbacks, **limits)
@@ -111,4 +117,5 @@ def train(
         if run.result.get("stop_reason") != "interrupted":
             raise
         return run
+    all_gather_object(None)  # no rank reads what rank 0 is still writing
     return TrainedRun(last_exp_dir(), policy)

@@ -80,7 +80,20 @@ def build_rendered(
         mode = f" with render_mode '{render_mode}'" if render_mode else ""
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(f"Environment '{name}' cannot be built{mode}: {place_of(error)}{cause}") from error
-    return env if render_mode in (None, env.render_mode) else _set_render_mode(env, name, str(render_mode))
+    if render_mode is None:
+        return env
+    if env.render_mode != render_mode:
+        return _set_render_mode(env, name, render_mode)
+    modes = env.metadata.get("render_modes") or [render_mode]  # a class that declares none is believed
+    if not _possible(render_mode, modes):  # of which gymnasium only warns
+        env.close()
+        raise ConfigError(f"Environment '{name}' has no render mode '{render_mode}', only {list(modes)}.")
+    return env
+
+
+def _possible(mode: str, modes: Sequence[str]) -> bool:
+    """Return whether an environment that declares some render modes has one, by a wrapper of gymnasium's if needed."""
+    return mode in modes or mode.removesuffix("_list") in modes or (mode == "human" and "rgb_array" in modes)
 
 
 def _set_render_mode(env: gymnasium.Env, name: str, mode: str) -> gymnasium.Env:

@@ -13,6 +13,7 @@ from ding_lite.utils.registry import UserError, closest
 IGNORED = ("seed", "exp_name", "policy.learn.resume_training")
 RECORDING = "tracker."  # begins keys that do not change a run either
 BY = ("algorithm", "env", "run")
+UNFINISHED = ("running", "interrupted", "killed")  # endings of runs that have not reached what ends them
 LONGEST_NAME = 3  # differing keys in the name of a group
 MISSING = "-"  # the value of a key that a run's config does not have
 
@@ -68,11 +69,34 @@ def describe_mixtures(groups: Sequence[Group]) -> list[str]:
     for group in groups:
         keys = differing_keys([run.config for run in group.runs])
         if keys:
-            named = ", ".join(keys[:LONGEST_NAME]) + f" and {len(keys) - LONGEST_NAME} more" * (
-                len(keys) > LONGEST_NAME
-            )
-            lines.append(f"The runs of '{group.name}' differ in more than the seed: {named}.")
+            lines.append(f"The runs of '{group.name}' differ in more than the seed: {_few(keys)}.")
     return lines
+
+
+def describe_groups(groups: Sequence[Group]) -> list[str]:
+    """Return lines about what makes averages of groups doubtful: see `describe_mixtures`.
+
+    Further lines name runs that repeat the config and the seed of another one of their group, and runs that were
+    interrupted, were killed or are still running.
+    """
+    lines = describe_mixtures(groups)
+    for group in groups:
+        first: dict[tuple[Any, int | None], Run] = {}
+        repeats = [run.name for run in group.runs if first.setdefault((_identity(run), run.seed), run) is not run]
+        if repeats:
+            lines.append(
+                f"Some runs of '{group.name}' repeat the config and the seed of another one, so intervals are too "
+                f"short: {_few(repeats)}."
+            )
+        partial = [f"{run.name} ({run.ending})" for run in group.runs if run.ending in UNFINISHED]
+        if partial:
+            lines.append(f"Some runs of '{group.name}' count only as far as they got: {_few(partial)}.")
+    return lines
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - LONGEST_NAME
+    return ", ".join(names[:LONGEST_NAME]) + f" and {more} more" * (more > 0)
 
 
 def full_value(value: Any) -> str:

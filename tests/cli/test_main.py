@@ -38,6 +38,18 @@ def test_the_help_of_a_command_has_a_usage_that_it_accepts_and_examples(name: st
     assert help_line(name).endswith(tuple("abcdefghijklmnopqrstuvwxyz"))
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_overview_and_the_options_fit_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = overview().splitlines()
+    assert max(map(len, lines)) <= width
+    assert " ".join(" ".join(lines).split()).count(" ".join(help_line("runs").split())) == 1  # nothing is lost
+    for name in (*COMMANDS, "classic"):
+        text = create_parser(name, load_command(name)).format_help().partition("\nexamples:")[0]
+        long = [line for line in text.splitlines() if len(line) > width and not line.startswith("  -s SEED [SEED ...]")]
+        assert long == []  # three names of one option stay on a line
+
+
 @pytest.mark.parametrize("width", [60, 100])
 def test_a_help_is_as_wide_as_the_terminal_up_to_its_options(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from ding_lite.cli.running import rename_for_seed
+from ding_lite.cli.seeds import SeedRun, describe_end
+from ding_lite.utils.run_process import RunProcess
 from tests.distributed.launcher import finish, run_forked, start_forked
 from tests.entry.helpers import CONFIG, SHORT, result
 
@@ -104,6 +106,38 @@ def test_a_signal_lets_each_run_save_and_starts_no_other(tmp_path: Path) -> None
         assert json.loads((tmp_path / f"run_seed{seed}/result.json").read_text())["stop_reason"] == "interrupted"
         assert f"continue with ding_lite resume run_seed{seed}" in done.stderr
     assert "not started" in done.stdout
+
+
+def test_a_run_that_a_signal_ends_before_it_begins_has_not_failed(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    wait = """
+import os, pathlib, time
+if "waits" in os.environ:
+    pathlib.Path("begun").touch()
+    time.sleep(240)
+os.environ["waits"] = "the runs inherit it"
+"""
+    mine.write_text(CONFIG.read_text() + wait)
+    process = start_forked(["-m", "ding_lite", "train", "-c", str(mine), "-s", "0", "1", *QUICK, "exp_name=run"])
+    deadline = time.monotonic() + 240
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    done = finish(process, timeout=240)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stderr.strip() == "seed 0 stopped before its first checkpoint"
+    lines = done.stdout.splitlines()
+    assert [" ".join(line.split()[1:-3]) for line in lines[1:]] == ["stopped", "not started"]  # no directories line
+
+
+@pytest.mark.parametrize(("nproc", "words"), [(1, "run"), (2, "run --nproc 2")])
+def test_the_way_to_continue_a_run_names_its_number_of_processes(nproc: int, words: str) -> None:
+    process = RunProcess(["no-command"])
+    process.wait()
+    seed_run = SeedRun(0, "run", process, {"stop_reason": "interrupted"})
+    assert describe_end(seed_run, nproc) == f"seed 0 interrupted: continue with ding_lite resume {words}"
+    process.close()
 
 
 def test_several_seeds_are_refused_under_a_launcher() -> None:

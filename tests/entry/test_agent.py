@@ -104,8 +104,14 @@ def test_a_run_is_loaded_without_its_config_and_plays_as_it_is_evaluated(capsys:
     assert agent.policy.device.type == "cpu"
     for path in ("run/ckpt", "run/ckpt/ckpt_last.pth.tar"):
         assert ding_lite.load(path, device="cpu").make_env().action_space.contains(agent.act([0.0] * 4))
-    with pytest.raises(ConfigError, match="at least one episode"):
-        agent.evaluate(0)
+    for episodes, seed, message in (
+        (0, None, "at least one episode"),
+        (1.5, None, "at least one episode to evaluate, got 1.5"),
+        (2, -1, "seed: expected a whole number of at least 0, got -1"),
+        (2, 0.5, "seed: expected a whole number of at least 0, got 0.5"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            agent.evaluate(episodes, seed)  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("trained")

@@ -12,7 +12,7 @@ import pytest
 
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.callbacks import WatchedRun
-from ding_lite.utils import DDPContext
+from ding_lite.utils import DDPContext, UserError
 from ding_lite.utils.dist.ranks import get_rank
 from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from tests.distributed.launcher import run_ranks
@@ -105,6 +105,16 @@ def test_a_figure_of_ones_own_is_recorded_at_the_counts_of_the_run(tmp_path: Pat
     assert {line["envstep"]: line["mine/doubled"] for line in lines if "mine/doubled" in line} == {
         step: 2 * mean for step, mean in means.items()
     }
+
+
+@pytest.mark.parametrize("name", ["envstep", "train_iter", "seconds", "time"])
+def test_a_figure_cannot_replace_a_count(name: str) -> None:
+    class Own(Callback):
+        def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
+            run.log({name: 7})
+
+    with pytest.raises(UserError, match=f"'{name}' is the name of a count: .* such as 'mine/{name}'"):
+        run(callbacks=[Own()])
 
 
 @pytest.mark.parametrize(("event", "envstep"), [("collect", 8), ("evaluation", 0)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import pytest
 import ding_lite
 from ding_lite.config import compile_config, replace_values
 from ding_lite.entry import Callback
-from ding_lite.utils import ConfigError
+from ding_lite.utils import ConfigError, DDPContext
+from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.logger import ExperimentLogger
+from tests.distributed.launcher import run_ranks
 from tests.entry.helpers import CONFIG, Interrupts, metrics, pair, run
 from tests.policy.helpers import parameter_hash
 
@@ -45,8 +49,23 @@ def test_overrides_are_nested_or_dotted(tmp_path: Path) -> None:
     assert config.env.env_id == "CartPole-v1"
     with pytest.raises(ConfigError, match=r"Did you mean 'policy\.learn\.batch_size'"):
         ding_lite.train(pair(), policy={"learn": {"bacth_size": 16}})
-    with pytest.raises(ConfigError, match="Did you mean"):
-        ding_lite.train(pair(), max_env_steps=3)
+
+
+@pytest.mark.parametrize("limit", [0, -5, 1.5, math.nan, "many"])
+def test_a_limit_is_a_whole_number_above_0(limit: Any) -> None:
+    with pytest.raises(ConfigError, match=f"max_train_iter: expected a whole number above 0, got {limit!r}"):
+        ding_lite.train(pair(), max_train_iter=limit)
+
+
+def test_an_argument_that_is_misspelt_is_not_taken_for_a_key() -> None:
+    def values(name: str) -> dict[str, Any]:
+        return {name: 3}
+
+    for name, right in (("max_env_steps", "max_env_step"), ("max_iter", "max_train_iter"), ("callback", "callbacks")):
+        with pytest.raises(ConfigError, match=f"Unknown argument '{name}'. Did you mean '{right}'"):
+            ding_lite.train(pair(), **values(name))
+    with pytest.raises(ConfigError, match=r"Did you mean 'env\.max_episode_steps'"):
+        ding_lite.train(pair(), **values("env.max_episode_step"))
 
 
 def test_overrides_keep_their_types() -> None:
@@ -101,3 +120,29 @@ def test_an_offline_policy_has_no_limit_of_env_steps() -> None:
     )
     with pytest.raises(ConfigError, match="set max_train_iter"):
         ding_lite.train(config, max_env_step=100)
+
+
+def train_on_two_ranks() -> None:
+    write = ExperimentLogger.write_result
+
+    def write_late(logger: ExperimentLogger, result: dict[str, Any]) -> None:
+        if get_rank() == 0:
+            time.sleep(2.0)
+        write(logger, result)
+
+    with DDPContext():
+        ExperimentLogger.write_result = write_late  # type: ignore[assignment, method-assign]
+        trained = ding_lite.train(pair(), max_env_step=32, exp_name="run", policy={"multi_gpu": True})
+        Path(f"rank_{get_rank()}").write_text(f"{trained!r}")
+
+
+def test_all_ranks_know_how_the_run_ended(tmp_path: Path) -> None:
+    done = run_ranks(["-m", "tests.entry.test_training"], timeout=200, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = [(tmp_path / f"rank_{rank}").read_text() for rank in (0, 1)]
+    assert told[0] == told[1]
+    assert told[0].startswith("TrainedRun('run': max_env_step, best return ")
+
+
+if __name__ == "__main__":
+    train_on_two_ranks()

@@ -60,6 +60,17 @@ def test_a_registered_class_that_declares_a_mode_gets_it_as_its_attribute() -> N
         build_rendered(env_config(), [Lamp], "ansi")
 
 
+@pytest.mark.filterwarnings("ignore:.*not in the possible render_modes")
+def test_a_mode_that_gymnasium_only_warns_of_is_refused() -> None:
+    cfg = env_config(env_id="CartPole-v1")
+    with pytest.raises(ConfigError, match=r"'CartPole-v1' has no render mode 'ansi', only \['human', 'rgb_array'\]"):
+        build_rendered(cfg, None, "ansi")
+    env = build_rendered(cfg, None, "rgb_array_list")  # which gymnasium collects from rgb_array
+    env.reset(seed=0)
+    assert len(env.render()) == 1  # type: ignore[arg-type]
+    env.close()
+
+
 def test_an_engine_is_replaced_by_the_single_environment_and_the_config_stays_as_it_is() -> None:
     cfg = env_config(env_id="CartPole-v1", manager={"type": "native"})
     env = build_rendered(cfg, None, "rgb_array")

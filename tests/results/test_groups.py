@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.results.groups import Group, describe_mixtures, differing_keys, group_runs, shorten
+from ding_lite.results.groups import Group, describe_groups, describe_mixtures, differing_keys, group_runs, shorten
 from ding_lite.results.run import Run
 from ding_lite.utils.registry import UserError
 
@@ -81,6 +81,25 @@ def test_what_a_group_mixes_is_said() -> None:
     assert describe_mixtures([group]) == ["The runs of 'dqn' differ in more than the seed: policy.nstep."]
     assert group.values("policy.nstep") == "1, 3"
     assert differing_keys([run.config for run in runs]) == ["policy.nstep"]
+
+
+def test_runs_that_are_no_repetitions_or_not_whole_are_named() -> None:
+    whole = [run("a", 0), run("b", 1)]
+    ended = [Run(each.path, each.config, {"stop_reason": "max_env_step"}) for each in whole]
+    assert describe_groups(group_runs(ended)) == []
+    again = Run(Path("old/a"), ended[0].config, {"stop_reason": "stop_value"})
+    assert describe_groups(group_runs([*ended, again])) == [
+        "Some runs of 'dqn' repeat the config and the seed of another one, so intervals are too short: a."
+    ]
+    active = Run(Path("c"), run("c", 2).config, {}, active=True)
+    stopped = Run(Path("d"), run("d", 3).config, {"stop_reason": "interrupted"})
+    assert describe_groups(group_runs([ended[0], whole[1], active, stopped])) == [
+        "Some runs of 'dqn' count only as far as they got: b (killed), c (running), d (interrupted)."
+    ]
+    other = Run(Path("e"), run("e", 0, policy__nstep=3).config, {"stop_reason": "max_env_step"})
+    assert describe_groups(group_runs([*ended, other], "algorithm")) == [  # the seed of another config
+        "The runs of 'dqn' differ in more than the seed: policy.nstep."
+    ]
 
 
 def test_values_that_differ_in_a_late_digit_are_different_groups_with_different_names() -> None:
