@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ding_lite.utils.logger import COUNTS
-from ding_lite.utils.registry import UserError
-
 
 class WatchedRun(Protocol):
     """What a callback may use of a run, which is an `Experiment`.
@@ -134,14 +131,3 @@ class CallbackList(Callback):
         for number, callback in enumerate(self.callbacks):
             if str(number) in state:  # else it was added when the run was resumed
                 callback.load_state_dict(state[str(number)])
-
-
-def check_names(figures: Mapping[str, float]) -> None:
-    """Check the names of figures that a callback logs.
-
-    Raises:
-        UserError: one is the name of a count, which the figure would replace in metrics.jsonl.
-    """
-    for name in COUNTS:
-        if name in figures:
-            raise UserError(f"'{name}' is the name of a count: give your figure another one, such as 'mine/{name}'.")

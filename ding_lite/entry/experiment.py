@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ding_lite.entry.callbacks import Callback, CallbackList, check_names
+from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.reward import Rewarded, add_reward_model
@@ -166,7 +166,6 @@ class Experiment(AbstractContextManager[Any]):
 
     def log(self, figures: Mapping[str, float]) -> None:
         """Record figures of a callback, see `WatchedRun`."""
-        check_names(figures)
         self._reporter.figures(allreduce_data(dict(figures), "mean"), self.counts())
 
     def stop(self) -> None:

@@ -19,8 +19,9 @@ from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.machine_group import describe_ranks
 from ding_lite.utils.dist.ranks import get_rank, get_world_size
-from ding_lite.utils.logger import ExperimentLogger
+from ding_lite.utils.logger import COUNTS, ExperimentLogger
 from ding_lite.utils.progress import Progress
+from ding_lite.utils.registry import UserError
 from ding_lite.utils.tracker.process import TrackerProcess
 
 WIDTH = 79  # characters of a line of the summary; a path may be longer
@@ -149,7 +150,14 @@ class RunReporter(AbstractContextManager[Any]):
         self.figures(tagged, counts)
 
     def figures(self, values: Mapping[str, float], counts: Mapping[str, int]) -> None:
-        """Record figures by their tags, at the counts of the run."""
+        """Record figures by their tags, at the counts of the run.
+
+        Raises:
+            UserError: a figure has the name of a count, which it would replace in metrics.jsonl.
+        """
+        taken = next((name for name in COUNTS if name in values), "")
+        if taken:
+            raise UserError(f"'{taken}' is the name of a count: give your figure another one, such as 'mine/{taken}'.")
         self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"], self._seconds())
         if self._tracker is not None:
             self._tracker.poll()

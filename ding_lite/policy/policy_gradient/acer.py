@@ -50,9 +50,7 @@ class ACERPolicy(Policy):
 
     config: ClassVar[dict[str, Any]] = dict(
         type="acer",
-        unroll_len=Key(
-            32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1
-        ),
+        unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
         discount_factor=0.9,
         learn=dict(
             update_per_collect=Key(4, "learner iterations after each collect", low=1),

@@ -67,7 +67,9 @@ class PPOPolicy(ActorCriticPolicy):
             pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
             target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
             kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
-            kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is off target_kl by a factor of 1.5"),
+            kl_adaptive=Key(
+                False, "after a collect, double or halve kl_beta if KL is off target_kl by a factor of 1.5"
+            ),
         ),
         collect=dict(
             n_sample=Key(2048, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),

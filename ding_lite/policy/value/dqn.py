@@ -54,10 +54,18 @@ class DQNPolicy(Policy):
         learn=dict(
             update_per_collect=Key(3, "learner iterations after each collect", low=1),
             target_update_freq=Key(
-                None, "learner iterations between copies to the target; 100 if target_theta is None too", type=int, low=1
+                None,
+                "learner iterations between copies to the target; 100 if target_theta is None too",
+                type=int,
+                low=1,
             ),
             target_theta=Key(
-                None, "instead, the share of the online network mixed in per iteration", type=float, above=0, high=1, constant=True
+                None,
+                "instead, the share of the online network mixed in per iteration",
+                type=float,
+                above=0,
+                high=1,
+                constant=True,
             ),
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
