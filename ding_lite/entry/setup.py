@@ -180,7 +180,7 @@ def prepare_run(
         model: a model to use instead of the one that `cfg.policy.model` describes.
         overrides: `dotted.key=value` strings, which take precedence over the config.
         pipeline: name of the function in `ding_lite.entry` that runs this setup; the saved config names it too.
-        trains: name of the pipeline that the policy's class must name, if it is another one than `pipeline`.
+        trains: name of the pipeline that the policy's class must name, if it differs from `pipeline`.
         all_ranks: whether every rank calls this function. It is then collective, and compares the configs.
         limits: limits of the run, see `RunSetup`.
 
@@ -204,7 +204,7 @@ def prepare_run(
 
 
 def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:
-    """Return the user's functions that build the environments, if given, and their numbers as overrides."""
+    """Return the user's functions that build the environments, if given, and their counts as overrides."""
     if env_setting is None:
         return (None, None), []
     env_fn, *cfgs = env_setting

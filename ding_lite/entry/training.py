@@ -81,7 +81,7 @@ def train(
 ) -> TrainedRun:
     """Train a config with the loop that its policy's class names.
 
-    Ctrl-C, or the stop button of a notebook, ends the run after the present iteration and saves a checkpoint; the
+    Ctrl-C, or the stop button of a notebook, ends the run after the current iteration and saves a checkpoint; the
     interrupted run is returned. To train on several processes, start the script with a launcher and call this inside
     `DDPContext`.
 
