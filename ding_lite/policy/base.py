@@ -237,7 +237,7 @@ class Policy:
 
         Args:
             name: its name in checkpoints and logs; 'model' if it is the policy's only optimizer.
-            network: the network to train, or a dict of parts, each with an optimizer of its own.
+            network: the network to train, or a dict of parts, each with its own optimizer.
             loss: returns the loss of a batch, a scalar, and detached figures.
             *args: further arguments of `OptimizerStep`, such as the learning rate.
             **options: further keyword arguments of `OptimizerStep`.
@@ -254,7 +254,7 @@ class Policy:
         return torch.autocast(self._device.type, torch.bfloat16)
 
     def _run(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
-        """Return a network's output for a batch of observations. It is float32, also with `policy.precision='bf16'`.
+        """Return a network's output for a batch of observations. It is float32, even with `policy.precision='bf16'`.
 
         Args:
             network: the network.
@@ -293,7 +293,7 @@ class Policy:
     def _process_transition(
         self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
     ) -> dict[str, Any]:
-        """Return what the rollout block stores of one step. Override it to store more of the policy's output.
+        """Return what the rollout block stores for one step. Override it to store more of the policy's output.
 
         Args:
             obs: the observations `[N, ...]` before the step.
@@ -313,7 +313,7 @@ class Policy:
         }
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Turn a rollout block `[T, N, ...]` into samples. By default, they are the unchanged block for replay."""
+        """Turn a rollout block `[T, N, ...]` into samples. By default, the block is returned unchanged, for replay."""
         return block
 
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:

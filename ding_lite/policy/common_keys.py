@@ -24,7 +24,7 @@ def epsilon_keys(start: float, end: float, decay: int) -> dict[str, Any]:
 RUN_KEYS: dict[str, Any] = dict(
     cuda=Key(False, "train on a GPU; without one the run prints a note and uses the CPU"),
     multi_gpu=Key(False, "average gradients over all ranks; required with several processes, on CPUs too"),
-    bp_update_sync=Key(True, "False: gradients that travel by messages are averaged during backward, by torch's DDP"),
+    bp_update_sync=Key(True, "False: unless ranks share memory, torch's DDP averages gradients during backward"),
     data_parallel=Key(
         "flat",
         "what averages gradients: 'flat', one collective of our own, or 'ddp', torch's DistributedDataParallel",
@@ -50,10 +50,10 @@ RUN_KEYS: dict[str, Any] = dict(
     ),
     precision=Key(
         "float32",
-        "number type of forward and backward passes: 'float32', or 'bf16' by torch's autocast",
+        "number type of forward and backward passes: 'float32', or 'bf16' with torch's autocast",
         choices=("float32", "bf16"),
     ),
-    compile=Key(False, "compile loss and gradient by torch.compile, in the first iteration; on CPUs this needs g++"),
+    compile=Key(False, "compile loss and gradient with torch.compile, in the first iteration; on CPUs this needs g++"),
 )
 LEARN_KEYS: dict[str, Any] = dict(
     on_nonfinite=Key(
@@ -92,7 +92,7 @@ COMMON_KEYS: dict[str, Any] = dict(
     collect=dict(
         n_sample=Key(
             None,
-            "env steps per rank and collect, rounded up to a multiple of collector_env_num; None: that",
+            "env steps per rank and collect, rounded up to a multiple of collector_env_num; None: collector_env_num",
             type=int,
             low=1,
         ),

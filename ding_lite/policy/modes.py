@@ -23,12 +23,12 @@ class PolicyModes:
     """The three modes of a policy.
 
     Losses are computed in training mode. The policy acts, and prepares batches, in evaluation mode: there is no dropout
-    and statistics do not change, so a network's output depends only on its input. The exception are noisy layers, which
+    and statistics do not change, so a network's output depends only on its input. Noisy layers are the exception: they
     draw noise when the policy collects. A network is switched only if it is not in the right mode yet, because
     switching takes time.
 
     Args:
-        policy: the policy, completely built.
+        policy: the policy, fully built.
 
     Attributes:
         learn: the functions that a learner calls.
@@ -84,7 +84,7 @@ class PolicyModes:
         return self._policy._loss(self._with_noise(batch))
 
     def _with_noise(self, batch: Batch) -> Batch:
-        """Return the batch with the random numbers that its losses need. Noise that is in the batch already is kept."""
+        """Return the batch with the random numbers that its losses need. Noise already in the batch is kept."""
         noise = batch.get("noise") or self._policy._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
 

@@ -1,6 +1,6 @@
 """Deep deterministic policy gradient, DDPG (Lillicrap et al. 2015, arXiv:1509.02971).
 
-The critic learns the value of the actor's actions, and the actor climbs the critic:
+The critic learns the value of the actor's actions, and the actor maximises it:
 
     y = r + g (1 - done) min_c Q'_c(s', a'),  a' = pi'(s')  [or clip(pi'(s') + clip(sigma eps, low, high), -1, 1)]
     L_critic = sum_c mean w (y - Q_c(s, a))^2
@@ -8,11 +8,11 @@ The critic learns the value of the actor's actions, and the actor climbs the cri
 
 There is one critic, or two with `model.twin_critic`. The term in brackets is used if `learn.noise` is set. r is the
 discounted sum of n rewards, g the discount of the value after them, s' the state after them, and w the importance
-weight of prioritised replay, or 1. The actor and both target networks are updated once in `actor_update_freq`
+weight of prioritised replay, or 1. The actor and both target networks are updated once every `actor_update_freq`
 iterations.
 
-To explore, noise is added to the actor's action. It is Gaussian, or an Ornstein-Uhlenbeck process that starts at 0 in
-every episode, see `rl_utils/action_noise.py`.
+For exploration, noise is added to the actor's action. It is Gaussian, or an Ornstein-Uhlenbeck process that starts at 0
+in every episode, see `rl_utils/action_noise.py`.
 
 Logged figures, in addition to those of `policy/continuous/qac.py`:
 
@@ -40,7 +40,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 @POLICY_REGISTRY.register("ddpg")
 class DDPGPolicy(QACPolicy):
-    """DDPG. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+    """DDPG. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ddpg",
@@ -50,8 +50,8 @@ class DDPGPolicy(QACPolicy):
             action_space=Key("regression", "what the actor returns: an action"),
         ),
         learn=dict(
-            learning_rate_actor=Key(1e-3, "step size of the actor's optimizer", low=0, high=10**6),
-            learning_rate_critic=Key(1e-3, "step size of the critics' optimizer", low=0, high=10**6),
+            learning_rate_actor=Key(1e-3, "learning rate of the actor's optimizer", low=0, high=10**6),
+            learning_rate_critic=Key(1e-3, "learning rate of the critics' optimizer", low=0, high=10**6),
             actor_update_freq=Key(1, "learner iterations between two updates of the actor and the targets", low=1),
             noise=Key(False, "add noise to the target action"),
             noise_sigma=Key(0.2, "standard deviation of the noise on the target action", low=0),

@@ -1,17 +1,17 @@
 """DDPG with hybrid actions, PADDPG (Hausknecht & Stone 2016, arXiv:1511.04143).
 
-An action is a type k, one of K, and continuous arguments x of all types. The actor returns probabilities p(s) of the
-types, which are the softmax of its logits, and arguments x(s). The critic takes the type as probabilities too: those of
-a type k that was played are e_k, which is 1 at k and 0 elsewhere.
+An action consists of a type k, one of K, and continuous arguments x of all types. The actor returns probabilities p(s)
+of the types, which are the softmax of its logits, and arguments x(s). The critic takes the type as probabilities too:
+those of a type k that was played are e_k, which is 1 at k and 0 elsewhere.
 
     y = r + g (1 - done) min_c Q'_c(s', e_k', x'),  k' = argmax p'(s'),  x' = x'(s')
     L_critic = sum_c mean w (y - Q_c(s, e_k, x))^2
     L_actor = -mean Q_1(s, p(s), x(s))
 
 The gradient of L_actor flows through p(s) to the logits and through x(s) to the arguments. The other symbols are those
-of `policy/continuous/ddpg.py`. With `learn.noise`, x' has the noise that a' has there.
+of `policy/continuous/ddpg.py`. With `learn.noise`, x' has the same noise as a' there.
 
-To explore, the type is a uniformly random one with probability epsilon, and noise is added to the arguments.
+For exploration, the type is uniformly random with probability epsilon, and noise is added to the arguments.
 
 Logged figures, in addition to those of `policy/continuous/ddpg.py`:
 

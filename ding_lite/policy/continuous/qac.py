@@ -1,8 +1,8 @@
-"""The base class of policies that learn an actor and critics Q(s, a), for continuous actions unless they override it.
+"""The base class of policies that learn an actor and critics Q(s, a), for continuous actions by default.
 
 Shapes: B samples, N environments, D dimensions of an action, C critics. Continuous actions are between -1 and 1;
 `env.act_scale` maps them to the bounds of the environment. Recorded actions outside these bounds are clipped, as the
-environment did when they were recorded.
+environment clipped them then.
 
 Every network has its own optimizer, and its figures are logged under its name: `critic_loss`, `critic_grad_norm` (the
 norm of the averaged gradient before clipping), `critic_learning_rate`, `actor_loss` and so on.

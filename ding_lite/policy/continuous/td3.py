@@ -1,7 +1,7 @@
 """Twin delayed DDPG, TD3 (Fujimoto et al. 2018, arXiv:1802.09477).
 
-TD3 is DDPG with three changes against values that are too high: the smaller of two critics is the estimate, the target
-action is smoothed by noise, and the actor and the targets are updated once in two iterations. The equations are in
+TD3 is DDPG with three changes against overestimated values: the smaller of two critics is the estimate, the target
+action is smoothed by noise, and the actor and the targets are updated once every two iterations. The equations are in
 `policy/continuous/ddpg.py`, and so are the logged figures.
 """
 

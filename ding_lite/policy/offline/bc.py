@@ -4,11 +4,12 @@ Logged figures:
 
 * `total_loss`: the loss that is minimised.
 * `accuracy`, discrete actions only: the share of samples whose most likely action is the expert's.
-* `action_error`, continuous actions only: the mean absolute difference to the expert's action, over samples and
+* `action_error`, continuous actions only: the mean absolute difference from the expert's action, over samples and
   dimensions.
 * `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
 
-Deviations from the paper: Adam replaces gradient descent, and cross entropy the squared error of discrete actions.
+Deviations from the paper: Adam replaces gradient descent; for discrete actions, cross entropy replaces the squared
+error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LABEL_SMOOTHING = 0.1  # share of the target probability that is spread evenly o
 
 @POLICY_REGISTRY.register("bc")
 class BCPolicy(OfflinePolicy, Policy):
-    """Behaviour cloning of discrete or continuous actions. Override `_loss` to change what is minimised."""
+    """Behaviour cloning of discrete or continuous actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="bc",

@@ -54,7 +54,7 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="cql",
         learn=dict(
-            learning_rate_q=Key(3e-4, "step size of the critics' optimizer, and of that of alpha'", low=0, high=10**6),
+            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer and that of alpha'", low=0, high=10**6),
             init_w=None,
             num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
             min_q_weight=Key(1.0, "weight of the conservative term", low=0),

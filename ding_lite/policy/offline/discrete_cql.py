@@ -15,7 +15,7 @@ Logged figures:
 * `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
 
 Deviations from the paper: double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461) chooses the next action, and
-returns may have several steps.
+n-step returns are possible.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 @POLICY_REGISTRY.register("discrete_cql")
 class DiscreteCQLPolicy(OfflinePolicy, Policy):
-    """CQL(H) on QR-DQN. Override `_loss` to change what is minimised."""
+    """CQL(H) on QR-DQN. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="discrete_cql",
@@ -48,10 +48,18 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
             min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
             kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
             target_update_freq=Key(
-                None, "learner iterations between copies to the target; 100 if both are None", type=int, low=1
+                None,
+                "learner iterations between copies to the target; 100 if target_theta is None too",
+                type=int,
+                low=1,
             ),
             target_theta=Key(
-                None, "or the share of the online network mixed in", type=float, above=0, high=1, constant=True
+                None,
+                "instead, the share of the online network mixed in per iteration",
+                type=float,
+                above=0,
+                high=1,
+                constant=True,
             ),
         ),
     )

@@ -9,7 +9,7 @@ Logged figures, in addition to those of `policy/continuous/ddpg.py`:
 * `bc_loss`: the second term of L_actor.
 * `q_scale`: mean |Q_1(s, pi(s))| over the samples of all ranks.
 
-Deviation from the paper: observations are not normalised by default; `env.norm_obs=True` does it.
+Deviation from the paper: observations are normalised only with `env.norm_obs=True`.
 """
 
 from __future__ import annotations

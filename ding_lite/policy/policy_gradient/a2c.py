@@ -1,6 +1,6 @@
 """Advantage actor-critic (A2C), the synchronous form of A3C (Mnih et al. 2016, arXiv:1602.01783).
 
-Each collect is learned from in one pass of minibatches.
+The policy learns from each collect in one pass of minibatches.
 
 Logged figures:
 
@@ -29,13 +29,13 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 @POLICY_REGISTRY.register("a2c")
 class A2CPolicy(ActorCriticPolicy):
-    """A2C for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
+    """A2C for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="a2c",
         discount_factor=0.9,
         learn=dict(
-            adv_norm=Key(False, "normalise each minibatch's advantages, over all ranks, to mean 0 and deviation 1"),
+            adv_norm=Key(False, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
             grad_clip_type="clip_norm",
         ),
         collect=dict(

@@ -18,7 +18,7 @@ Logged figures:
 * `grad_norm`: the norm of both networks' averaged gradient before clipping. `actor_learning_rate`,
   `critic_learning_rate`.
 
-Deviations from the paper: all updates use replay, none the steps just played; actor and critic have a network each.
+Deviations from the paper: all updates use replay, not the steps just played; actor and critic are separate networks.
 
 Shapes: U steps of a sequence, B sequences, K episodes truncated inside them, A actions, X = (U + 1) B + K.
 """
@@ -46,21 +46,19 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("acer")
 class ACERPolicy(Policy):
-    """ACER. Override `_policy_loss` or `_loss` to change what is minimised."""
+    """ACER. Override `_policy_loss` or `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="acer",
-        unroll_len=Key(
-            32, "env steps of a sequence, which counts as one sample: n_sample, batch_size, buffer size", low=1
-        ),
+        unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
         discount_factor=0.9,
         learn=dict(
             update_per_collect=Key(4, "learner iterations after each collect", low=1),
             batch_size=Key(16, "sequences per rank and iteration", low=1),
-            learning_rate_actor=Key(0.0005, "step size of the actor's optimizer", low=0, high=10**6),
-            learning_rate_critic=Key(0.0005, "step size of the critic's optimizer", low=0, high=10**6),
+            learning_rate_actor=Key(0.0005, "learning rate of the actor's optimizer", low=0, high=10**6),
+            learning_rate_critic=Key(0.0005, "learning rate of the critic's optimizer", low=0, high=10**6),
             entropy_weight=Key(0.0001, "weight of the entropy bonus"),
-            c_clip_ratio=Key(10.0, "c, the largest importance weight; what is cut off is corrected", above=0),
+            c_clip_ratio=Key(10.0, "c, the largest importance weight; the excess is corrected for", above=0),
             trust_region=Key(True, "bound each step's divergence from the average policy"),
             trust_region_value=Key(1.0, "largest increase of the divergence, per unit step and sample", low=0),
             target_theta=Key(

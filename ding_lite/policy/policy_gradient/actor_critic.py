@@ -105,7 +105,7 @@ class ActorCriticPolicy(Policy):
         Args:
             block: `obs` and `value`, `last_obs` `[N, ...]`, and `final_obs` `[K, ...]`, `final_index` `[K]` if any
                 episode ended.
-            recompute: compute V(s_t) with the present model instead of using `value`.
+            recompute: compute V(s_t) with the current model instead of using `value`.
         """
         if self._sequences:
             return self._sequences.values(block, recompute)

@@ -38,7 +38,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 @POLICY_REGISTRY.register("sac_discrete")
 @POLICY_REGISTRY.register("discrete_sac")
 class DiscreteSACPolicy(SACPolicy):
-    """Discrete SAC: SAC with the losses and the play of discrete actions."""
+    """Discrete SAC: SAC with losses and acting for discrete actions."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="discrete_sac",
@@ -48,7 +48,7 @@ class DiscreteSACPolicy(SACPolicy):
         ),
         learn=dict(
             init_w=None,
-            target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random play, log A", type=float),
+            target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random actions, log A", type=float),
         ),
         other=dict(
             replay_buffer=dict(replay_buffer_size=100000),

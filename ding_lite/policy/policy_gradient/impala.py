@@ -29,13 +29,11 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("impala")
 class IMPALAPolicy(ActorCriticPolicy):
-    """IMPALA for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
+    """IMPALA for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="impala",
-        unroll_len=Key(
-            32, "env steps of a sequence, which counts as one sample: n_sample, batch_size, buffer size", low=1
-        ),
+        unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
         learn=dict(
             update_per_collect=Key(4, "learner iterations after each collect", low=1),
             batch_size=Key(16, "sequences per rank and iteration", low=1),

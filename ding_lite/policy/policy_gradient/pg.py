@@ -9,8 +9,8 @@ Logged figures:
 
 An episode that a time limit truncates is used as it is, because there is no value function to bootstrap from.
 
-Deviations from the paper: there is no baseline, and an entropy bonus is added; Adam replaces gradient ascent, and each
-collect is learned from in one pass of minibatches.
+Deviations from the paper: there is no baseline, and an entropy bonus is added; Adam replaces gradient ascent, and the
+policy learns from each collect in one pass of minibatches.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("pg")
 class PGPolicy(Policy):
-    """REINFORCE for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
+    """REINFORCE for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="pg",

@@ -12,8 +12,8 @@ Logged figures:
 * `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
 * `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
 
-Additions to the paper: the value loss is clipped; values are normalised by the running mean and deviation of returns;
-advantages are normalised in each minibatch and recomputed for each epoch; the dual clip (Ye et al. 2020,
+Additions to the paper: the value loss is clipped; values are normalised by the running mean and standard deviation of
+returns; advantages are normalised in each minibatch and recomputed for each epoch; the dual clip (Ye et al. 2020,
 arXiv:1912.09729, eq. 5). Each of these is a key of the config. Every mean, deviation and decision covers the samples of
 all ranks.
 """
@@ -43,7 +43,7 @@ from ding_lite.utils.tree import tree_leaves
 
 @POLICY_REGISTRY.register("ppo")
 class PPOPolicy(ActorCriticPolicy):
-    """PPO for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
+    """PPO for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo",
@@ -58,8 +58,10 @@ class PPOPolicy(ActorCriticPolicy):
             clip_scheduler=Key(None, "linear decay: dict(epoch_num=collects, min_clip_lambda=final share)", type=dict),
             value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
             dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
-            adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and deviation 1"),
-            value_norm=Key(True, "normalise the returns that the model predicts by their running mean and deviation"),
+            adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
+            value_norm=Key(
+                True, "normalise the returns that the model predicts by their running mean and standard deviation"
+            ),
             ppo_param_init=Key(True, "initialise weights orthogonally, small ones in the policy's last layer"),
             grad_clip_type="clip_norm",
             kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0, constant=True),
@@ -67,7 +69,9 @@ class PPOPolicy(ActorCriticPolicy):
             pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
             target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
             kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
-            kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
+            kl_adaptive=Key(
+                False, "after a collect, double or halve kl_beta if KL is off target_kl by a factor of 1.5"
+            ),
         ),
         collect=dict(
             n_sample=Key(2048, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
@@ -133,7 +137,7 @@ class PPOPolicy(ActorCriticPolicy):
         return self._end_collect()
 
     def _arrange(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Return tensors `[T, N, ...]` with what is shuffled first: samples `[M, ...]`, or sequences `[N, T, ...]`."""
+        """Return tensors `[T, N, ...]` as the units to shuffle: samples `[M, ...]`, or sequences `[N, T, ...]`."""
         return self._sequences.arrange(rows) if self._sequences else flatten_rows(rows)
 
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:

@@ -41,7 +41,7 @@ def check_schedulers(policy: EasyDict) -> None:
 
 
 def check_kl_keys(cfg: EasyDict) -> None:
-    """Check `target_kl`, `kl_beta`, `pretrained_model_path` and what belongs to them.
+    """Check `target_kl`, `kl_beta`, `pretrained_model_path` and related keys.
 
     Args:
         cfg: a compiled config.

@@ -69,7 +69,7 @@ class Sequences:
 
         Returns:
             Dicts with `obs` `[T, B, ...]`, `prev_state` `[B, ...]` and `episode_start` `[T, B]`; all others are `[T B,
-            ...]`, also `weight`, if the sizes of the ranks differ.
+            ...]`, including `weight` if the sizes of the ranks differ.
         """
         n_step = samples_N["episode_step"].shape[1]
         return [

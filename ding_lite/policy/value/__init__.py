@@ -1,1 +1,1 @@
-"""Algorithms that learn action values and act by them."""
+"""Algorithms that learn action values and act on them."""

@@ -1,6 +1,6 @@
-"""Branching duelling Q-learning, BDQ (Tavakoli et al. 2018, arXiv:1711.08946), for actions of several discrete choices.
+"""Branching dueling Q-learning, BDQ (Tavakoli et al. 2018, arXiv:1711.08946), for actions of several discrete choices.
 
-An action consists of one choice for each branch, a = (a_1, ..., a_D). The network learns a Q-function of every branch;
+An action consists of one choice for each branch, a = (a_1, ..., a_D). The network learns a Q-function for every branch;
 the branches share an encoder and the state value, so the size of its output grows with the sum of the branches'
 options, not with their product. The loss is the mean over the batch and over the branches d of
 
@@ -9,15 +9,15 @@ options, not with their product. The loss is the mean over the batch and over th
 with discount g and target network Q'. a*_d is the option with the largest Q_d(s_{t+n}, .), or, with `double=False`, the
 largest Q'_d(s_{t+n}, .). With `learn.mean_target=False`, the mean is left out, and each branch has its own target.
 
-Each branch explores by itself with probability epsilon. The rest is DQN's, see `dqn.py`.
+Each branch explores independently, with probability epsilon. The rest is DQN's, see `dqn.py`.
 
 Logged figures are DQN's; `q_value` is the mean of Q_d(s_t, a_{t,d}) over batch and branches. A priority is the mean
 over the branches of the absolute errors.
 
-Differences from the paper: n steps are possible; gradients that enter the encoder are not rescaled; the paper sums the
+Deviations from the paper: n steps are possible; gradients that enter the encoder are not rescaled; the paper sums the
 errors for a priority.
 
-Shapes: B samples, N environments, D branches, A options of the branch that has most.
+Shapes: B samples, N environments, D branches, A options of the largest branch.
 """
 
 from __future__ import annotations

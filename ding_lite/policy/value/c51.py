@@ -1,6 +1,6 @@
 """DQN on categorical distributions of returns, C51 (Bellemare et al. 2017, arXiv:1707.06887).
 
-For every action, the network predicts the probabilities p_i of K returns z_i, the atoms, at equal distances from
+For every action, the network predicts the probabilities p_i of K returns z_i, the atoms, equally spaced from
 `model.v_min` to `model.v_max`. Their mean is the action's value Q. The loss is the mean over the batch of
 
     -sum_i m_i log p_i(s_t, a_t),
@@ -10,8 +10,8 @@ target network, projected onto the atoms. R is the sum of n rewards, and a* is c
 
 Exploration, replay, target network and options are those of DQN. The priority of a sample is its loss.
 
-Logged figures: those of DQN, and `clipped_share`, the probability of targets outside of the atoms' range. The
-projection moves them to its ends. It should stay near 0; if it does not, widen `model.v_min` and `model.v_max`.
+Logged figures: those of DQN, and `clipped_share`, the probability of targets outside the atoms' range. The projection
+moves them to its ends. It should stay near 0; if it does not, widen `model.v_min` and `model.v_max`.
 
 Shapes: B samples in a batch, A actions, K atoms.
 """
@@ -38,7 +38,7 @@ SUPPORT_KEYS: dict[str, Any] = dict(
 
 
 class Support(NamedTuple):
-    """The atoms of a distribution: `n_atom` values at equal distances from `v_min` to `v_max`."""
+    """The atoms of a distribution: `n_atom` values equally spaced from `v_min` to `v_max`."""
 
     v_min: float
     v_max: float
@@ -49,7 +49,8 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> Support
     """Return the support that a compiled `cfg.policy.model` configures.
 
     Args:
-        model_cfg: the config. If the user passes a model, it may lack the keys; their default values apply then.
+        model_cfg: the config. If the user passes a model, the config may lack the keys; their default values then
+            apply.
         model: a model, which may have the same values as attributes.
 
     Raises:

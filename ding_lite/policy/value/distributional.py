@@ -1,4 +1,4 @@
-"""What policies have in common that extend DQN and learn distributions of returns: the forward passes of a loss.
+"""The forward passes of a loss, for policies that extend DQN and learn distributions of returns.
 
 Shapes: B samples in a batch.
 """
@@ -26,15 +26,16 @@ class DistributionalPolicy:
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
         """Run the networks on a batch, see `DQNPolicy._output`.
 
-        The next actions have the largest values by the learning network or, with `double=False`, by the target network.
+        The next actions are those with the largest values in the online network or, with `double=False`, in the target
+        network.
 
         Args:
             batch: see `DQNPolicy._loss`.
-            online: further arguments of the learning network for `obs`.
+            online: further arguments of the online network for `obs`.
             target: further arguments of the target network for `next_obs`; the actions are chosen without them.
 
         Returns:
-            The learning network's output for `obs`, the target network's output for `next_obs`, and the next actions
+            The online network's output for `obs`, the target network's output for `next_obs`, and the next actions
             `[B]`. Gradients flow only through the first of them.
         """
         predicted = self._output(self._model, batch, "obs", "online", **online)

@@ -8,9 +8,9 @@ with discount g and target network Q'. a* is the action with the largest Q(s_{t+
 et al. 2016, arXiv:1509.06461) or, with `double=False`, the largest Q'(s_{t+n}, .). If the episode terminates within the
 n steps, the sum ends there and the last term is 0.
 
-Prioritised replay, duelling networks (`model.dueling`) and noisy networks (`noisy_net`) are options.
+Prioritised replay, dueling networks (`model.dueling`) and noisy networks (`noisy_net`) are options.
 
-Differences from the paper: Adam instead of RMSProp, the squared instead of the clipped error, n steps instead of one.
+Deviations from the paper: Adam instead of RMSProp, the squared instead of the clipped error, n steps instead of one.
 
 Logged figures: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `epsilon` of the last collect;
 `grad_norm`, the norm of the averaged gradient before clipping; `learning_rate`.
@@ -54,17 +54,25 @@ class DQNPolicy(Policy):
         learn=dict(
             update_per_collect=Key(3, "learner iterations after each collect", low=1),
             target_update_freq=Key(
-                None, "learner iterations between copies to the target; 100 if both are unset", type=int, low=1
+                None,
+                "learner iterations between copies to the target; 100 if target_theta is None too",
+                type=int,
+                low=1,
             ),
             target_theta=Key(
-                None, "or the share of the online network mixed in", type=float, above=0, high=1, constant=True
+                None,
+                "instead, the share of the online network mixed in per iteration",
+                type=float,
+                above=0,
+                high=1,
+                constant=True,
             ),
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(
             eps=epsilon_keys(start=0.95, end=0.1, decay=10000),
             replay_buffer=dict(
-                type=Key("", "'uniform' or 'prioritized'; empty: chosen by policy.priority"),
+                type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
                 replay_buffer_size=Key(10000, "capacity: env steps per rank", low=1),
             ),
         ),
@@ -75,7 +83,7 @@ class DQNPolicy(Policy):
     def check_config(cls, cfg: EasyDict) -> None:
         """Check the policy's values against each other, see `Policy.check_config`."""
         super().check_config(cfg)
-        model, noisy = cfg.policy.model, cfg.policy.get("noisy_net", False)  # a policy may go without the key
+        model, noisy = cfg.policy.model, cfg.policy.get("noisy_net", False)  # a subclass may lack the key
         check_target(cfg.policy.learn)
         if model.get("noise", noisy) != noisy:
             raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
@@ -124,7 +132,7 @@ class DQNPolicy(Policy):
         return loss, {"priority": error_B.abs(), "q_value": q_BA.detach()}
 
     def _output(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str, **kwargs: Any) -> Any:
-        """Return what a network returns for the observations `batch[key]`, among it `logit` `[B, A]`, the values.
+        """Return what a network returns for the observations `batch[key]`, including `logit` `[B, A]`, the values.
 
         Noisy layers use the noise `batch["noise"][name]`, which `_draw_noise` drew for this forward pass.
         """

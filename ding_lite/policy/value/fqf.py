@@ -1,20 +1,21 @@
 """DQN with fully parameterised quantile functions, FQF (Yang et al. 2019, arXiv:1911.02140).
 
-For every state, the layer `fraction` of the network divides [0, 1] into K intervals with the ends tau_0 = 0 to
-tau_K = 1 and the middles h_i. The rest of the network is that of IQN, and predicts the quantile Z_tau(s, a) of the
-return. An action's value is sum_i (tau_{i+1} - tau_i) Z_{h_i}(s, a). Two losses are minimised by an optimizer each:
+For every state, the layer `fraction` of the network divides [0, 1] into K intervals with the boundaries tau_0 = 0 to
+tau_K = 1 and the midpoints h_i. The rest of the network is that of IQN, and predicts the quantile Z_tau(s, a) of the
+return. An action's value is sum_i (tau_{i+1} - tau_i) Z_{h_i}(s, a). Two losses are minimised, each by its own
+optimizer:
 
 * all of the network except `fraction`, by Adam: the quantile loss of `iqn.py` with the probabilities h_i(s_t) and
   h_j(s_{t+n}) instead of random ones;
 * `fraction`, by RMSProp: the Wasserstein distance between the quantile function and the K steps that approximate it.
-  Its derivative by tau_i is 2 Z_{tau_i} - Z_{h_i} - Z_{h_{i-1}} for the action a_t. The entropy of the intervals'
-  lengths, times `learn.ent_coef`, is subtracted.
+  Its derivative with respect to tau_i is 2 Z_{tau_i} - Z_{h_i} - Z_{h_{i-1}} for the action a_t. The entropy of the
+  intervals' lengths, times `learn.ent_coef`, is subtracted.
 
 Exploration, replay, target network and options are those of DQN. The priority of a sample is its quantile loss.
 
 Logged figures: those of DQN, where `total_loss` is the sum of both losses; `quantile_loss` and `fraction_loss`, the
 second without the entropy; `entropy` of the intervals' lengths, at most log K; `quantile_learning_rate` and
-`fraction_learning_rate`. `grad_norm` is that of both gradients together, but each is clipped by itself.
+`fraction_learning_rate`. `grad_norm` is that of both gradients together, but each is clipped separately.
 
 Shapes: B samples in a batch, A actions, K quantiles.
 """
@@ -43,8 +44,8 @@ class FQFPolicy(DistributionalPolicy, DQNPolicy):
         discount_factor=0.97,
         nstep=1,
         learn=dict(
-            learning_rate_fraction=Key(2.5e-9, "step size of the RMSProp of the intervals", low=0, high=10**6),
-            learning_rate_quantile=Key(5e-5, "step size of the Adam of all else", low=0, high=10**6),
+            learning_rate_fraction=Key(2.5e-9, "learning rate of RMSProp, for the intervals", low=0, high=10**6),
+            learning_rate_quantile=Key(5e-5, "learning rate of Adam, for everything else", low=0, high=10**6),
             adam_eps=0.01 / 32,
             kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
             ent_coef=Key(

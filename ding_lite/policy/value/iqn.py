@@ -1,12 +1,12 @@
 """DQN with implicit quantile networks, IQN (Dabney et al. 2018, arXiv:1806.06923).
 
 The network predicts the quantile Z_tau(s, a) of the return for any probability tau. Each loss draws K probabilities
-tau_i for s_t, and K other ones tau'_j for s_{t+n}, evenly from [0, 1]. It is the mean over the batch of
+tau_i for s_t, and another K, tau'_j, for s_{t+n}, uniformly from [0, 1]. It is the mean over the batch of
 
     sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa,   u_ij = R + g^n Z'_{tau'_j}(s_{t+n}, a*) - Z_{tau_i}(s_t, a_t),
 
-with the sum R of n rewards, the target network Z' and Huber's loss L, quadratic up to `learn.kappa`. An action's value
-is the mean of its quantiles. a* is chosen as in `dqn.py`.
+with the sum R of n rewards, the target network Z' and the Huber loss L, quadratic up to `learn.kappa`. An action's
+value is the mean of its quantiles. a* is chosen as in `dqn.py`.
 
 Acting, and the choice of a*, use the fixed probabilities (i + 1/2) / K, so they draw no random numbers.
 
@@ -30,7 +30,7 @@ from ding_lite.rl_utils.quantile import iqn_nstep_td_data, iqn_nstep_td_error
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
-NUM_QUANTILES = Key(32, "K: quantiles in a loss, for each of both states, and while acting", low=1)
+NUM_QUANTILES = Key(32, "K: quantiles in a loss, for each of the two states, and while acting", low=1)
 
 
 @POLICY_REGISTRY.register("iqn")

@@ -7,7 +7,7 @@ values Q(s, k, x):
     L_dis = mean w (y - Q(s, k, x))^2
     L_cont = -mean sum_k Q(s, k, x(s)),  whose gradient flows through x(s) only
 
-Iterations alternate in cycles of `update_circle`: the first half of a cycle minimises L_dis and moves the target Q',
+Iterations alternate in cycles of `update_circle`: the first half of a cycle minimises L_dis and updates the target Q',
 the second half minimises L_cont.
 
 Logged figures, in addition to those of `policy/continuous/qac.py` under the names `dis` and `cont`:
@@ -15,8 +15,8 @@ Logged figures, in addition to those of `policy/continuous/qac.py` under the nam
 * `q_value`: the mean of Q over the batch and the types. `td_error`: the mean of |y - Q(s, k, x)|.
 * `epsilon`: the share of random actions in the last collect.
 
-Deviations from the paper: two networks that learn in turn instead of at once; a target network; double Q-learning (van
-Hasselt et al. 2016, arXiv:1509.06461).
+Deviations from the paper: two networks that learn alternately instead of together; a target network; double Q-learning
+(van Hasselt et al. 2016, arXiv:1509.06461).
 
 Shapes: B samples, N environments, K action types, D arguments.
 """
@@ -39,7 +39,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 @POLICY_REGISTRY.register("pdqn")
 class PDQNPolicy(QACPolicy):
-    """P-DQN. Override `_dis_loss` or `_cont_loss` to change what is minimised."""
+    """P-DQN. Override `_dis_loss` or `_cont_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="pdqn",
@@ -47,8 +47,8 @@ class PDQNPolicy(QACPolicy):
         learn=dict(
             update_per_collect=3,
             batch_size=64,
-            learning_rate_dis=Key(0.001, "step size of the Adam of the types' values", low=0, high=10**6),
-            learning_rate_cont=Key(0.001, "step size of the Adam of the arguments", low=0, high=10**6),
+            learning_rate_dis=Key(0.001, "learning rate of the Adam of the types' values", low=0, high=10**6),
+            learning_rate_cont=Key(0.001, "learning rate of the Adam of the arguments", low=0, high=10**6),
             update_circle=Key(10, "iterations of a cycle; its first half trains the values, the second x(s)", low=2),
         ),
         other=dict(

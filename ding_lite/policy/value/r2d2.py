@@ -14,7 +14,7 @@ it was truncated, s_{t+n} is the true final observation. The priority of a seque
 
     eta max_t |Q(s_t, a_t) - y_t| + (1 - eta) mean_t |Q(s_t, a_t) - y_t|.
 
-Differences from the paper: sequences start at any stored step and may contain several episodes; the network's input is
+Deviations from the paper: sequences start at any stored step and may contain several episodes; the network's input is
 the observation alone, without the last action and reward.
 
 Logged figures: those of DQN, see `policy/value/dqn.py`; `q_value` is the mean of the values of the actions taken.
@@ -92,7 +92,7 @@ class R2D2Policy(DQNPolicy):
         q_TBA, next_q_TBA = self._unroll(self._model, batch)
         with torch.no_grad():
             _, target_q_TBA = self._unroll(self._target_model, batch)
-        # of row t + n - 1, or of an earlier row at which the trajectory was cut, the successors
+        # the successors of row t + n - 1, or of an earlier row at which the trajectory was cut
         last_UB1 = (batch["last_step"][learned] - learned.start).unsqueeze(-1).expand(-1, -1, q_TBA.shape[-1])
         next_q_UBA, target_q_UBA = next_q_TBA.gather(0, last_UB1), target_q_TBA.gather(0, last_UB1)
         q_UBA, action_UB = q_TBA[: cfg.unroll_len], batch["action"][learned]

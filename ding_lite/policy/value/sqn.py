@@ -11,7 +11,7 @@ itself. Both networks learn towards the soft value of the smaller of their targe
 with discount g, target networks Q'_c and the entropy H. alpha rises while the entropy is below its target. Actions are
 drawn from softmax(Q_0 / alpha), or with probability epsilon at random; evaluations play the argmax of Q_0.
 
-Logged figures, each loss with `q_` or `alpha_` before `loss`, `grad_norm` and `learning_rate`:
+Logged figures, besides `loss`, `grad_norm` and `learning_rate` with the prefixes `q_` and `alpha_`:
 
 * `q_value`: the mean of Q_c(s_t, .) over batch, networks and actions. `soft_value`: the mean of V(s_{t+n}).
 * `entropy`: the mean of H. `alpha`: the temperature. `epsilon`: that of the last collect.
@@ -45,7 +45,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 @POLICY_REGISTRY.register("sqn")
 class SQNPolicy(Policy):
-    """SQN. Override `_q_loss` or `_alpha_loss` to change what is minimised."""
+    """SQN. Override `_q_loss` or `_alpha_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="sqn",
@@ -55,11 +55,11 @@ class SQNPolicy(Policy):
         random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
         learn=dict(
             update_per_collect=Key(16, "learner iterations after each collect", low=1),
-            learning_rate_q=Key(0.001, "step size of the Q-networks' optimizer", low=0, high=10**6),
-            learning_rate_alpha=Key(0.001, "step size of alpha's optimizer", low=0, high=10**6),
+            learning_rate_q=Key(0.001, "learning rate of the Q-networks' optimizer", low=0, high=10**6),
+            learning_rate_alpha=Key(0.001, "learning rate of alpha's optimizer", low=0, high=10**6),
             alpha=Key(0.2, "initial temperature, in units of the reward", above=0, constant=True),
             target_entropy=Key(
-                0.2, "entropy that alpha is adjusted to, in nats; below the logarithm of A", low=0, constant=True
+                0.2, "entropy that alpha is adjusted to reach, in nats; below log A", low=0, constant=True
             ),
             target_theta=Key(
                 0.005, "share of the networks mixed into the targets per iteration", above=0, high=1, constant=True
