@@ -110,7 +110,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
             "policy.learn.normalize_advantage is policy.learn.adv_norm here.",
             "policy.priority is ignored: this policy has no prioritised replay.",
             "policy.collect.nstep_return is ignored: values learn from generalised advantage estimates.",
-            "policy.collect.nstep is ignored: policy.nstep says it, where a policy sums n-step returns.",
+            "policy.collect.nstep is ignored: policy.nstep sets it, where a policy sums n-step returns.",
         ],
         {"discount_factor": 0.95, "learn.adv_norm": True, "learn.grad_clip_value": 0.25},
     ),
@@ -191,7 +191,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
         [
             GAMMA,
             "policy.nstep_return is ignored: values learn from generalised advantage estimates.",
-            "policy.learn.nstep is ignored: policy.nstep says it, where a policy sums n-step returns.",
+            "policy.learn.nstep is ignored: policy.nstep sets it, where a policy sums n-step returns.",
             "policy.learn.nstep_return is ignored: values learn from generalised advantage estimates.",
             UNROLL,
         ],
