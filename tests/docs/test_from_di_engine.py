@@ -239,7 +239,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
             "policy.model.actor_head_type is policy.model.action_space here.",
             "policy.learn.discount_factor is policy.discount_factor here.",
             "policy.learn.reparameterization is ignored: actions are differentiable functions of the actor's output.",
-            "policy.learn.value_network is ignored: states have no value network of their own.",
+            "policy.learn.value_network is ignored: there is no separate value network.",
             "policy.collect.noise_sigma is ignored: this policy adds no noise to its actions.",
             UNROLL,
         ],
