@@ -119,7 +119,7 @@ def _describe_state(run: SeedRun) -> str:
 
 
 def _describe_end(run: SeedRun) -> str:
-    """Return a line about a run that has ended, with its last line of output if it failed."""
+    """Return a line about a run that has ended, with its last words if it failed."""
     if not run.status:
         return f"seed {run.seed} ended: {run.result.get('stop_reason', 'no result')}, {run.directory}"
     if "stop_reason" in run.result:  # interrupted, after a checkpoint
