@@ -9,5 +9,5 @@
 * `run(args)`, which carries it out. `args.words` are the words `key=value`; a command that takes none leaves `USAGE`
   without them.
 
-torch and other large packages are imported by `run` alone, so that help and mistakes in options come at once.
+torch and other large packages are imported by `run` alone, so that help and mistakes in options are shown immediately.
 """

@@ -1,4 +1,4 @@
-"""The names that a config can use, as texts for the terminal."""
+"""The names that a config can use, as text for the terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def describe(kind: str, width: int | None = None) -> str:
 
     Args:
         kind: a key of `REGISTRIES`.
-        width: number of columns. A longer line goes on in further lines, which are indented; None: no limit.
+        width: number of columns. Longer lines are folded, and their continuations indented; None: no limit.
     """
     missing = _import_dizoo() if kind == "environments" else []
     names = sorted(REGISTRIES[kind].items())
@@ -46,7 +46,7 @@ def describe(kind: str, width: int | None = None) -> str:
 
 
 def _fold(start: str, text: str, width: int | None) -> str:
-    """Return a line; it goes on in lines that are indented further than `text` if it is longer than `width`."""
+    """Return a line, folded if it is longer than `width`; its continuations are indented further than `text`."""
     if width is None or len(start + text) <= width:
         return start + text
     indent = "\n" + " " * (len(start) + 2)

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_options(parser)
     parser.add_argument(
         "--ckpt",
-        help="checkpoint to evaluate, or a run's directory, whose best checkpoint is meant; its config is used unless "
+        help="checkpoint to evaluate, or a run's directory, for its best checkpoint; its config is used unless "
         "-c names another",
     )
     parser.add_argument("--episodes", type=int, help="episodes to evaluate, instead of env.n_evaluator_episode")

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parts",
         action="store_true",
-        help="also what the ranks keep beside the newest checkpoint, such as replay buffers; a finished run can then "
+        help="also what the ranks keep with the newest checkpoint, such as replay buffers; a finished run can then "
         "be evaluated, but not be resumed with a higher limit",
     )
     parser.add_argument("--runs", action="store_true", help="also whole runs that ended without an evaluation")

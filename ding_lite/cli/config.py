@@ -1,6 +1,6 @@
 """Print the compiled config of a file.
 
-With --diff, only the keys that differ from the defaults, and the defaults beside them.
+With --diff, only the keys that differ from the defaults, each with its default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options that several commands share, and the way to what needs torch."""
+"""The options that several commands share, and a lazy import of what needs torch."""
 
 from __future__ import annotations
 

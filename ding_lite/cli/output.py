@@ -17,10 +17,10 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
 
 
 def show(text: str) -> None:
-    """Print a text. A reader that does not want all of it, such as `head`, is no mistake."""
+    """Print text. It is no error if its reader, such as `head`, stops early."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:  # else Python would complain again when it ends
+    except BrokenPipeError:  # else Python would complain again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

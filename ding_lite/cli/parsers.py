@@ -22,7 +22,7 @@ OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")  # how a word that changes a config k
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's, whose errors are one line and status 2, without the usage."""
+    """argparse's parser; an error prints one line, without the usage, and exits with status 2."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}. See {self.prog} --help.\n")

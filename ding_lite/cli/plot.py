@@ -1,6 +1,6 @@
 """Draw learning curves: the mean over seeds, with 95 % intervals.
 
-Runs that differ only in their seed become one line. A directory that contains runs stands for all of them.
+Runs that differ only in their seed become one line. A directory that contains runs means all of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def add_grouping(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         metavar="WHAT",
-        help="group runs by 'algorithm', 'env', 'run' (each by itself) or a config key such as policy.nstep (default: "
+        help="group runs by 'algorithm', 'env', 'run' (each separately) or a config key such as policy.nstep (default: "
         "by all keys but the seed)",
     )
     parser.add_argument(

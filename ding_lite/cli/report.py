@@ -1,6 +1,6 @@
 """Write curves, tables, configs and videos of runs into one page.
 
-The file needs no other and no network, so it can be sent as it is.
+The file needs no other files and no network, so it can be sent as it is.
 """
 
 from __future__ import annotations

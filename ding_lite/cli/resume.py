@@ -1,6 +1,6 @@
 """Continue the run in a directory from its newest checkpoint.
 
-A run that was interrupted goes on as if it had not been. A finished one needs a new limit, such as max_env_step=40000.
+An interrupted run continues as if it had never stopped. A finished one needs a new limit, such as max_env_step=40000.
 """
 
 from __future__ import annotations

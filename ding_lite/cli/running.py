@@ -21,7 +21,7 @@ from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json
-TOGETHER = "policy.multi_gpu=True"  # stands before the user's overrides, which take precedence
+TOGETHER = "policy.multi_gpu=True"  # placed before the user's overrides, which take precedence
 
 
 def run(args: argparse.Namespace) -> None:
@@ -54,7 +54,7 @@ def _train(args: argparse.Namespace, limits: dict[str, int], overrides: list[str
     limits = limits_for(pipeline, {**read_limits(args.config), **limits})
     if args.divide and get_world_size() > 1:
         overrides = [TOGETHER, *overrides, *divided_sizes(pair, get_world_size(), overrides)]
-    if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, so that theirs counts
+    if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, which take precedence
         overrides = [f"exp_name={rename_for_seed(pair[0]['exp_name'], args.seed)}", *overrides]
     pipeline(pair, args.seed, overrides=overrides, **limits)
 

@@ -1,4 +1,4 @@
-"""Runs of several seeds, each in processes of its own, side by side or one after another, and a table at the end."""
+"""Runs of several seeds, each in its own processes, side by side or one after another, and a table at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ding_lite.utils.dist.launch_environment import read_launch
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
 
-PERIOD = 0.5  # seconds between two looks at the runs
+PERIOD = 0.5  # seconds between two checks of the runs
 WIDTH = 80  # characters of a line of the table
 
 
@@ -53,7 +53,7 @@ class SeedRun:
 def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:
     """Train a config with several seeds; return the exit status: 0, or that of the first run that failed.
 
-    A signal is passed on to the runs, which save a checkpoint and end; no other is started then.
+    A signal is passed on to the runs, which save a checkpoint and end; no further run is started.
 
     Args:
         args: the options of the command `train`.
@@ -79,7 +79,7 @@ def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:
 
 
 def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Callable[[], int]) -> None:
-    """Start the runs, at most `args.jobs` at a time, and wait for their ends."""
+    """Start the runs, at most `args.jobs` at a time, and wait for them to end."""
     waiting, active = list(runs), list[SeedRun]()
     layout = "{n_fmt}/{total_fmt} runs, {elapsed} | {desc}"
     with tqdm(total=len(runs), bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:

@@ -137,7 +137,7 @@ def _short_name(env_id: str) -> str:
 
 
 def _format(tree: Mapping[str, Any]) -> str:
-    """Return a nested dict as `dict(...)`, one key a line, with the meanings of its keys as comments."""
+    """Return a nested dict as `dict(...)`, one key per line, with the meanings of its keys as comments."""
     return "\n".join(["dict(", *_lines(tree, 1), ")"])
 
 

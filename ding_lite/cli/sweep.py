@@ -1,7 +1,7 @@
 """Search for the best values of some keys, with Optuna.
 
 key=low..high is a range of numbers, with :log, :int or a step such as :0.1 after it; key=a,b,c is a choice; any other
-key=value is the same in all trials. A trial trains each seed, and its score is the mean of their best evaluations.
+key=value is the same in all trials. A trial trains with each seed, and its score is the mean of their best evaluations.
 Trials that fall behind are ended early. The same command continues a sweep, and several machines may share one.
 """
 

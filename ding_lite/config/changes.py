@@ -10,12 +10,12 @@ from typing import Any
 from ding_lite.config.config import read_saved_run
 from ding_lite.config.schema import plain
 
-# where the run is, and that it is resumed
+# keys that say where the run is, and that it is resumed
 OTHER = ("exp_name", "notes", "policy.learn.resume_training", "policy.learn.learner.hook.load_ckpt_before_run")
 
 
 def changed_values(path: str | Path, cfg: Mapping[str, Any], limits: Mapping[str, int]) -> list[str]:
-    """Return a text such as "policy.learn.learning_rate=5e-05 (0.001 before)" for each value that has changed.
+    """Return a string such as "policy.learn.learning_rate=5e-05 (0.001 before)" for each value that has changed.
 
     Args:
         path: the file that `save_config` wrote when the run began.
@@ -35,7 +35,7 @@ def changed_values(path: str | Path, cfg: Mapping[str, Any], limits: Mapping[str
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the dotted key, the value before and the value now of what is in both and differs."""
+    """Yield the dotted key, the old and the new value of each key that is in both and differs."""
     for key, old in before.items():
         new = now.get(key, old)
         if isinstance(old, Mapping) and isinstance(new, Mapping):

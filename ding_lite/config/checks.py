@@ -19,7 +19,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigEr
 from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
-COUNTS = (  # what a part plays at least, and the number of environments that play it together
+COUNTS = (  # the least that a part plays, and the number of environments that play it together
     ("policy.collect.n_sample", "env.collector_env_num"),
     ("policy.collect.n_episode", "env.collector_env_num"),
     ("env.n_evaluator_episode", "env.evaluator_env_num"),
@@ -54,7 +54,7 @@ def check_values(cfg: EasyDict) -> None:
     """Check a compiled config for values that contradict each other or cannot be used.
 
     Raises:
-        ConfigError: the first mistake that was found.
+        ConfigError: the first mistake found.
     """
     if not cfg.exp_name.strip() or "\0" in cfg.exp_name:
         raise ConfigError(f"exp_name: expected the name of a directory, got {show(cfg.exp_name)}.")

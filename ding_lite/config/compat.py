@@ -24,7 +24,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.collector_batch_size": (Any, "all environments step together"),
     "env.env_wrapper": (("mujoco_default", "atari_default"), "the environment has its own wrappers"),
     "env.evaluator_batch_size": (Any, "all environments step together"),
-    "env.exp_name": (Any, "exp_name says it"),
+    "env.exp_name": (Any, "exp_name sets it"),
     "env.is_train": (Any, "environments know whether they collect or evaluate"),
     "env.manager.auto_reset": (True, "environments always reset themselves"),
     "env.manager.connect_timeout": (Any, "a worker has one minute to start"),
@@ -34,7 +34,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.manager.reset_inplace": (Any, "environments always reset themselves"),
     "env.manager.reset_timeout": (Any, "env.manager.step_timeout also limits resets"),
     "env.manager.retry_type": (Any, "a failed environment gets a new process and a new episode"),
-    "env.manager.retry_waiting_time": (Any, "a failed environment is restarted at once"),
+    "env.manager.retry_waiting_time": (Any, "a failed environment is restarted immediately"),
     "env.manager.shared_memory": (Any, "subprocess environments always use shared memory"),
     "env.manager.step_wait_timeout": (Any, "env.manager.step_timeout limits every step"),
     "env.manager.wait_num": (Any, "all environments step together"),
@@ -42,49 +42,49 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.save_replay_path": (Any, "env.replay_path says where videos are recorded"),
     "policy.collect.collect_count": (Any, "collect_demo_data takes the number of steps or episodes"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
-    "policy.collect.collector_env_num": (Any, "env.collector_env_num says it"),
+    "policy.collect.collector_env_num": (Any, "env.collector_env_num sets it"),
     "policy.collect.collector_logit": (False, "a data set contains what its policy needs"),
-    "policy.collect.expert_data_path": (Any, "collect_demo_data takes the path of the record"),
+    "policy.collect.expert_data_path": (Any, "collect_demo_data takes the path of the data set"),
     "policy.collect.data_type": (Any, "collect_demo_data chooses the format by the name of the file"),
-    "policy.collect.env_num": (Any, "env.collector_env_num says it"),
+    "policy.collect.env_num": (Any, "env.collector_env_num sets it"),
     "policy.collect.gae_lambda": (Any, "this policy does not use generalised advantage estimation"),
     "policy.collect.noise_sigma": (Any, "this policy adds no noise to its actions"),
     "policy.collect.model_path": (Any, "collect_demo_data takes the path of the checkpoint"),
-    "policy.collect.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
+    "policy.collect.nstep": (1, "policy.nstep sets it, where a policy sums n-step returns"),
     "policy.collect.nstep_return": (False, "values learn from generalised advantage estimates"),
-    "policy.collect.save_path": (Any, "collect_demo_data takes the path of the record"),
+    "policy.collect.save_path": (Any, "collect_demo_data takes the path of the data set"),
     "policy.collect.state_dict_path": (Any, "collect_demo_data takes the path of the checkpoint"),
     "policy.collect.traj_len_inf": (Any, "sequences are cut when they are sampled"),
     "policy.collect.unroll_len": (1, "one step is one sample"),
     "policy.command": (Any, "there is no commander"),
-    "policy.eval.env_num": (Any, "env.evaluator_env_num says it"),
+    "policy.eval.env_num": (Any, "env.evaluator_env_num sets it"),
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
     "policy.eval.evaluator.render": (Any, "evaluation does not render"),
-    "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num says it"),
-    "policy.learn.decay_epoch": (Any, "a schedule of policy.learn.learning_rate says it"),
-    "policy.learn.decay_rate": (Any, "a schedule of policy.learn.learning_rate says it"),
+    "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num sets it"),
+    "policy.learn.decay_epoch": (Any, "a schedule of policy.learn.learning_rate sets it"),
+    "policy.learn.decay_rate": (Any, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.epoch_per_collect": (Any, "this policy has no epochs"),
-    "policy.learn.lr_decay": (False, "a schedule of policy.learn.learning_rate says it"),
+    "policy.learn.lr_decay": (False, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.iqn": (False, "this policy learns the probabilities of fixed returns, not quantiles"),
     "policy.learn.init_w": (Any, "the model initialises its own layers"),
     "policy.learn.log_space": (True, "alpha is learned as its logarithm"),
-    "policy.learn.nstep": (1, "policy.nstep says it, where a policy sums n-step returns"),
+    "policy.learn.nstep": (1, "policy.nstep sets it, where a policy sums n-step returns"),
     "policy.learn.nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.learn.lambda_": (Any, "this policy's returns have no lambda"),
     "policy.learn.update_per_collect": (Any, "this policy learns in epochs"),
-    "policy.learn.warmup_epoch": (Any, "a schedule of policy.learn.learning_rate says it"),
-    "policy.learn.warmup_lr": (Any, "a schedule of policy.learn.learning_rate says it"),
+    "policy.learn.warmup_epoch": (Any, "a schedule of policy.learn.learning_rate sets it"),
+    "policy.learn.warmup_lr": (Any, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.reparameterization": (True, "actions are differentiable functions of the actor's output"),
-    "policy.learn.value_network": (False, "states have no value network of their own"),
+    "policy.learn.value_network": (False, "there is no separate value network"),
     "policy.learn.learner.cfg_type": (Any, "create_config contains the types"),
     "policy.learn.learner.dataloader": (Any, "batches are drawn from arrays"),
     "policy.learn.learner.hook.log_reduce_after_iter": (Any, "figures are always averaged over all ranks"),
     "policy.learn.learner.hook.save_ckpt_after_run": (Any, "the last checkpoint is always saved"),
-    "policy.learn.learner.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run says it"),
+    "policy.learn.learner.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run sets it"),
     "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
     "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
-    "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run says it"),
-    "policy.model.share_encoder": (False, "actor and critics have an encoder each"),
+    "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run sets it"),
+    "policy.model.share_encoder": (False, "actor and critics have separate encoders"),
     "policy.model.global_obs_shape": (Any, "this policy has a single agent, which sees obs_shape"),
     "policy.multi_agent": (False, "this policy has a single agent"),
     "policy.nstep": (Any, "this policy does not use n-step returns"),
@@ -93,12 +93,12 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.other.eps": (Any, "this policy does not explore with random actions"),
     "policy.other.eps.collect": (Any, "collect_demo_data records with exploration if explore=True"),
     "policy.other.replay_buffer": (Any, "this policy has no replay buffer"),
-    "policy.other.replay_buffer.alpha": (Any, "without priorities, samples are drawn evenly"),
-    "policy.other.replay_buffer.anneal_step": (Any, "without priorities, samples are drawn evenly"),
-    "policy.other.replay_buffer.beta": (Any, "without priorities, samples are drawn evenly"),
+    "policy.other.replay_buffer.alpha": (Any, "without priorities, samples are drawn uniformly"),
+    "policy.other.replay_buffer.anneal_step": (Any, "without priorities, samples are drawn uniformly"),
+    "policy.other.replay_buffer.beta": (Any, "without priorities, samples are drawn uniformly"),
     "policy.other.replay_buffer.deepcopy": (Any, "samples are always copies"),
     "policy.other.replay_buffer.enable_track_used_data": (Any, "used data is not tracked"),
-    "policy.other.replay_buffer.import_names": (Any, "policy.import_names says it"),
+    "policy.other.replay_buffer.import_names": (Any, "policy.import_names sets it"),
     "policy.other.replay_buffer.max_use": (Any, "samples are used until they are overwritten"),
     "policy.other.replay_buffer.monitor": (Any, "the buffer logs its own figures"),
     "policy.other.replay_buffer.periodic_thruput_seconds": (Any, "the collector logs its rate"),
@@ -149,7 +149,7 @@ RENAMED_KEYS = {
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }
-# Sections of which `True` or `False` means their key `use_norm`.
+# Sections that accept `True` or `False` for their key `use_norm`.
 SWITCHES = ("env.norm_obs", "env.norm_reward")
 # Keys of `policy` that select the training loop in DI-engine; each is True for policies of this pipeline.
 LOOP_KEYS = {"on_policy": "serial_pipeline_onpolicy", "offline": "serial_pipeline_offline"}
@@ -174,7 +174,7 @@ OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # of
 OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"}
 # Older names of policies, and the names used here.
 POLICIES = {"cql_discrete": "discrete_cql"}
-# Policies whose class in DI-engine has action_space='hybrid' too, and the policy that it stands for here.
+# Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
 HYBRID_POLICIES = {"ddpg": "paddpg"}
 # Types in create_config: every accepted name, and the name used here. With an empty buffer type, policy.priority
 # determines the buffer.
@@ -266,7 +266,7 @@ def choose_hybrid(user: dict[str, Any], notes: list[str]) -> None:
 
 
 def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of `action_space` under the names that the user chose from those that it has in DI-engine."""
+    """Return the values of `action_space`, by each of its DI-engine names that the user set."""
     space = "policy.model.action_space"
     paths = [space, *(old for old, new in RENAMED_KEYS.items() if new == space)]
     return {path: value for path in paths if (value := get_key(user, path)) is not None}

@@ -80,7 +80,7 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_limits(path: str | Path) -> dict[str, int]:
-    """Return the limits of a run that a config file defines as `limits`, such as `max_env_step`; it need not.
+    """Return the limits of a run that a config file defines as `limits`, such as `max_env_step`; empty if it has none.
 
     Raises:
         ConfigError: the file cannot be run, or its limits are not a dict of whole numbers.
@@ -100,7 +100,9 @@ def read_saved_run(path: str | Path) -> SavedRun:
     module = _run_file(Path(path))
     pipeline = getattr(module, "pipeline", None)
     if not isinstance(pipeline, str):
-        raise ConfigError(f"'{path}': expected a text 'pipeline', got {show(pipeline)}. Start a new run of it with -c.")
+        raise ConfigError(
+            f"'{path}': expected a string 'pipeline', got {show(pipeline)}. Start a new run of it with -c."
+        )
     main_config, create_config, limits = (_get_dict(module, key) for key in ("main_config", "create_config", "limits"))
     return SavedRun(main_config, create_config, limits, pipeline)
 
@@ -120,7 +122,8 @@ def _run_file(path: Path) -> types.ModuleType:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     # The module is removed from sys.modules afterwards. Environment workers cannot import it, so its classes must be
-    # pickled by value. The file is not imported, because a cached .pyc is outdated if it is edited twice in a second.
+    # pickled by value. The file is not imported, because after two edits in a second Python
+    # would reuse an outdated .pyc.
     module = sys.modules[CONFIG_MODULE + path.stem] = types.ModuleType(CONFIG_MODULE + path.stem)
     module.__file__ = str(path)
     try:
@@ -167,7 +170,7 @@ def replace_values(
 
     Args:
         input_cfg: as in `find_policy`.
-        values: nested dicts, whose keys may be dotted. A path becomes its text.
+        values: nested dicts, whose keys may be dotted. A `Path` becomes a string.
 
     Raises:
         ConfigError: the config cannot be read, or a value cannot be part of a config.
@@ -254,7 +257,7 @@ def compile_config(
         cfg.policy = policy
         policy_cls.check_config(cfg)
     for path, schedule in schedules.items():
-        set_number(cfg.policy, path, schedule)  # beside what the check has set, such as `learn.target_update_freq`
+        set_number(cfg.policy, path, schedule)  # keeps what the check has set, such as `learn.target_update_freq`
     cfg.notes = notes
     return cfg
 
@@ -331,7 +334,7 @@ def _checked_items(
         declared = schema.get(path)
         if declared is not None and declared.type is not SECTION:
             if path in texts and not matches(value, declared.hint) and matches(texts[path], declared.hint):
-                value = texts[path]  # exp_name=007 is a text, not a number
+                value = texts[path]  # exp_name=007 is a string, not a number
             if is_schedule(path, declared, value):
                 check_schedule(path, declared, value)
             else:
@@ -361,7 +364,7 @@ def _closest_path(path: str, schema: sc.Schema) -> str:
     def likeness(other: str) -> float:
         same_name = difflib.SequenceMatcher(None, other.rpartition(".")[2], name).ratio()
         elsewhere = bool(parent) and other.partition(".")[0] != section
-        enough = 0.8 if elsewhere else 0.6  # who names a section rarely means another
+        enough = 0.8 if elsewhere else 0.6  # a user who names a section rarely means another
         return same_name + 0.3 * difflib.SequenceMatcher(None, other, path).ratio() if same_name > enough else 0.0
 
     best = max(sorted(known), key=likeness) if len(path) <= LONGEST_KEY else ""

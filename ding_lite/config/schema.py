@@ -50,7 +50,7 @@ TOP_KEYS = dict(
         type=Key(None, "where else to record the run: 'wandb' or 'mlflow', each an extra; None: nowhere", type=str),
         project=Key("ding_lite", "project of Weights & Biases, experiment of MLflow"),
         name=Key(None, "name of the run there; None: that of its directory", type=str),
-        group=Key(None, "what it shares with other runs; None: the name of its directory without the seed", type=str),
+        group=Key(None, "group of runs that it belongs to; None: its directory's name without the seed", type=str),
         tags=Key([], "words by which to find the run", type=list[str]),
         patience=Key(30.0, "seconds that a run waits at its end until all figures are sent", low=0, high=86400),
         options=Key({}, "further arguments of wandb.init or mlflow.start_run; for MLflow also `tracking_uri`"),
@@ -152,7 +152,7 @@ def _encoder_options(encoder: Any) -> Schema:
         ENCODER_REGISTRY.find(encoder)
         return {}
     encoder_cls = ENCODER_REGISTRY.find(encoder.get("type", ""))
-    keys = _constructor_keys(encoder_cls, f"{ENCODER}.", {}, skip=3)  # these the model passes itself
+    keys = _constructor_keys(encoder_cls, f"{ENCODER}.", {}, skip=3)  # the model passes the first three itself
     return {f"{ENCODER}.type": Key(UNSET, "name in the encoder registry", str), **keys}
 
 
@@ -191,9 +191,9 @@ def show_error(error: BaseException) -> str:
 
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:
-    """Copy a config into plain dicts, lists, texts and Python numbers, which can be written to a file and read back.
+    """Copy a config into plain dicts, lists, strings and Python numbers, which can be written to a file and read back.
 
-    Numbers of numpy become Python numbers. A torch activation, such as `nn.Tanh()`, becomes its name, 'tanh'.
+    NumPy numbers become Python numbers. A torch activation, such as `nn.Tanh()`, becomes its name, 'tanh'.
 
     Args:
         value: the config, or a value in it.
@@ -201,14 +201,14 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         depth: the level of nesting of `value`.
 
     Raises:
-        ConfigError: a value of another type, a key that is not a text, or more than `MAX_DEPTH` levels.
+        ConfigError: a value of another type, a key that is not a string, or more than `MAX_DEPTH` levels.
     """
     if depth > MAX_DEPTH:
         raise ConfigError(f"{path[:80]}...: nested deeper than {MAX_DEPTH} levels. Does it contain itself?")
     if isinstance(value, Mapping):
         wrong = [key for key in value if not isinstance(key, str)]
         if wrong:
-            raise ConfigError(f"{path}: expected texts as keys, got {show(wrong[0])}.")
+            raise ConfigError(f"{path}: expected strings as keys, got {show(wrong[0])}.")
         return {key: plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
@@ -217,13 +217,13 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise ConfigError(f"{path}: expected an integer of at most 64 bits, got {show(value)}.")
     if type(value) is str and any("\ud800" <= char <= "\udfff" for char in value):
-        raise ConfigError(f"{path}: expected a text that can be written as UTF-8, got {show(value)}.")
+        raise ConfigError(f"{path}: expected a string that can be written as UTF-8, got {show(value)}.")
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value).__module__ == "torch.nn.modules.activation" and repr(value) in ACTIVATIONS:
         return ACTIVATIONS[repr(value)]
     raise ConfigError(
-        f"{path}: expected a number, text, list or dict, so that the config can be saved, got {show(value)}. Pass "
+        f"{path}: expected a number, string, list or dict, so that the config can be saved, got {show(value)}. Pass "
         "objects in code, such as the pipeline's argument `model`."
     )
 

@@ -136,7 +136,7 @@ def _same_shape(given: Any, shape: Any) -> bool:
 
 
 def _check_stack(cfg: EasyDict, env_spec: EnvSpec) -> None:
-    """Raise `ConfigError` if `env.frame_stack` does not go with the environment or with replay."""
+    """Raise `ConfigError` if `env.frame_stack` does not fit the environment or replay."""
     stack = cfg.env.frame_stack
     if stack > 1 and env_spec.frame_stack != stack:
         raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
@@ -176,7 +176,7 @@ def _shape_of(space: gymnasium.Space[Any]) -> Any:
 
 
 def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
-    """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part is no Box.
+    """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part is not a Box.
 
     It is None for a Dict with an `action_mask` too, because the built-in models do not obey a mask.
     """

@@ -31,7 +31,7 @@ class Part(NamedTuple):
         path: the keys that lead to it; empty if the observation is not a dict.
         shape: its shape in one observation.
         dtype: its type.
-        labels: whether it holds labels, which are integers; only then an array of integers is tried as such.
+        labels: whether it holds integer labels; only then is an array of integers tried as labels.
     """
 
     path: tuple[str, ...]
@@ -60,7 +60,7 @@ class Observations:
         self._simple = not isinstance(space, Dict)
 
     def read(self, obs: Any) -> tuple[Any, int | None]:
-        """Return a batch `[N, ...]` for a policy, and N; for one observation, the batch of it and None.
+        """Return a batch `[N, ...]` for a policy, and N; for one observation, a batch of one and None.
 
         Raises:
             AgentError: the observations have other keys, another shape or another kind of numbers.
@@ -151,7 +151,7 @@ def _count(array: Any, shape: tuple[int, ...]) -> int | None:
 
 
 def _has_labels(obs: Any, parts: list[Part]) -> bool:
-    """Return whether the parts that may be labels are integers: an array of integers is no one-hot vector."""
+    """Return whether the parts that may be labels are integers: an array of integers is not a one-hot vector."""
     labels = [part.path for part in parts if part.labels]
     if not labels or (isinstance(obs, Mapping) and not set(labels) <= set(find_paths(obs))):
         return False
@@ -168,7 +168,7 @@ def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
     """Return an array or a tensor with the type of the space.
 
     Raises:
-        AgentError: it would lose the fractions of floats.
+        AgentError: the values are not numbers, or the conversion would drop fractions.
     """
     if isinstance(array, torch.Tensor):
         array = array.detach()

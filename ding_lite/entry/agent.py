@@ -10,7 +10,7 @@ Who prepares what:
 | the recurrent state | `act`, until `reset` |
 | mapping -1..1 to the bounds of a Box, clipping, rounding, integers that do not start at 0 | `act` |
 
-An environment of the user's own needs the first row itself. Shapes: N observations in a batch.
+The user's own environment has to do the first row itself. Shapes: N observations in a batch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def load(path: str, device: str | None = None) -> Agent:
     The config is that of the checkpoint's run. It is Python code, so load only runs that you trust.
 
     Args:
-        path: an experiment's directory, whose best checkpoint is meant, or a checkpoint in its ckpt folder.
+        path: an experiment's directory, for its best checkpoint, or a checkpoint in its ckpt folder.
         device: 'cpu' or 'cuda'; None: a GPU if the config says so and there is one.
 
     Raises:
@@ -123,7 +123,7 @@ class Agent:
 
         Raises:
             AgentError: the observation is not one of the environment's; or a recurrent policy gets another number of
-                observations, or another `deterministic`, within the episodes.
+                observations, or another `deterministic`, before `reset`.
         """
         batch, number = self._observations.read(obs)
         rows = number or 1
@@ -144,7 +144,7 @@ class Agent:
             raise AgentError(f"The policy is recurrent: expected {what}; call reset() before new episodes.")
         self._rows, self._greedily = rows, deterministic
         if not deterministic:
-            self.policy.collect_mode.reset()  # noise that continues belongs to as many environments
+            self.policy.collect_mode.reset()  # correlated noise has a row for each environment
 
     def reset(self, mask: Any = None) -> None:
         """Forget the running episodes. A recurrent policy needs this call before each new episode.
@@ -154,7 +154,7 @@ class Agent:
                 batch may have another size.
 
         Raises:
-            AgentError: the mask has another length than the batch.
+            AgentError: the mask's length differs from the batch's.
         """
         index = None
         if mask is None:
@@ -190,7 +190,7 @@ class Agent:
             return play_evaluation(replace(self._setup, cfg=cfg), self._state_dict(), self._name)
 
     def _state_dict(self) -> dict[str, Any]:
-        """Return the policy's present state, in the form of a checkpoint that `load_model` reads."""
+        """Return the policy's current state, in the form of a checkpoint that `load_model` reads."""
         state = {"model": self.policy.model.state_dict()}
         if self.policy.normalizer is not None:
             state["normalizer"] = self.policy.normalizer.state_dict()
@@ -244,7 +244,7 @@ def _greedy(setup: RunSetup) -> RunSetup:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Return a `with` block after which the random generators and the number of threads are what they were before."""
+    """Return a context manager that finally restores the random generators and the number of threads."""
     state, threads = random_state(), torch.get_num_threads()
     try:
         yield

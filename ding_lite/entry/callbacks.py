@@ -1,4 +1,4 @@
-"""What users attach to a run: they see its figures and parts, may log more figures, and may stop it.
+"""Callbacks, which users attach to a run: they see its figures and parts, may log more figures, and may stop it.
 
 Each pipeline takes `callbacks`. Every rank calls the same methods in the same order, so a callback may use collectives,
 such as `allreduce_data`, wherever all ranks do.
@@ -16,7 +16,7 @@ class WatchedRun(Protocol):
     Attributes:
         policy: the policy that is trained.
         collector: produces the samples.
-        learner: trains the policy; `train_iter` are its iterations so far.
+        learner: trains the policy; `train_iter` is the number of its iterations so far.
         evaluator: evaluates the policy.
         stop_reason: why the run ended; empty while it runs.
     """
@@ -41,7 +41,7 @@ class WatchedRun(Protocol):
         """
 
     def stop(self) -> None:
-        """End the run after the learner iterations of this collect. It is enough that one rank calls it."""
+        """End the run after the learner iterations of this collect. A call by one rank is enough."""
 
 
 class Callback:
@@ -87,7 +87,7 @@ class Callback:
         """Called after the last evaluation and the last checkpoint, unless an error ended the run."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs: numbers, texts and tensors, the same on all ranks."""
+        """Return what a resumed run needs: numbers, strings and tensors, the same on all ranks."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ class Callback:
 
 
 class CallbackList(Callback):
-    """Calls several callbacks, in their order."""
+    """Calls several callbacks in order."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = tuple(callbacks)

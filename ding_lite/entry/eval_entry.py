@@ -68,7 +68,7 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> dict[s
         What `evaluate_checkpoint` returns.
 
     Raises:
-        CheckpointError: the checkpoint is of another model.
+        CheckpointError: the checkpoint belongs to another model.
     """
     cfg = setup.cfg
     policy = setup.create_policy("policy", fields=("eval",))

@@ -1,7 +1,7 @@
 """The parts of a run, the source of its samples, and the methods that a training loop calls.
 
 A loop, such as `serial_pipeline`, creates one `Experiment` and calls `finished`, `evaluate`, `collect`, `sample` and
-`learn` on it. Saving and resuming is the work of `RunKeeper`; messages and curves are written by the reporter.
+`learn` on it. `RunKeeper` saves and resumes a run; the reporter writes messages and curves.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Experiment(AbstractContextManager[Any]):
         return bool(self.stop_reason)
 
     def _stopped_by_callback(self) -> str:
-        """Return 'callback' if a callback of any rank has asked to stop, else an empty text."""
+        """Return 'callback' if a callback of any rank has asked to stop, else an empty string."""
         return "callback" if self._callbacks and allreduce_data(int(self._asked_to_stop)) else ""
 
     def evaluate(self) -> bool:

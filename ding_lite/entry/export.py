@@ -95,7 +95,7 @@ def export_policy(policy: Policy, spec: EnvSpec, act_scale: bool, path: str) -> 
     """Write a policy's module to a file, and check that the file acts as the policy does.
 
     Args:
-        policy: a copy of the policy, on the CPU, with the mode 'eval'. Its parameters get no gradients any more.
+        policy: a copy of the policy, on the CPU, with the mode 'eval'. Its parameters no longer get gradients.
         spec: the environment's spaces.
         act_scale: whether -1..1 is mapped to the bounds of a Box.
         path: ends with '.pt2' or '.onnx'.
@@ -110,7 +110,7 @@ def export_policy(policy: Policy, spec: EnvSpec, act_scale: bool, path: str) -> 
     output = policy.eval_mode.forward(obs)
     if "prev_state" in output:
         raise AgentError(
-            "A recurrent policy is not exported: its actions depend on a state. Load it with ding_lite.load."
+            "A recurrent policy cannot be exported: its actions depend on a state. Load it with ding_lite.load."
         )
     _, to_env = policy_side(spec.env_action_space, act_scale)
     expected = to_env(tree_map(lambda leaf: leaf.numpy(), output["action"]))
@@ -158,7 +158,7 @@ def check_target(path: str) -> None:
 
 
 def draw_observations(space: gymnasium.Space[Any], number: int) -> Any:
-    """Draw observations `[number, ...]` at random, always the same ones.
+    """Draw observations `[number, ...]` at random, the same ones each time.
 
     Floats are normally distributed and clipped to their bounds. A mask allows at least its first action.
     """
@@ -192,7 +192,7 @@ def _whole_bounds(space: gymnasium.Space[Any]) -> tuple[Any, Any]:
 
 
 def _compare(expected: list[np.ndarray], found: list[np.ndarray], number: int) -> None:
-    """Check that the first `number` actions are those that were found.
+    """Check that the first `number` actions equal those that were found.
 
     Raises:
         AgentError: they are not.
@@ -200,7 +200,7 @@ def _compare(expected: list[np.ndarray], found: list[np.ndarray], number: int) -
     for whole, two in zip(expected, found, strict=True):
         one = whole[:number]
         if one.shape != two.shape or not np.allclose(one, two, TOLERANCE, TOLERANCE if one.dtype.kind == "f" else 0.0):
-            raise AgentError("The exported module's actions differ from the policy's: it is not written.")
+            raise AgentError("The exported module's actions differ from the policy's, so it was not written.")
 
 
 def _write_pt2(module: nn.Module, obs: Any, path: str) -> None:
@@ -232,7 +232,7 @@ def _run_onnx(path: str, obs: Any) -> list[np.ndarray]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Return a `with` block without the warnings and reports of torch's exporters about their own parts."""
+    """Return a context manager that hides what torch's exporters warn and report about their own parts."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

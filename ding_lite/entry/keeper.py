@@ -86,7 +86,7 @@ class RunKeeper(AbstractContextManager[Any]):
         return os.path.join(self._exp_dir, *parts)
 
     def _save_config(self, setup: RunSetup, begins: bool) -> None:
-        """Write the config of a run that begins; of one that goes on, remember what it changes."""
+        """Write the config of a new run; for a resumed one, remember what it changes."""
         path = self._path("total_config.py")
         if begins:
             save_config(setup.cfg, path, setup.pipeline, **setup.limits)
@@ -108,7 +108,7 @@ class RunKeeper(AbstractContextManager[Any]):
         return None
 
     def _load_newest(self) -> Loaded | None:
-        """Load the directory's newest valid checkpoint into the policy and return it; None: a new start."""
+        """Load the directory's newest valid checkpoint into the policy and return it; None: start anew."""
         if not self._store.has_checkpoints():
             if self._resumes:
                 raise CheckpointError(f"'{self._exp_dir}' has no checkpoint to resume from: start a new run.")
@@ -135,7 +135,7 @@ class RunKeeper(AbstractContextManager[Any]):
         """Register the parts to save from now on; if a run continues, restore them and the random states.
 
         Args:
-            learner: has `state_dict` and `load_state_dict`, and the same for the state of each rank.
+            learner: has `state_dict`, `local_state_dict` and their load methods.
             collector: the same.
             evaluator: has `state_dict` and `load_state_dict`.
             counts: returns all counts of the run.
@@ -214,7 +214,7 @@ class RunKeeper(AbstractContextManager[Any]):
         return state
 
     def _moment(self) -> tuple[int, ...]:
-        """Return the counts of which at least one has changed if the state has."""
+        """Return counts of which at least one changes whenever the state does."""
         learner, collector, evaluator = (self._parts[name] for name in ("learner", "collector", "evaluator"))
         return learner.train_iter, collector.envstep, evaluator.eval_count
 
@@ -223,7 +223,7 @@ class RunKeeper(AbstractContextManager[Any]):
         return self._parts["learner"].train_iter - self._saved_iter >= self._hook.save_ckpt_after_iter
 
     def save(self) -> bool:
-        """Write a checkpoint of all ranks, unless the newest is up to date; return whether there is one."""
+        """Write a checkpoint of all ranks, unless the newest is up to date; return False if writing failed."""
         moment = self._moment()
         if moment == self._saved:
             return True
@@ -248,7 +248,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     @contextmanager
     def learning(self) -> Iterator[None]:
-        """Return a `with` block for learner iterations; at its end the run is saved if this is due.
+        """Return a context manager for learner iterations; at its end the run is saved if a checkpoint is due.
 
         A batch whose loss or gradient is not finite is saved, and the error then names the file.
         """
@@ -261,7 +261,7 @@ class RunKeeper(AbstractContextManager[Any]):
             self.save()
 
     def _report(self, reason: str | None) -> bool:
-        """Print why a checkpoint could not be written, if so; return whether it was written."""
+        """If a checkpoint could not be written, print why; return whether it was written."""
         if reason is not None:
             self.reporter.warning(f"{reason} Training continues.")
         return reason is None
@@ -292,7 +292,7 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
         with_optimizer: load the optimizers and counters too, not only the model.
 
     Raises:
-        CheckpointError: the checkpoint is of another policy or model.
+        CheckpointError: the checkpoint belongs to another policy or model.
     """
     try:
         check_statistics(policy, state["policy"], name)
@@ -337,7 +337,7 @@ def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
         name: the checkpoint's name in messages.
 
     Raises:
-        CheckpointError: the checkpoint is of another model.
+        CheckpointError: the checkpoint belongs to another model.
     """
     state = state.get("policy", state)
     check_statistics(policy, state, name)
@@ -348,7 +348,7 @@ def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
 
 
 def trained_env_steps(state: dict[str, Any]) -> int:
-    """Return after how many env steps of all ranks a checkpoint was written; `LONG_TRAINED` if it does not say so."""
+    """Return the env steps of all ranks before a checkpoint; `LONG_TRAINED` if it does not contain them."""
     return int(state.get("collector", {}).get("envstep", LONG_TRAINED))
 
 

@@ -14,7 +14,7 @@ from ding_lite.utils.registry import ConfigError
 
 
 def add_normalizer(policy: Policy, cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None:
-    """Make a policy normalise what `env.norm_obs` and `env.norm_reward` say.
+    """Make a policy normalise what `env.norm_obs` and `env.norm_reward` ask for.
 
     Args:
         policy: the policy.
@@ -44,7 +44,7 @@ def refuse_normalization(cfg: EasyDict, what: str, reason: str) -> None:
     """
     for key in ("norm_obs", "norm_reward"):
         if cfg.env[key].use_norm:
-            raise ConfigError(f"env.{key}=True does not go with {what}: {reason}. Set env.{key}=False.")
+            raise ConfigError(f"env.{key}=True does not work with {what}: {reason}. Set env.{key}=False.")
 
 
 def check_statistics(policy: Policy, state: dict[str, Any], name: str) -> None:
@@ -52,7 +52,7 @@ def check_statistics(policy: Policy, state: dict[str, Any], name: str) -> None:
 
     Args:
         policy: the policy.
-        state: what the checkpoint holds of its policy.
+        state: the checkpoint's `policy`.
         name: the checkpoint's name in messages.
 
     Raises:

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 def play_episodes(
     agent: Agent, env: gymnasium.Env, seed: int | None = None, deterministic: bool = True
 ) -> Iterator[tuple[float, int]]:
-    """Play one episode after the other, without end.
+    """Play one episode after another, endlessly.
 
     Args:
         agent: the agent.
-        env: an environment of the agent's `make_env`, also wrapped further.
+        env: an environment from the agent's `make_env`, possibly wrapped further.
         seed: seed of the environment, before the first episode.
         deterministic: see `Agent.act`.
 
     Yields:
-        The return, the sum of unclipped rewards, and the length in env steps, of each episode.
+        Each episode's return (the sum of unclipped rewards) and its length in env steps.
     """
     while True:
         obs, _ = env.reset(seed=seed)

@@ -34,7 +34,8 @@ class RunReporter(AbstractContextManager[Any]):
     Args:
         cfg: the compiled config.
         exp_dir: the experiment directory.
-        axis: the count by which progress and curves are shown: 'envstep', or 'train_iter' for a run that plays nothing.
+        axis: the count by which progress and curves are shown: 'envstep', or 'train_iter' for a run without
+            environments.
     """
 
     def __init__(self, cfg: EasyDict, exp_dir: str, axis: str = "envstep") -> None:
@@ -131,7 +132,7 @@ class RunReporter(AbstractContextManager[Any]):
         )
 
     def learned(self, counts: Mapping[str, int]) -> None:
-        """Show the progress of a run that plays nothing."""
+        """Show the progress of a run without environments."""
         self._progress.update(counts["train_iter"], counts["epoch"], self._eval_returns())
 
     def _eval_returns(self) -> dict[str, float | None]:
@@ -222,7 +223,7 @@ class RunReporter(AbstractContextManager[Any]):
         )
 
     def _seconds(self) -> float:
-        """Return the run's seconds so far, with those before it was resumed."""
+        """Return the run's seconds so far, including those before it was resumed."""
         return time.monotonic() - self._start
 
     def _moment(self, counts: Mapping[str, int]) -> str:
@@ -236,7 +237,7 @@ def has_bf16() -> bool:
 
 
 def describe_eval_epsilon(policy: EasyDict) -> str:
-    """Return a text about the epsilon of evaluations, to be appended to a result; empty if it is 0."""
+    """Return a note on the epsilon of evaluations, to be appended to a result; empty if it is 0."""
     epsilon = policy.eval.get("eps", 0.0)
     return f", epsilon {epsilon:g}" if epsilon else ""
 

@@ -39,7 +39,7 @@ from ding_lite.worker.replay.stream import EpisodeStream, TransitionStream
 
 UNITS = ("transition", "batch", "episode")
 FIGURES = ("env_step", "episode", "return", "length")
-BY_VALUE = 2**16  # bytes: greater tensors are passed to another process in shared memory
+BY_VALUE = 2**16  # bytes: larger tensors are passed to another process in shared memory
 MAX_WORKERS = 1024  # loader workers of a rank
 EPISODE_ROWS = 32  # env steps in each environment between two reads of new parameters, if there is no n_sample
 
@@ -70,9 +70,9 @@ class RolloutDataset(IterableDataset[Any]):
     * 'episode': one whole episode as collected, `[L, ...]`, and `last_obs`; also for `batch_size=None`.
 
     Samples have the keys that the policy's `_loss` reads. For an on-policy policy they are the batches of
-    `_get_batches`, advantages included. For other policies each step appears once, in the order of time, with `reward`
-    summed over `policy.nstep` steps, the true `next_obs`, `done` and `value_gamma`. `version` is the number of the
-    parameters that played.
+    `_get_batches`, advantages included. For other policies each step appears once, in time order, with `reward` summed
+    over `policy.nstep` steps, the true `next_obs`, `done` and `value_gamma`. `version` is the number of the parameters
+    that played.
 
     A collect uses the parameters that were published last when it begins. Seeds are derived from the config's seed, the
     rank, the worker and the number of the iteration. Create one data set in every rank.
@@ -220,7 +220,7 @@ class RolloutDataset(IterableDataset[Any]):
 
 
 class Sample(dict[str, Any]):
-    """A dict of tensors whose small ones are sent to another process by value, in one message.
+    """A dict of tensors; small ones are sent to another process by value, in one message.
 
     Sending a tensor in shared memory takes 0.15 ms, by value 10 us plus the copy.
     """
@@ -259,7 +259,7 @@ class _OwnState(AbstractContextManager[Any]):
 
 
 def _within(own: _OwnState, items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield endless items that are created and finally closed within `own`."""
+    """Yield items without end, which are created and finally closed within `own`."""
     try:
         while True:
             with own:

@@ -24,7 +24,7 @@ def serial_pipeline_onpolicy(
     overrides: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Policy:
-    """Train an on-policy policy. It learns from the samples of each collect at once and then discards them.
+    """Train an on-policy policy. It learns from the samples of each collect immediately and then discards them.
 
     The arguments, the return value and the errors are those of `serial_pipeline`. Limits are checked between collects,
     so a run may exceed `max_train_iter` by the iterations of one collect.

@@ -19,7 +19,7 @@ ENGINES = ("native", "env_pool")  # managers that play all environments at once
 
 
 def find_engine(builder: Any, plain_if: Mapping[str, Any] | None, cfg_env: EasyDict) -> Any:
-    """Return what has the method `make_native` for the manager that the config names.
+    """Return the object with the method `make_native` for the manager that the config names.
 
     Args:
         builder: builds one environment.

@@ -1,16 +1,16 @@
 """Plays environments with envpool: C++ on several threads, from the extra `envpool`.
 
-envpool resets an ended environment in the next step, and ignores that step's action. Here the ended environments are
-reset at once, and only they, so that every step is a transition of every environment.
+envpool resets an ended environment in the next step, and ignores that step's action. Here the ended environments, and
+only these, are reset immediately, so that every step is a transition of every environment.
 
 Differences from gymnasium, which hold for envpool 1.2.5:
 
-* It reports an episode that terminates in the last step that its time limit allows as truncated only. Therefore the
-  limit is counted here, and envpool's is one step longer. In MiniGrid and BabyAI, whose rewards depend on that limit,
-  it is left alone, and a goal that is reached in the very last step is a truncation.
+* An episode that terminates in the last step of its time limit is reported as truncated only. Therefore the limit is
+  counted here, and envpool's is one step longer. In MiniGrid and BabyAI, whose rewards depend on that limit, it is left
+  alone, and a goal that is reached in the very last step is a truncation.
 * Seeds are fixed when a pool is built: a reset with seeds builds a new one. This takes milliseconds, and for Atari a
   tenth of a second for each game. An episode depends on the ones before, so none is restored when a run is resumed.
-* Observations and actions of float64 are shown as float32, and unbounded spaces of Box2D as such.
+* Observations and actions of float64 appear as float32, and Box2D's unbounded spaces as unbounded.
 
 This module never imports torch.
 """
@@ -45,11 +45,11 @@ def import_envpool() -> ModuleType:
     """Import envpool and return it.
 
     Raises:
-        ConfigError: it is not installed, or not whole.
+        ConfigError: it is not installed, or incomplete.
     """
     try:
         return importlib.import_module("envpool")
-    except (ImportError, FileNotFoundError) as error:  # a file that is missing: the assets are packages of their own
+    except (ImportError, FileNotFoundError) as error:  # a missing file: the assets are separate packages
         raise ConfigError(
             f"env_manager.type='env_pool' needs the extra 'envpool' ({error}): pip install 'ding_lite[envpool]'."
         ) from error
@@ -61,7 +61,7 @@ class EnvPoolBuilder(EngineBuilder):
 
     Attributes:
         task: envpool's name of the environment, mostly gymnasium's id.
-        options: arguments of `envpool.make`; `env.kwargs` comes on top.
+        options: arguments of `envpool.make`; `env.kwargs` overrides them.
         join_frames: see `SameStepEngine`.
     """
 
@@ -120,7 +120,7 @@ class EnvPoolEngine(SameStepEngine):
         """Call a function of envpool with the task and these options.
 
         Returns:
-            What it made, and the spaces of that: observations and actions.
+            What it made, its observation space and its action space.
         """
         try:
             with warnings.catch_warnings():

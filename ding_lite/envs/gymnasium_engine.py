@@ -1,9 +1,8 @@
-"""Plays gymnasium's own vectorised environments, which compute all environments in one go.
+"""Plays gymnasium's own vectorised environments, which compute all environments as one batch.
 
-gymnasium 1.4 has one for CartPole, and three that need JAX. They reset an ended environment in the next step, which
-computes the others too, and they take one seed for all. The state of CartPole's is an array, so here an episode that
-ends is replaced in that array at once, with a start from a seed of its own. This module never imports torch. Shapes: N
-environments, K of which start an episode.
+gymnasium 1.4 has one for CartPole, and three that need JAX. They reset an ended environment during the next step of the
+others, and they take one seed for all. CartPole's state is an array, in which an ended episode is immediately replaced
+here by a start from its own seed. This module never imports torch. Shapes: N environments, K of which start an episode.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class GymnasiumBuilder(EngineBuilder):
         """Build the engine, which has to be reset with seeds first.
 
         Raises:
-            ConfigError: gymnasium cannot make it with `env.kwargs`, or its resets cannot be brought to SAME_STEP.
+            ConfigError: gymnasium cannot make it with `env.kwargs`, or its resets cannot be made SAME_STEP.
         """
         limit = {"max_episode_steps": cfg_env.max_episode_steps} if cfg_env.max_episode_steps else {}
         try:

@@ -38,15 +38,15 @@ ENV_KEYS: dict[str, Any] = dict(
     ),
     norm_obs=dict(
         use_norm=Key(
-            False, "normalise observations by their running mean and deviation; `norm_obs=True` says the same"
+            False, "normalise observations by their running mean and standard deviation; short: `norm_obs=True`"
         ),
         offline_stats=dict(
-            use_offline_stats=Key(False, "the statistics are those of the data set: always so in offline learning")
+            use_offline_stats=Key(False, "use the statistics of the data set; always so in offline learning")
         ),
     ),
     norm_reward=dict(
         use_norm=Key(
-            False, "divide training rewards by the deviation of the discounted return; `norm_reward=True` says the same"
+            False, "divide training rewards by the discounted return's standard deviation; short: `norm_reward=True`"
         ),
         reward_discount=Key(None, "discount of this return; None: policy.discount_factor", type=float, low=0, high=1),
     ),

@@ -11,14 +11,15 @@ from gymnasium.vector import VectorEnv
 class MixedInfos(VectorEnv):
     """gymnasium's batching of infos, for values of a key that have different types or shapes.
 
-    gymnasium's array has the type and shape of the first value. It becomes one of objects if another does not fit.
+    gymnasium's array has the type and shape of the first value. It becomes an array of objects if another value does
+    not fit.
     """
 
     def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
         try:
             return super()._add_info(vector_infos, env_info, env_num)
         except (TypeError, ValueError, OverflowError):
-            for key, value in env_info.items():  # one at a time: the error left out those behind its key
+            for key, value in env_info.items():  # one at a time: the error skipped the keys after its own
                 try:
                     super()._add_info(vector_infos, {key: value}, env_num)
                 except (TypeError, ValueError, OverflowError):

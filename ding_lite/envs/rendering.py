@@ -27,19 +27,19 @@ from ding_lite.utils.registry import ConfigError, UserError, place_of
 
 logger = logging.getLogger(__name__)
 FORMATS = (".mp4", ".gif")
-FPS = 30  # images per second, if the environment does not say
+FPS = 30  # frames per second, if the environment does not declare them
 NUMBERED = re.compile(r"episode_(\d+)_return_")
 
 
 def has_screen() -> bool:
-    """Return whether windows can be opened, as far as environment variables say so."""
+    """Return whether windows can be opened, judging by environment variables."""
     variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     return not sys.platform.startswith("linux") or any(map(os.environ.get, variables))
 
 
 @contextmanager
 def _drawing_offscreen() -> Iterator[None]:
-    """Return a context in which pygame looks for no screen if there is none; otherwise it prints an error."""
+    """Return a context manager that keeps pygame from looking for a screen, and complaining, if there is none."""
     if has_screen():
         yield
         return
@@ -163,15 +163,16 @@ def build_recorded(cfg_env: EasyDict, builders: Sequence[Builder] | None, folder
 
 
 class EpisodeRecorder(RecordVideo):
-    """Records a video of each whole episode, `episode_0001_return_195.00.mp4`. Episodes that are not ended are dropped.
+    """Records a video of each whole episode, `episode_0001_return_195.00.mp4`. Unfinished episodes are dropped.
 
-    The return is the sum of unclipped rewards. Numbers continue behind those of the videos in the folder.
+    The return is the sum of unclipped rewards. Numbering continues after the videos already in the folder.
 
     Args:
         env: an environment whose render mode is 'rgb_array'.
         folder: the directory of the videos, which is created.
         ending: '.mp4' or '.gif'.
-        tolerant: whether to go on, with a warning, if a video cannot be written, for instance because the disk is full.
+        tolerant: whether to continue, with a warning, if a video cannot be written, for instance because the disk is
+            full.
 
     Attributes:
         paths: the videos that were written.

@@ -160,7 +160,7 @@ class RestorableVectorEnv(VectorWrapper):
             were restored, bool `[N]`.
 
         Raises:
-            ValueError: the state has another number of environments.
+            ValueError: the state has a different number of environments.
         """
         if len(state["seed"]) != self.num_envs:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Brings engines that play N environments at once to the contract of `vector_env`.
+"""Makes engines that play N environments at once obey the contract of `vector_env`.
 
 An engine cannot be wrapped environment by environment, so observations are converted and stacked here, for all of them.
 This module never imports torch. Shapes: N environments, K of which start an episode, S frames in an observation.
@@ -23,7 +23,7 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 class SameStepEngine(VectorEnv):
     """A SAME_STEP vector environment made of an engine that can restart some of its environments.
 
-    Subclasses have the methods `_advance` and `_restart`, and `_set_seeds` if they accept seeds.
+    Subclasses implement `_advance` and `_restart`, and `_set_seeds` if they accept seeds.
 
     Args:
         num_envs: N.
@@ -66,7 +66,7 @@ class SameStepEngine(VectorEnv):
 
         Args:
             index_K: the environments.
-            seed_N: see `SeededEnv.reset`. None: the next episodes of the present seeds.
+            seed_N: see `SeededEnv.reset`. None: the next episodes of the current seeds.
             options: those of `reset`.
         """
         raise NotImplementedError
@@ -87,8 +87,8 @@ class SameStepEngine(VectorEnv):
         """Start the next episode in every environment, or only where `options["reset_mask"]`, bool `[N]`, is True.
 
         Args:
-            seed: one for each environment. None: the present seeds.
-            options: further ones are those of the engine.
+            seed: one for each environment. None: the current seeds.
+            options: all others are passed to the engine.
         """
         others = dict(options or {})
         index_K = np.flatnonzero(others.pop("reset_mask", np.full(self.num_envs, True)))
@@ -153,7 +153,7 @@ def _put(whole: Any, index_K: np.ndarray, rows: Any) -> Any:
 
 
 class EngineBuilder:
-    """Builds an engine, in the place of a registered class; see `vector_env`."""
+    """Builds an engine, in place of a registered class; see `vector_env`."""
 
     def make_native(self, cfg_env: EasyDict, num_envs: int, num_threads: int) -> SameStepEngine:
         """Build the engine, which has to be reset with seeds first.

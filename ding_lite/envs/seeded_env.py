@@ -34,8 +34,8 @@ def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
 def episode_seed(seed: int, episode: int) -> int:
     """Return the seed, below 2**31, of an environment's episode.
 
-    Episode 0 has the environment's seed. All others have SplitMix64 (Steele, Lea and Flood, 2014) of both numbers,
-    which takes a microsecond; `derive_seeds` would take ten.
+    Episode 0 has the environment's seed. All others have the SplitMix64 hash (Steele, Lea and Flood, 2014) of both
+    numbers, which takes a microsecond; `derive_seeds` would take ten.
 
     Args:
         seed: the environment's seed.

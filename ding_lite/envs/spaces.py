@@ -65,7 +65,7 @@ class BoxActions:
         low: the lower bounds.
         high: the upper bounds.
         centre: what 0 is mapped to.
-        half: the length that 1 is mapped to.
+        half: the distance from the centre to the bounds.
         whole: whether the Box holds integers.
     """
 
@@ -166,7 +166,7 @@ def observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any],
 
 
 def _flatten(space: gymnasium.Space[Any], obs: np.ndarray) -> np.ndarray:
-    """Return observations `[..., *shape]` as vectors `[..., A]`, as `gymnasium.spaces.flatten` does it with one."""
+    """Return observations `[..., *shape]` as vectors `[..., A]`, as `gymnasium.spaces.flatten` does for one."""
     batch = obs.shape[: obs.ndim - len(space.shape or ())]
     if isinstance(space, MultiBinary):
         return obs.reshape(*batch, -1).astype(np.float32)

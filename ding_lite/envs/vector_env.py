@@ -34,7 +34,7 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
   Otherwise its episodes start anew when a run is resumed.
 * `plain_if`, a dict: if these keys of `cfg.env` have these values, the environment is the gymnasium environment
   `cfg.env.env_id` and nothing else. Engines that know the id, see `env_pool` and `gymnasium_engine`, then play it.
-* a class method `env_pool_task(cfg)`, if the environment is another one of envpool, see `env_pool`.
+* a class method `env_pool_task(cfg)`, if envpool has an equivalent environment, see `env_pool`.
 
 This module never imports torch, because worker processes import it.
 """

@@ -29,7 +29,7 @@ def check_wrappers(cfg_env: EasyDict) -> None:
     """Check `cfg.env.wrappers` without building an environment.
 
     Raises:
-        ConfigError: a wrapper is unknown or of no use here, or the environments have an engine of their own.
+        ConfigError: a wrapper is unknown or of no use here, or an engine plays all environments at once.
     """
     for item in cfg_env.wrappers:
         name, _ = _read(item)

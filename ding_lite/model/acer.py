@@ -19,7 +19,7 @@ from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 @MODEL_REGISTRY.register("acer")
 class ACER(ModeModel):
-    """A policy over discrete actions, and Q(s, .), each with an encoder of its own.
+    """A policy over discrete actions, and Q(s, .), each with its own encoder.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image.

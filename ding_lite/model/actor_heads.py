@@ -82,7 +82,7 @@ def check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> 
         choices: the allowed values.
 
     Raises:
-        ConfigError: the value is none of the choices.
+        ConfigError: the value is not one of the choices.
     """
     if value not in choices:
         words = [choice for choice in choices if choice is not None]

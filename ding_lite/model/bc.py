@@ -67,7 +67,7 @@ class BC(nn.Module):
 
 @MODEL_REGISTRY.register("discrete_bc")
 class DiscreteBC(DQN):
-    """Predicts a logit for each discrete action, by the layers of `DQN`.
+    """Predicts a logit for each discrete action, with the layers of `DQN`.
 
     Args:
         obs_shape: see `DQN` for this and the next five.

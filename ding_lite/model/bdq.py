@@ -1,6 +1,6 @@
 """The Q-network of BDQ, with a branch for each choice that an action consists of.
 
-Shapes: B samples, D branches, A options of the branch that has most.
+Shapes: B samples, D branches, A options of the largest branch.
 """
 
 from __future__ import annotations

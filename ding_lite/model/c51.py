@@ -16,10 +16,10 @@ from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
 
 
 def check_support(v_min: float, v_max: float, n_atom: int) -> None:
-    """Check the support of a categorical distribution, `n_atom` atoms at equal distances from `v_min` to `v_max`.
+    """Check the support of a categorical distribution, `n_atom` atoms equally spaced from `v_min` to `v_max`.
 
     Raises:
-        ConfigError: v_min is not smaller than v_max, or there are less than two atoms.
+        ConfigError: v_min is not smaller than v_max, or there are fewer than two atoms.
     """
     if not v_min < v_max:
         raise ConfigError(
@@ -44,7 +44,7 @@ class DistributionHead(nn.Module):
         v_max: the largest atom.
         activation: a key of `ACTIVATIONS`.
         noise: use noisy layers, see `NoisyLinear`.
-        dueling: compute the logits of a value and of advantages.
+        dueling: compute the logits from a value and advantages.
     """
 
     def __init__(

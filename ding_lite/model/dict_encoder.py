@@ -14,14 +14,14 @@ ObsShape = int | Sequence[int] | Mapping[str, Any]  # of a vector, of an image, 
 
 
 class DictEncoder(nn.Module):
-    """Encodes each part of a dict of vectors, images and further dicts, and joins their features by a dense layer.
+    """Encodes each part of a dict of vectors, images and further dicts, and joins their features with a dense layer.
 
     Parts of an observation that have no shape are ignored.
 
     Args:
         obs_shape: the shape of each part.
         hidden_size_list: sizes of the layers of each part's encoder; the last one is also F. Without layers, the
-            features are the vectors themselves, one after the other.
+            features are the vectors themselves, concatenated.
         activation: a key of `ACTIVATIONS`.
         create_encoder: returns the encoder of a part for these three arguments.
     """

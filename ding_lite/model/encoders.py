@@ -1,4 +1,4 @@
-"""Encoders that `policy.model.encoder` can name, beside `ConvEncoder`: dense residual blocks, and IMPALA's network.
+"""Encoders that `policy.model.encoder` can name, besides `ConvEncoder`: dense residual blocks, and IMPALA's network.
 
 Shapes: B samples, F features, C channels, H x W pixels.
 """
@@ -48,7 +48,7 @@ class FCEncoder(MLP):
         activation: a key of `ACTIVATIONS`.
         res_block: one linear layer, then a residual block (see `DenseBlock`) for each number of the list. The numbers
             must be equal.
-        layer_norm: layer normalisation behind each linear layer, before the activation.
+        layer_norm: layer normalisation after each linear layer, before the activation.
 
     Raises:
         ConfigError: `res_block` with layers of several sizes.
@@ -72,7 +72,7 @@ class FCEncoder(MLP):
         sizes = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *hidden_size_list]
         linear = normalized_linear if layer_norm else nn.Linear
         super().__init__(sizes[:2] if res_block else sizes, activation, linear=linear)
-        if res_block:  # `MLP` puts the activation behind the first layer only; a block ends with its own
+        if res_block:  # `MLP` puts the activation after the first layer only; a block ends with its own
             size = sizes[1]
             self.extend(DenseBlock(linear(size, size), linear(size, size), activation) for _ in hidden_size_list)
 
@@ -98,9 +98,9 @@ class ConvBlock(nn.Module):
 class IMPALAConvEncoder(nn.Module):
     """Maps images to features by the residual network of IMPALA (Espeholt et al. 2018, arXiv:1802.01561, figure 3).
 
-    Three sections follow each other: a 3 x 3 convolution, maxima over 3 x 3 pixels with stride 2, and residual blocks
-    (see `ConvBlock`). Then come the activation, a dense layer, and the activation again. Borders are padded by one
-    pixel, so a section halves height and width, rounded up.
+    Each of three sections consists of a 3 x 3 convolution, 3 x 3 max pooling with stride 2, and residual blocks (see
+    `ConvBlock`). Then come the activation, a dense layer, and the activation again. Borders are padded by one pixel, so
+    a section halves height and width, rounded up.
 
     Args:
         obs_shape: C, H, W.
@@ -110,7 +110,7 @@ class IMPALAConvEncoder(nn.Module):
         nblock: residual blocks of each section.
 
     Raises:
-        ConfigError: the list has another length.
+        ConfigError: the list does not have three or four numbers.
     """
 
     obs_dims: ClassVar[int] = 3

@@ -19,8 +19,8 @@ from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 class FractionHead(nn.Linear):
     """Maps features `[B, H]` to the logarithms `[B, K]` of the lengths of K intervals that fill [0, 1].
 
-    At first they are almost equal (Yang et al. 2019, arXiv:1911.02140, section 4.1). FQF trains this layer by an
-    optimizer of its own.
+    At first they are almost equal (Yang et al. 2019, arXiv:1911.02140, section 4.1). FQF trains this layer with its own
+    optimizer.
 
     Args:
         hidden_size: H.
@@ -77,8 +77,8 @@ class FQF(nn.Module):
         """Return a dict for observations `[B, ...]`.
 
         `quantiles` `[B, K + 1]` are the ends of the intervals, from 0 to 1; only their gradient flows to `fraction`.
-        `quantiles_hats` `[B, K]` are the middles of the intervals, `q` `[B, K, A]` the quantiles there, and `logit`
-        `[B, A]` their means, weighed by the lengths of the intervals: the action values. `entropies` `[B, 1]` are the
+        `quantiles_hats` `[B, K]` are the midpoints of the intervals, `q` `[B, K, A]` the quantiles there, and `logit`
+        `[B, A]` their means, weighted by the lengths of the intervals: the action values. `entropies` `[B, 1]` are the
         entropies of the lengths. With `boundaries`, `q_tau_i` `[B, K - 1, A]` are the quantiles at the inner ends,
         without gradient.
         """

@@ -86,7 +86,7 @@ class ConvEncoder(nn.ModuleList):
         kernel_size: width of each convolution's kernel, in pixels.
         stride: pixels from one place of each kernel to the next.
         padding: zeros that each convolution adds at every border; None: none.
-        layer_norm: layer normalisation behind each convolution, before the activation. Mean and variance are those of
+        layer_norm: layer normalisation after each convolution, before the activation. Mean and variance are those of
             all channels and pixels of an image; each channel has a gain and a bias.
 
     Raises:

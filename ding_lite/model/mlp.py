@@ -89,7 +89,7 @@ def create_encoder(
 
 
 def single_size(action_shape: ActionShape | Mapping[str, int], of: str = "") -> int:
-    """Return the number that an `action_shape` is, or that is alone in its list.
+    """Return an `action_shape` that is a number, or a list of one number, as this number.
 
     Args:
         action_shape: the shape in the config.

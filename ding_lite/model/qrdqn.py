@@ -59,7 +59,7 @@ class QRDQN(nn.Module):
 
 
 def midpoints(number: int, like: Tensor) -> Tensor:
-    """Return the middles (i + 1/2) / K of K equal parts of [0, 1], `[K]`, for `number` K.
+    """Return the midpoints (i + 1/2) / K of K equal parts of [0, 1], `[K]`, for `number` K.
 
     Args:
         number: K.

@@ -1,6 +1,6 @@
 """The recurrent core of a network: an LSTM or a GRU that runs over sequences with episodes inside.
 
-A state is a dict of tensors `[B, H]`: `h` and, for an LSTM, `c`. B is its first dimension, as of all columns, so
+A state is a dict of tensors `[B, H]`: `h` and, for an LSTM, `c`. B is its first dimension, as in all columns, so
 workers store the state of each environment like any other output of a policy.
 
 Shapes: T rows of a sequence, B sequences, F features of a row, H features of the state, G inputs of gates, K places.
@@ -132,10 +132,10 @@ class RecurrentCore(nn.Module):
         episode_start_TB: Tensor | None = None,
         place_K: Tensor | None = None,
     ) -> tuple[Tensor, State, State | None]:
-        """Run over T rows. It computes in the type of its parameters, also under autocast.
+        """Run over T rows. It computes in the type of its parameters, even under autocast.
 
         If no episode starts after the first row, torch runs over the whole sequence in one call. Otherwise, and in a
-        compiled loss, single steps follow each other. On a GPU this decision waits for `episode_start_TB`.
+        compiled loss, it takes single steps. On a GPU this decision waits for `episode_start_TB`.
 
         Args:
             x_TBF: the features.

@@ -42,7 +42,7 @@ class VAC(nn.Module):
         sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
         fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
-        lstm_type: put a recurrent core behind the shared encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
+        lstm_type: put a recurrent core after the shared encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
             observations are then sequences. None: none.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """

@@ -237,7 +237,7 @@ class Policy:
 
         Args:
             name: its name in checkpoints and logs; 'model' if it is the policy's only optimizer.
-            network: the network to train, or a dict of parts, each with an optimizer of its own.
+            network: the network to train, or a dict of parts, each with its own optimizer.
             loss: returns the loss of a batch, a scalar, and detached figures.
             *args: further arguments of `OptimizerStep`, such as the learning rate.
             **options: further keyword arguments of `OptimizerStep`.

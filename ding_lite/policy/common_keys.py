@@ -24,7 +24,7 @@ def epsilon_keys(start: float, end: float, decay: int) -> dict[str, Any]:
 RUN_KEYS: dict[str, Any] = dict(
     cuda=Key(False, "train on a GPU; without one the run prints a note and uses the CPU"),
     multi_gpu=Key(False, "average gradients over all ranks; required with several processes, on CPUs too"),
-    bp_update_sync=Key(True, "False: gradients that travel by messages are averaged during backward, by torch's DDP"),
+    bp_update_sync=Key(True, "False: unless ranks share memory, torch's DDP averages gradients during backward"),
     data_parallel=Key(
         "flat",
         "what averages gradients: 'flat', one collective of our own, or 'ddp', torch's DistributedDataParallel",

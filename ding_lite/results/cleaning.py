@@ -2,11 +2,11 @@
 
 * Checkpoints: those before the newest one, and unfinished files. Best, last and newest ones stay, so the run can still
   be evaluated and resumed. Only runs that wrote a result are cleaned: after a kill an older checkpoint may be needed.
-* Parts: what the ranks keep beside the newest checkpoint, replay buffers above all. Without them a run cannot be
-  resumed, so those of interrupted runs stay.
+* Parts: what the ranks keep with the newest checkpoint, mainly replay buffers. Without them a run cannot be resumed, so
+  those of interrupted runs stay.
 * Runs: whole directories of runs that ended without a single evaluation. One that contains other files stays.
 
-Nothing is taken from an active run: each directory is locked while something is removed from it.
+Nothing is removed from an active run: each directory is locked while something is removed from it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Removal:
 
 
 def find_checkpoints(run: Run, parts: bool = False) -> Removal | None:
-    """Return the checkpoints that a run does not need any more; None if there are none.
+    """Return the checkpoints that a run no longer needs; None if there are none.
 
     Args:
         run: the run.

@@ -49,7 +49,7 @@ class Comparison:
     """What is known about groups of runs.
 
     Attributes:
-        rows: the groups, those of an environment next to each other.
+        rows: the groups, ordered by environment.
         against: the name of the reference group of each environment.
         average: the average that was used, a word of `statistics.AVERAGES`.
     """
@@ -146,7 +146,7 @@ def result_table(comparison: Comparison, env: str) -> Table:
 def difference_table(comparison: Comparison, env: str) -> Table | None:
     """Return the config keys in which the groups of an environment differ, with a line for each value; None: none.
 
-    Of different algorithms, keys that one of them does not have are left out.
+    If the algorithms differ, keys that one of them lacks are left out.
     """
     groups = [row.group for row in comparison.rows if row.group.env == env]
     configs = [run.config for group in groups for run in group.runs]

@@ -13,7 +13,7 @@ from ding_lite.results.statistics import average, intervals
 from ding_lite.utils.registry import UserError
 
 POINTS = 100  # of the common grid
-SHORTENED = 0.9  # a shorter share of the longest run is worth a note
+SHORTENED = 0.9  # a run shorter than this share of the longest is worth a note
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def draw_curve(
 
 
 def find_shortened(groups: Sequence[Group], key: str, x: str = "env_step", hold: bool = False) -> list[str]:
-    """Return a line for each group whose average ends long before its longest run; arguments as `draw_curve` has."""
+    """Return a line for each group whose average ends long before its longest run; arguments as for `draw_curve`."""
     lines = []
     for group in groups:
         ends = _ends({run: float(at[-1]) for run in group.runs if len(at := run.column(key, x)[0])}, hold)

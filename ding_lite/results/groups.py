@@ -1,4 +1,4 @@
-"""Groups of runs that differ only in their seed, and names that say in what the groups differ."""
+"""Groups of runs that differ only in their seed, and names that say how the groups differ."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def group_runs(runs: Sequence[Run], by: str | None = None) -> list[Group]:
 
 
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys in which configs differ that make a run another one, in the order of the configs."""
+    """Return the keys in which configs differ, except those that do not change a run, in the order of the configs."""
     keys = dict.fromkeys(key for config in configs for key in config if _matters(key))
     return [key for key in keys if len({full_value(config.get(key, MISSING)) for config in configs}) > 1]
 
@@ -100,23 +100,23 @@ def _few(names: Sequence[str]) -> str:
 
 
 def full_value(value: Any) -> str:
-    """Return the text of a config value with all digits; an integer and an equal float have the same."""
+    """Return a config value as text with all digits, the same for an integer and an equal float."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def short_value(value: Any, digits: int = 6) -> str:
-    """Return the text of a config value, a float with at most some digits."""
+    """Return a config value as text, floats with at most `digits` digits."""
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def short_values(values: Sequence[Any]) -> list[str]:
-    """Return the texts of values of a config key: short ones, unless some that differ would look the same."""
+    """Return values of a config key as text: short, unless some that differ would look the same."""
     short, full = [short_value(value) for value in values], [full_value(value) for value in values]
     return short if len(set(short)) == len(set(full)) else full
 
 
 def shorten(keys: Sequence[str]) -> list[str]:
-    """Return the last parts of dotted keys, of each as few as distinguish it from the others."""
+    """Return the last parts of dotted keys, as few as distinguish each from the others."""
 
     def short(key: str) -> str:
         parts = key.split(".")
@@ -154,7 +154,7 @@ def _identity(run: Run) -> tuple[tuple[str, str], ...]:
 
 
 def _matters(key: str) -> bool:
-    """Return whether a run with another value of a config key is another run."""
+    """Return whether a config key distinguishes runs."""
     return key not in IGNORED and not key.startswith(RECORDING)
 
 

@@ -1,8 +1,8 @@
-"""Draws learning curves that can be told apart in grey too, as wide as a column of a paper.
+"""Draws learning curves that remain distinguishable in grey, as wide as a column of a paper.
 
 A picture has a panel for each environment and figure, one below the other, and a line for each group: the average of
 its runs, with a band for the 95 % interval. Lines differ in colour, dashes and marker. If there are more than
-`MOST_LINES` groups, they are divided into parts, each with panels and a legend of its own.
+`MOST_LINES` groups, they are divided into parts, each with its own panels and legend.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions) -> byt
 
 
 def divide_groups(groups: Sequence[Group]) -> list[list[Group]]:
-    """Return the parts in which groups are drawn, one below the other, each with panels and a legend of its own.
+    """Return the parts in which groups are drawn, one below the other, each with its own panels and legend.
 
-    A part has lines of at most `MOST_LINES` names, because more cannot be told apart.
+    A part has lines of at most `MOST_LINES` names, because more cannot be distinguished.
     """
     names = _names(groups)
     number = max(-(-len(names) // MOST_LINES), 1)

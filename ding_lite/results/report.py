@@ -1,4 +1,4 @@
-"""A report in one HTML file that needs no other: curves, tables, configs and videos, for a phone and for a desktop."""
+"""A report in one self-contained HTML file: curves, tables, configs and videos, for a phone and for a desktop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ding_lite.results.run import RETURN, Run
 from ding_lite.results.table import Table, show_number
 
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
-LARGEST_VIDEO = 20_000_000  # bytes; a larger one is named and not contained
+LARGEST_VIDEO = 20_000_000  # bytes; a larger one is only named
 CURVE_NOTE = "Lines are averages over runs, drawn where all runs have values; bands are 95 % bootstrap intervals."
 STYLE = """
 :root { color-scheme: light; }
@@ -60,7 +60,7 @@ HEAD = """<!DOCTYPE html>
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What a report shows beside the curves and tables.
+    """What a report shows besides the curves and tables.
 
     Attributes:
         title: its heading.

@@ -22,7 +22,7 @@ from ding_lite.utils.tree import dotted_items
 
 Floats = NDArray[np.float64]
 AXES = {"env_step": "envstep", "iteration": "train_iter", "seconds": "seconds"}  # names of x, and keys of a record
-TIME = "time"  # the other key that is no figure; seconds since 1970
+TIME = "time"  # the other key that is not a figure; seconds since 1970
 RETURN = "eval/return_mean"
 NO_LIMIT = 10**10  # default of the pipelines
 CONFIG, METRICS, RESULT = "total_config.py", "metrics.jsonl", "result.json"
@@ -31,7 +31,7 @@ PART = re.compile(r"\.rank_([0-9]+)\.pth\.tar$")  # a rank's part of a checkpoin
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a run has left.
+    """What a run has left behind.
 
     Attributes:
         path: its directory.
@@ -122,7 +122,7 @@ def read_run(path: str | Path) -> Run:
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Run]:
-    """Read the runs in some directories, which are runs or contain runs, however deep.
+    """Read the runs in some directories, which are runs or contain runs at any depth.
 
     Raises:
         UserError: a path does not exist or contains no run, or a run cannot be read.
@@ -197,7 +197,7 @@ def _read_result(path: Path) -> dict[str, Any]:
 
 
 def _count_parts(path: Path) -> int:
-    """Return the number of processes of a run that left no result, as far as its checkpoints tell."""
+    """Return the number of processes of a run that left no result, judging by its checkpoints."""
     parts = (PART.search(file.name) for file in path.glob("ckpt/*.rank_*.pth.tar"))
     return max((int(part[1]) + 1 for part in parts if part), default=1)
 

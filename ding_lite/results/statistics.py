@@ -42,7 +42,7 @@ def average(values: NDArray[Any], kind: str = "mean", axis: int = -1) -> Any:
     """Return the mean, or the interquartile mean (`iqm`) of Agarwal et al. 2021 (arXiv:2108.13264).
 
     The interquartile mean leaves out the lowest and the highest quarter of the values, rounded down: it is the mean
-    itself for less than 4 values.
+    itself for fewer than 4 values.
     """
     if kind == "mean":
         return np.mean(values, axis)

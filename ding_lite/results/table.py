@@ -22,9 +22,9 @@ class Table:
     Attributes:
         header: names of the columns.
         rows: as many cells as the header has.
-        right: numbers of the columns that are aligned at the right.
+        right: numbers of the columns that are right-aligned.
         named: whether the first column holds names that a user may copy. They are not folded: if the table is too wide,
-            each has a line of its own, above the rest of its row.
+            each has its own line, above the rest of its row.
     """
 
     header: Sequence[str]
@@ -131,7 +131,7 @@ def show_size(size: float) -> str:
 
 
 def fold_text(text: str, width: int) -> str:
-    """Return a text in lines of at most `width` characters, if no word is longer."""
+    """Return text in lines of at most `width` characters, if no word is longer."""
     return "\n".join(_fold(text, width))
 
 

@@ -1,6 +1,6 @@
 """The loss of branching Q-learning, whose actions consist of several discrete choices.
 
-Shapes: T steps of an n-step return, B samples, D branches (one for each choice), A options of the branch that has most.
+Shapes: T steps of an n-step return, B samples, D branches (one for each choice), A options of the largest branch.
 The suffix of a name gives its dimensions.
 """
 

@@ -20,7 +20,7 @@ class dist_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `dist_1step_td_error`.
 
     Attributes:
-        dist: `[B, A, K]`, probabilities of the atoms at s_t, by the learning network; the gradient flows through it,
+        dist: `[B, A, K]`, probabilities of the atoms at s_t, by the online network; the gradient flows through it,
             or through `log_dist` if that is given.
         next_dist: `[B, A, K]`, the same at s_{t+1}, usually by the target network.
         act: `[B]`, integer actions taken at t.
@@ -67,8 +67,8 @@ def project_distribution(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: 
 
     p_i = sum_j [1 - |[y_j]_{v_min}^{v_max} - z_i| / dz]_0^1 q_j
 
-    An atom between two of the support gives its probability to both, the nearer one more; one outside of the support
-    gives it to the end.
+    An atom between two of the support splits its probability between them, with more for the nearer one; one outside
+    the support gives it to the nearer end.
 
     Args:
         dist_BK: `[B, K]`, the probabilities q.
@@ -179,7 +179,7 @@ def dist_nstep_clipped_share(
     value_gamma: Tensor | None = None,
     cum_reward: bool = False,
 ) -> Tensor:
-    """Return the probability that the targets of `dist_nstep_td_error` lie outside of the support, `[B]`.
+    """Return the probability that the targets of `dist_nstep_td_error` lie outside the support, `[B]`.
 
     The projection moves this probability to the ends of the support. If it is not small, the support is too narrow for
     the rewards. Arguments as for `dist_nstep_td_error`.

@@ -123,7 +123,7 @@ def get_epsilon_greedy_fn(start: float, end: float, decay: float, type_: str = "
     Raises:
         ValueError: `type_` is unknown, or `decay` is not positive.
     """
-    epsilon_at(0, start, end, decay, type_)  # finds a mistake now
+    epsilon_at(0, start, end, decay, type_)  # reports a mistake now
     return partial(epsilon_at, start=start, end=end, decay=decay, type=type_)
 
 

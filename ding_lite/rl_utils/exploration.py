@@ -46,8 +46,8 @@ def epsilon_greedy(
     Args:
         logit_NA: action values `[N, A]`, or `[N, M, A]` for M agents, each of which is a row.
         epsilon: probability of a random action, in [0, 1].
-        mask_NA: like `logit_NA`, true for the allowed actions, of which each row needs at least one; None: all are
-            allowed whose value is not -inf.
+        mask_NA: like `logit_NA`, true for the allowed actions, of which each row needs at least one; None: all whose
+            value is not -inf are allowed.
         generator: source of the random numbers, on the device of `logit_NA`; None: torch's default generator.
 
     Returns:

@@ -18,7 +18,7 @@ class gae_data(NamedTuple):  # noqa: N801 (DI-engine's name)
 
     Attributes:
         value: V(s_t).
-        next_value: V(s_{t+1}) of the true next state, also where an episode was truncated.
+        next_value: V(s_{t+1}) of the true next state, even where an episode was truncated.
         reward: r_t.
         done: true if s_{t+1} is terminal, so that its value does not count. None: false everywhere.
         traj_flag: true if t is the last step of its trajectory, terminated or truncated. None: the same as `done`.
@@ -40,7 +40,7 @@ def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
 
     Args:
         data: see `gae_data`.
-        gamma: discount per environment step.
+        gamma: discount per env step.
         lambda_: 0 gives the one-step TD error, 1 the discounted return minus V.
 
     Raises:

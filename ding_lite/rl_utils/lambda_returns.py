@@ -107,7 +107,7 @@ def upgo_returns(rewards: Tensor, bootstrap_values: Tensor) -> Tensor:
 
     G_t = r_t + G_{t+1} if r_{t+1} + V(s_{t+2}) >= V(s_{t+1}), else r_t + V(s_{t+1}),  G_{T-1} = r_{T-1} + V(s_T)
 
-    The return goes on for as long as the actions were at least as good as expected. Source:
+    The return continues as long as the actions were at least as good as expected. Source:
     doi:10.1038/s41586-019-1724-z.
 
     Args:

@@ -19,7 +19,7 @@ class qrdqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `qrdqn_nstep_td_error`.
 
     Attributes:
-        q: `[B, A, K]`, quantiles of the return at s_t, by the learning network; the gradient flows through it.
+        q: `[B, A, K]`, quantiles of the return at s_t, by the online network; the gradient flows through it.
         next_n_q: `[B, A, K]`, quantiles of the return at s_{t+n}, usually by the target network.
         action: `[B]`; see `q_nstep_td_data` for this and the next three.
         next_n_action: `[B]`.
@@ -52,16 +52,16 @@ def qrdqn_nstep_td_error(
     target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i
     loss = weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij)
 
-    theta are the quantiles `q`, theta' the quantiles `next_n_q`. L is Huber's loss: u^2 / 2 if |u| <= kappa, else
+    theta are the quantiles `q`, theta' the quantiles `next_n_q`. L is the Huber loss: u^2 / 2 if |u| <= kappa, else
     kappa (|u| - kappa / 2). Unlike in the paper, it is not divided by kappa.
 
     Args:
         data: see `qrdqn_nstep_td_data`.
-        gamma: discount per environment step.
+        gamma: discount per env step.
         nstep: n, used if `value_gamma` is None.
         value_gamma: `[B]`, see `q_nstep_td_error`.
         cum_reward: see `q_nstep_td_error`.
-        kappa: threshold of Huber's loss; with 0, L(u) = |u|, whose minimum is at the exact quantiles.
+        kappa: threshold of the Huber loss; with 0, L(u) = |u|, whose minimum is at the exact quantiles.
 
     Returns:
         The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
@@ -84,7 +84,7 @@ class iqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `iqn_nstep_td_error`; see `qrdqn_nstep_td_data` for what is not listed.
 
     Attributes:
-        q: `[K, B, A]`, quantiles of the return at s_t, by the learning network; the gradient flows through it.
+        q: `[K, B, A]`, quantiles of the return at s_t, by the online network; the gradient flows through it.
         next_n_q: `[J, B, A]`, quantiles of the return at s_{t+n}, usually by the target network.
         replay_quantiles: `[K, B, 1]` or `[K B, 1]`, the probabilities of the quantiles `q`, in [0, 1].
     """
@@ -112,13 +112,13 @@ def iqn_nstep_td_error(
     target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i
     loss = weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa
 
-    theta are the quantiles `q` of the probabilities tau, theta' the quantiles `next_n_q`, L is Huber's loss.
+    theta are the quantiles `q` of the probabilities tau, theta' the quantiles `next_n_q`, L is the Huber loss.
 
     Args:
         data: see `iqn_nstep_td_data`.
         gamma: discount per env step.
         nstep: n, used if `value_gamma` is None.
-        kappa: threshold of Huber's loss; with 0, L(u) / kappa is replaced by its limit |u|.
+        kappa: threshold of the Huber loss; with 0, L(u) / kappa is replaced by its limit |u|.
         value_gamma: `[B]`, see `q_nstep_td_error`.
         cum_reward: see `q_nstep_td_error`.
 
@@ -145,9 +145,9 @@ class fqf_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `fqf_nstep_td_error`; see `qrdqn_nstep_td_data` for what is not listed.
 
     Attributes:
-        q: `[B, K, A]`, quantiles of the return at s_t, by the learning network; the gradient flows through it.
+        q: `[B, K, A]`, quantiles of the return at s_t, by the online network; the gradient flows through it.
         next_n_q: `[B, J, A]`, quantiles of the return at s_{t+n}, usually by the target network.
-        quantiles_hats: `[B, K]`, the probabilities of the quantiles `q`, the middles of intervals.
+        quantiles_hats: `[B, K]`, the probabilities of the quantiles `q`, the midpoints of intervals.
     """
 
     q: Tensor
@@ -189,10 +189,10 @@ def fqf_nstep_td_error(
 def fqf_calculate_fraction_loss(
     q_tau_i: Tensor, q_value: Tensor, quantiles: Tensor, actions: Tensor, weight: Tensor | None = None
 ) -> Tensor:
-    """Return a loss whose gradient by the ends tau of FQF's intervals is that of a Wasserstein distance.
+    """Return a loss whose gradient with respect to the ends tau of FQF's intervals is that of a Wasserstein distance.
 
-    K steps at the intervals' middles h approximate the quantile function Z of the return. The 1-Wasserstein distance W
-    to them has the derivative (Yang et al. 2019, arXiv:1911.02140, eq. 7)
+    K steps at the intervals' midpoints h approximate the quantile function Z of the return. The 1-Wasserstein distance
+    W to them has the derivative (Yang et al. 2019, arXiv:1911.02140, eq. 7)
 
     dW / d tau_i = (Z(tau_i) - Z(h_{i-1})) - (Z(h_i) - Z(tau_i)),   0 < i < K
 
@@ -204,7 +204,7 @@ def fqf_calculate_fraction_loss(
 
     Args:
         q_tau_i: `[B, K - 1, A]`, the quantiles Z of the inner ends tau_1 to tau_{K-1}.
-        q_value: `[B, K, A]`, the quantiles Z of the middles h_0 to h_{K-1}.
+        q_value: `[B, K, A]`, the quantiles Z of the midpoints h_0 to h_{K-1}.
         quantiles: `[B, K + 1]`, the ends tau_0 to tau_K; the gradient flows through it only.
         actions: `[B]`, integer actions.
         weight: `[B]`, importance weights; None: all are 1.

@@ -25,7 +25,7 @@ class m_q_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `m_q_1step_td_error`.
 
     Attributes:
-        q: `[B, A]`, Q(s, .) of the learning network; the gradient flows through it.
+        q: `[B, A]`, Q(s, .) of the online network; the gradient flows through it.
         target_q: `[B, A]`, Q'(s, .) of the target network.
         next_q: `[B, A]`, Q'(s', .) of the target network.
         act: `[B]`, integer actions taken in s.

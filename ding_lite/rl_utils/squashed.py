@@ -19,7 +19,7 @@ def squashed_sample(logit: dict[str, Tensor], noise: Tensor) -> tuple[Tensor, Te
     """Return actions a = tanh(u), u = mu + sigma noise, and log pi(a). The gradient flows through mu and sigma.
 
     log pi(a) = log N(u; mu, sigma) - sum over D of log(1 - tanh(u)^2), where
-    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) is accurate for any u, also where tanh(u) is rounded to 1.
+    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) is accurate for any u, even where tanh(u) is rounded to 1.
 
     Args:
         logit: `mu` and `sigma`, `[B, D]`.

@@ -17,10 +17,10 @@ class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `q_nstep_td_error`.
 
     Attributes:
-        q: `[B, A]`, Q(s_t, .) of the learning network; the gradient flows through it.
+        q: `[B, A]`, Q(s_t, .) of the online network; the gradient flows through it.
         next_n_q: `[B, A]`, Q(s_{t+n}, .), usually of the target network.
         action: `[B]`, integer actions taken at t.
-        next_n_action: `[B]`, integer actions chosen at t+n. Double Q-learning uses the learning network's argmax.
+        next_n_action: `[B]`, integer actions chosen at t+n. Double Q-learning uses the online network's argmax.
         reward: `[T, B]`, rewards of the n steps, or with `cum_reward=True` `[B]`, their discounted sums.
         done: `[B]`, true where the n steps ended in a terminal state, so that the bootstrap is zero.
         weight: `[B]`, importance weights; None: all are 1.

@@ -30,7 +30,7 @@ class q_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one
     """Input of `q_1step_td_error`.
 
     Attributes:
-        q: `[B, A]`, Q(s, .) of the learning network; the gradient flows through it.
+        q: `[B, A]`, Q(s, .) of the online network; the gradient flows through it.
         next_q: `[B, A]`, Q'(s', .).
         act: `[B]`, integer actions taken in s.
         next_act: `[B]`, integer actions chosen in s'.

@@ -11,7 +11,7 @@ def value_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
 
     Args:
         x: any shape.
-        eps: slope that h has at least, so that its inverse is Lipschitz continuous.
+        eps: smallest slope of h, so that its inverse is Lipschitz continuous.
     """
     return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + eps * x
 

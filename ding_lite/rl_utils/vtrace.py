@@ -78,7 +78,7 @@ def vtrace_nstep_return(
         clipped_cs: `[T, B]`, min(c_bar, pi(a) / mu(a)), not multiplied by lambda.
         reward: `[T, B]`.
         bootstrap_values: `[T+1, B]`, V(s_t).
-        gamma: discount per environment step.
+        gamma: discount per env step.
         lambda_: 0 uses the temporal difference of one step, 1 those of the whole sequence.
         next_value: see `vtrace_data`.
         done: see `vtrace_data`.
@@ -119,7 +119,7 @@ def vtrace_advantage(
         reward: `[T, B]`.
         return_: `[T, B]`, v_{t+1}: rows 1 to T - 1 of `vtrace_nstep_return`, then V of the state after the last step.
         bootstrap_values: `[T, B]`, V(s_t).
-        gamma: discount per environment step.
+        gamma: discount per env step.
         next_value: see `vtrace_data`; it replaces `return_` where traj_flag is set.
         done: see `vtrace_data`.
         traj_flag: see `vtrace_data`.
@@ -153,7 +153,7 @@ def vtrace_error(
 
     Args:
         data: see `vtrace_data`.
-        gamma: discount per environment step.
+        gamma: discount per env step.
         lambda_: see `vtrace_nstep_return`.
         rho_clip_ratio: rho_bar, which determines the policy whose value V converges to.
         c_clip_ratio: c_bar, which determines the speed of convergence.

@@ -1,4 +1,4 @@
-"""Runs a sweep: takes trials, carries several of them out side by side, and ends them."""
+"""Runs a sweep: claims trials, runs several of them side by side, and ends them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
 from ding_lite.utils.tree import dotted_items
 
-PERIOD = 0.5  # seconds between two looks at the runs
-HOPELESS = 3  # trials of this process that fail without one that does not
+PERIOD = 0.5  # seconds between two checks of the runs
+HOPELESS = 3  # failed trials of this process, without any other, after which it gives up
 TRIALS = 20  # unless --trials says another number; a grid has as many as it has places
 
 
@@ -78,7 +78,7 @@ class Sweep:
         options: what to do.
 
     Raises:
-        UserError: a key, a value or an option is not possible; nothing has been started then.
+        UserError: a key, a value or an option is not possible; nothing has been started.
     """
 
     def __init__(self, options: SweepOptions) -> None:
@@ -107,7 +107,7 @@ class Sweep:
         self._failed, self._hopeful = 0, False
 
     def run(self) -> int:
-        """Try until all trials of the study have ended, then write the outcome.
+        """Run trials until all of the study have ended, then write the outcome.
 
         Returns:
             The exit status: 0, or 1 if no trial was complete, or that of a signal.
@@ -128,7 +128,7 @@ class Sweep:
         return 128 + signalled() if signalled() else int(not best)
 
     def _run_trials(self, signalled: Callable[[], int]) -> None:
-        """Carry trials out until all of the study have ended, or a signal has arrived."""
+        """Run trials until all of the study have ended, or a signal has arrived."""
         layout = "{n_fmt}/{total_fmt} trials, {elapsed} | {desc}"
         with tqdm(total=self._trials, bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
             while True:
@@ -172,14 +172,14 @@ class Sweep:
         )
 
     def _leave_lost(self, unfinished: Sequence[int]) -> None:
-        """Stop the runs of trials that others have taken over, because this process gave no sign of life for long."""
+        """Stop the runs of trials that others took over because this process gave no sign of life for too long."""
         for runs in [runs for runs in self._active if runs.trial.number not in unfinished]:
             self._active.remove(runs)
             runs.stop()
             print(f"trial {runs.trial.number} was taken over by another process", file=sys.stderr)
 
     def _advance(self, runs: TrialRuns, signalled: bool) -> Ending | None:
-        """Let a trial go on, and tell the study if it has ended."""
+        """Let a trial continue, and tell the study if it has ended."""
         if signalled and runs.process is None:  # between two runs
             ending: Ending | None = Ending("INTERRUPTED")
         else:

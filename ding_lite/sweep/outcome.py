@@ -100,7 +100,7 @@ def show_values(values: Mapping[str, Any]) -> str:
 
 
 def draw_pictures(study: SharedStudy, folder: Path) -> list[str]:
-    """Draw Optuna's pictures, as far as there are enough trials for them. Return the names of the files.
+    """Draw those of Optuna's pictures that have enough trials. Return the names of the files.
 
     Without matplotlib there are none.
     """

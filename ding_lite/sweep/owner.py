@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 SIGN_OF_LIFE = 60.0  # seconds between two signs of life of a trial's owner
-ABANDONED = 300.0  # seconds without one, after which the owner is taken for dead
+ABANDONED = 300.0  # seconds without one, after which the owner is presumed dead
 
 
 def identify() -> dict[str, Any]:
@@ -22,7 +22,7 @@ class Watch:
     """Finds owners that are dead.
 
     A process of this machine is looked up. Of other machines only signs of life are seen. Their clocks may differ from
-    this one's, so what counts is how long a sign has not changed.
+    this one's, so what counts is for how long a sign has not changed.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return when a process was started, in ticks since the machine was; empty if there is none."""
+    """Return when a process was started, in ticks since the machine started; empty if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

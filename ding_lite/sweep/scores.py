@@ -21,8 +21,8 @@ FAR = 10**6  # more marks than a run without a limit has evaluations
 class Marks:
     """The moments at which runs of a sweep are compared.
 
-    A run with a limit has `PARTS` of them, at equal distances up to the limit. Runs whose evaluations come at other
-    moments can thus be compared. Without a limit each evaluation is one.
+    A run with a limit has `PARTS` of them, equally spaced up to the limit, so that runs with evaluations at different
+    moments can be compared. Without a limit, each evaluation is a mark.
 
     Attributes:
         limit: how long a run is; 0: unlimited.

@@ -114,7 +114,7 @@ def _read_dimension(word: str) -> Dimension | None:
 
 
 def split_choices(text: str) -> list[str]:
-    """Return the parts of a text between its commas, except those inside brackets and quotes."""
+    """Return the parts of a string between its commas, except those inside brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote:
@@ -130,7 +130,7 @@ def split_choices(text: str) -> list[str]:
 
 
 def _read_value(text: str) -> Value:
-    """Return a choice; lists and dicts stay texts, which the config reads again."""
+    """Return a choice; lists and dicts stay strings, which the config parses again."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):

@@ -1,7 +1,7 @@
 """The trials of a sweep in a storage of Optuna, which several processes and machines may share.
 
-The number of trials is that of the whole study. A trial that was interrupted does not count: another one takes its
-values, and continues its runs.
+The number of trials is that of the whole study. An interrupted trial does not count: another one takes its values and
+continues its runs.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SharedStudy:
             self._check_problem(problem)
         except UserError:
             raise
-        except Exception as error:  # each database has errors of its own
+        except Exception as error:  # each database has its own errors
             text = str(error).strip().splitlines() or [type(error).__name__]
             place = re.sub("://[^@/]*@", "://...@", options.storage)  # without a password
             raise UserError(
@@ -91,7 +91,7 @@ class SharedStudy:
             ) from error
 
     def trials(self, *states: str) -> list[Any]:
-        """Return the trials that count, in the order of their numbers; those in some states only, if any are given."""
+        """Return the trials that count, in the order of their numbers; only those in the given states, if any."""
         found = self.study.get_trials(deepcopy=False)
         counting = [trial for trial in found if trial.state.name != "FAIL" or ERROR in trial.user_attrs]
         return [trial for trial in counting if not states or trial.state.name in states]
@@ -119,7 +119,7 @@ class SharedStudy:
         return trial
 
     def sign(self, trials: Sequence[Any]) -> None:
-        """Tell other machines that the owner of these trials lives."""
+        """Tell other machines that the owner of these trials is alive."""
         if time.monotonic() >= self._next_sign:
             self._next_sign = time.monotonic() + SIGN_OF_LIFE
             for trial in trials:
@@ -154,7 +154,7 @@ class SharedStudy:
         for trial in self.trials("RUNNING"):
             owner, sign = trial.user_attrs.get(OWNER, {}), trial.user_attrs.get(SIGN, str(trial.datetime_start))
             if self._watch.is_dead(trial.number, owner, sign) and len(trial.params) == len(self._options.dimensions):
-                with suppress(ValueError, self.finished_elsewhere):  # several processes see it, and one is the first
+                with suppress(ValueError, self.finished_elsewhere):  # several processes may notice; the first one wins
                     self.retry(trial)
 
     @property
@@ -193,7 +193,7 @@ class SharedStudy:
     def _sampler(self) -> Any:
         samplers = self._optuna.samplers
         if self._options.sampler == "tpe":
-            return samplers.TPESampler(constant_liar=True)  # of trials that run side by side each tries something else
+            return samplers.TPESampler(constant_liar=True)  # so that simultaneous trials try different values
         return samplers.RandomSampler()
 
     def _pruner(self) -> Any:
@@ -264,7 +264,7 @@ def _root(trial: Any) -> tuple[int, int]:
 
 
 def _values(trial: Any) -> Mapping[str, Any]:
-    """Return the values of a trial, also of one that was added and has not begun."""
+    """Return the values of a trial, even of one that was added and has not begun."""
     return trial.system_attrs.get("fixed_params", trial.params)
 
 

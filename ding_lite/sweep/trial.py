@@ -1,4 +1,4 @@
-"""Carries out one trial: a run for each seed, one after another, until the last has ended or the trial is pruned."""
+"""Executes one trial: a run for each seed, one after another, until the last has ended or the trial is pruned."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TrialRuns:
     _told: set[int] = field(default_factory=set)
 
     def advance(self) -> Ending | None:
-        """Start the next run, or look at the current one. Return how the trial ended, None before its end."""
+        """Start the next run, or check the current one. Return how the trial ended, None before its end."""
         if self.process is None:
             return self._begin_run()
         status = self.process.status
@@ -77,7 +77,7 @@ class TrialRuns:
         if status:
             signalled = status < 0 or status > 128
             interrupted = signalled and read_result(str(self.directory)).get("stop_reason") == "interrupted"
-            if self._resumed and not interrupted:  # killed before its first checkpoint was whole: it starts anew
+            if self._resumed and not interrupted:  # killed before its first checkpoint was complete: it starts anew
                 self._resumed = False
                 self._name_run("")
                 return None

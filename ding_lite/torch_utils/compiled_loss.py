@@ -37,7 +37,7 @@ class CompiledLoss:
             raise ConfigError(f"policy.compile=True needs torch 2.13 or newer, got {torch.__version__}: update torch.")
         self._loss, self._flat = loss, flat
         self._gradients: tuple[Tensor, ...] = ()
-        torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a graph of its own
+        torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a separate graph
         torch._dynamo.config.allow_rnn = True  # otherwise it refuses to see torch's LSTM, even to read its weights
         alone: dict[str, Any] = {"isolate_recompiles": True}  # torch limits how often a function may be compiled
         self._graph = torch.compile(self._compute, fullgraph=True, options=OPTIONS, **alone)

@@ -2,9 +2,9 @@
 
 If this rank's loss is not finite, NaN is written to `FlatParameters.flag` before backward. The flag is part of the
 gradient, which is averaged over ranks and whose norm is computed in any case. One NaN on any rank therefore makes the
-norm NaN on all ranks, and no further collective is needed. On a CPU, the norm is read at once. On a GPU, the process
-does not wait: fused optimizers skip such a step by themselves (`found_inf`), and the result is read before the gradient
-of the next step is zeroed.
+norm NaN on all ranks, and no further collective is needed. On a CPU, the norm is read immediately. On a GPU, the
+process does not wait: fused optimizers skip such a step by themselves (`found_inf`), and the result is read before the
+gradient of the next step is zeroed.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def normalize_policy(policy: Any, normalizer: Normalizer) -> None:
 class NormalizedModes:
     """The modes of a policy, with observations and rewards normalised on their way to it.
 
-    * Acting: observations are normalised by the present statistics. Only a collect that is learned from changes these.
+    * Acting: observations are normalised by the current statistics. Only a collect that is learned from changes these.
     * On-policy learning: a block is normalised once, when it is collected, see `Normalizer.observe`. Probabilities and
       values that were stored while acting then belong to the observations that are learned from.
     * Learning from replay or from a data set: each batch is normalised when it is learned from. Old samples then follow

@@ -11,7 +11,7 @@ from ding_lite.utils.registry import ConfigError
 OPTIMIZER_KEYS: dict[str, Any] = dict(
     optimizer=Key(
         "adam",
-        "what takes the steps: 'adam', 'adamw' (Adam with decoupled weight decay), 'rmsprop' or 'sgd'",
+        "algorithm: 'adam', 'adamw' (Adam with decoupled weight decay), 'rmsprop' or 'sgd'",
         choices=("adam", "adamw", "rmsprop", "sgd"),
     ),
     learning_rate=Key(0.001, "step size", low=0, high=10**6),

@@ -33,7 +33,7 @@ class RunningMeans:
         """Add the figures of one update.
 
         Args:
-            figures: tensors by name; of a tensor with several elements the mean is used.
+            figures: tensors by name; one with several elements counts as its mean.
             names: names of the figures to add; others are ignored.
         """
         for name in names:

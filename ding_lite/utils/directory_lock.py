@@ -29,7 +29,7 @@ def unlock_directory(directory: int) -> None:
 def is_active(path: str | os.PathLike[str]) -> bool:
     """Return whether a run is writing into a directory."""
     try:
-        os.close(_lock(path, fcntl.LOCK_SH))  # shared, because several processes may look at a time
+        os.close(_lock(path, fcntl.LOCK_SH))  # shared, because several processes may look at the same time
     except BlockingIOError:
         return True
     return False

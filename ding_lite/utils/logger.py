@@ -71,7 +71,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
             values: numbers or 0-d tensors by name. Reading a tensor waits for its device.
             envstep: env steps of all ranks so far.
             train_iter: learner iterations so far.
-            seconds: of the run so far, without those between an end and a resumption.
+            seconds: of the run so far, without those while it was stopped.
         """
         if self._rank != 0:
             return

@@ -10,13 +10,13 @@ PR_SET_PDEATHSIG = 1  # option of Linux's prctl: the signal to receive when the 
 
 
 def end_with_parent(signum: int, parent: int) -> None:
-    """Let the kernel send this process a signal when its parent ends, also if the parent is killed by SIGKILL.
+    """Let the kernel send this process a signal when its parent ends, even if the parent is killed by SIGKILL.
 
-    If the parent has ended already, this process ends at once, without cleaning up. On systems other than Linux that is
-    all that happens.
+    If the parent has ended already, this process ends immediately, without cleaning up. On systems other than Linux
+    that is all that happens.
 
-    The kernel takes the end of the thread that started this process for the end of the parent. That thread must
-    therefore live as long as this process. An exec keeps the setting; processes that this one forks do not inherit it.
+    To the kernel, the parent ends when the thread that started this process ends. That thread must therefore live as
+    long as this process. An exec keeps the setting; processes that this one forks do not inherit it.
 
     Args:
         signum: the signal.

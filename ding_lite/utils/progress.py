@@ -18,11 +18,11 @@ LINE_PERIOD = 30.0  # seconds between two plain lines
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
     monitor_interval = 0  # no refresher thread, because the loop reports often
-    left: Callable[[int], str] | None = None  # tells the time left after a number of steps
+    left: Callable[[int], str] | None = None  # returns the time left after a number of steps
 
     @property
     def format_dict(self) -> Any:
-        """The fields of the line; asked for when it is drawn, not at each update."""
+        """The fields of the line, computed when it is drawn, not at each update."""
         return {**super().format_dict, "left": self.left(int(self.n)) if self.left else "?"}
 
 
@@ -34,7 +34,7 @@ def console(line: str) -> None:
 
 
 class Progress(AbstractContextManager[Any]):
-    """Shows the number of steps done, their rate a second, the time left and returns.
+    """Shows the number of steps done, their rate per second, the time left and returns.
 
     The rate is that of the last steps. The time left follows from all steps since the start, or it would jump after
     every evaluation.
@@ -43,7 +43,7 @@ class Progress(AbstractContextManager[Any]):
         total: steps of all ranks after which the run ends; None if it is unknown.
         enabled: whether to show anything; False on all ranks except 0.
         log: prints the plain lines if stderr is not a terminal, for example `ExperimentLogger.info`.
-        start: steps that a resumed run had done before; they do not count for the rate.
+        start: steps that a resumed run had done before; they do not count towards the rate.
         words: the names of the steps, and of the second count of a plain line.
     """
 
@@ -74,7 +74,7 @@ class Progress(AbstractContextManager[Any]):
         Args:
             step: number of steps.
             beside: the second count, for plain lines.
-            returns: mean returns by the names that stand before them; None: not known yet.
+            returns: mean returns by the names to show before them; None: not known yet.
         """
         if self._bar is not None:
             self._bar.desc = _describe(returns or {})
@@ -84,7 +84,7 @@ class Progress(AbstractContextManager[Any]):
             self._log(f"{self._line(step, returns or {})} | {self._beside} {beside}")
 
     def note(self, text: str) -> None:
-        """Show a text in place of the returns until the next `update`, for instance during an evaluation."""
+        """Show text in place of the returns until the next `update`, for instance during an evaluation."""
         if self._bar is not None:
             self._bar.desc = text
             self._bar.refresh()

@@ -18,7 +18,7 @@ CONFIG_MODULE = "_ding_lite_config_"  # begins the name of the module in which a
 class UserError(Exception):
     """A mistake that the user can correct. The message is one line that says what is wrong and what to do.
 
-    The message may quote any text of the user, because characters that cannot be printed are escaped.
+    The message may quote any user input, because characters that cannot be printed are escaped.
 
     Attributes:
         longest: largest number of characters of a message; a longer one is shortened in the middle.

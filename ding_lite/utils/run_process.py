@@ -1,4 +1,4 @@
-"""Runs as processes of this one: starting them, passing signals on to them, and what they said."""
+"""Runs as child processes: starting them, passing signals on to them, and their output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunProcess:
     """A process of the command line, which receives SIGTERM when this process ends.
 
     Args:
-        words: the words behind `ding_lite`.
+        words: the words after `ding_lite`.
         side_by_side: number of processes that share this machine's cores, which are divided among them.
     """
 
@@ -66,7 +66,7 @@ class RunProcess:
 
 @contextmanager
 def passing_signals_on(processes: Callable[[], Iterable[RunProcess]]) -> Iterator[Callable[[], int]]:
-    """Return a context that sends a signal of this process to others.
+    """Return a context manager that passes this process's signals on to others.
 
     Its value is a function that returns the first signal that arrived, or 0.
 

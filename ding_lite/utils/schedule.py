@@ -12,9 +12,9 @@ that was resumed. With x = min(count / over, 1) it is
 
 The count `by` is one of
 
-    env_step:   env steps of all ranks before the present collect
-    iteration:  learner iterations before the present one
-    collect:    collects before the present one
+    env_step:   env steps of all ranks before the current collect
+    iteration:  learner iterations before the current one
+    collect:    collects before the current one
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ COUNTS = {"env_step": "env steps", "iteration": "learner iterations", "collect":
 SPAN = ("start", "end", "over", "by")
 FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "piecewise": ("points", "by")}
 SECTIONS = ("learn", "collect")  # the sections of `policy` whose numbers may be schedules
-# How the names of keys begin that losses do not read; only these may change if losses are compiled.
+# Beginnings of the keys that losses do not read; only these may change if losses are compiled.
 OUTSIDE_LOSSES = ("collect.", "learn.learning_rate", "learn.weight_decay", "learn.adam_eps", "learn.grad_clip_value")
 
 
 class Scheduled(float):
     """The number that a schedule has while a policy is built.
 
-    It is an ordinary number, and as a function it returns the number at the time of the call. An optimizer that has it
-    as an option therefore follows the schedule, see `Trained` in `torch_utils/optimizer.py`.
+    It is an ordinary number, and as a function it returns the number at the time of the call. An optimizer with it as
+    an option therefore follows the schedule, see `Trained` in `torch_utils/optimizer.py`.
     """
 
     _current: Callable[[], float]

@@ -62,7 +62,7 @@ class Evaluator:
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
 
     def should_eval(self, train_iter: int) -> bool:
-        """Return whether `eval_freq` iterations have passed since the last evaluation. The first one is due at once.
+        """Return whether `eval_freq` iterations have passed since the last evaluation, or there was none yet.
 
         Args:
             train_iter: learner iterations so far.

@@ -13,12 +13,12 @@ pong_dqn_config = EasyDict(
         env_id="PongNoFrameskip-v4",
         frame_stack=4,
         clip_rewards=True,
-        episodic_reward=True,  # each point is learned by itself: what follows it does not depend on it
+        episodic_reward=True,  # each point is learned separately: what follows does not depend on it
         max_episode_steps=6000,  # some rallies of a half-trained policy never end
         collector_env_num=8,
         evaluator_env_num=8,
         n_evaluator_episode=8,
-        stop_value=20.5,  # eight games are few: so that a hundred more keep 20
+        stop_value=20.5,  # above 20, because eight games are few: a hundred more should keep 20
     ),
     policy=dict(
         cuda=True,

@@ -451,7 +451,7 @@ def test_a_run_whose_config_names_no_pipeline_is_not_resumed(
 ) -> None:
     Path("other").mkdir()
     Path("other/total_config.py").write_text("main_config = create_config = {}\n")
-    assert "'other/total_config.py': expected a text 'pipeline'" in mistake(capsys, "resume", "other")
+    assert "'other/total_config.py': expected a string 'pipeline'" in mistake(capsys, "resume", "other")
 
 
 def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tmp_path: Path) -> None:

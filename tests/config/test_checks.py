@@ -67,7 +67,7 @@ def test_contradictions_are_errors(overrides: list[Any], message: str) -> None:
         ("seed", [10**5000], r"expected an integer of at most 64 bits, got int \(its repr fails with ValueError\)"),
         ("exp_name", " ", "expected the name of a directory, got str ' '"),
         ("exp_name", "a\0b", "expected the name of a directory"),
-        ("exp_name", "\ud800", r"expected a text that can be written as UTF-8, got str '\\ud800'"),
+        ("exp_name", "\ud800", r"expected a string that can be written as UTF-8, got str '\\ud800'"),
         ("policy.other.replay_buffer.type", [3], r"Unknown replay buffer type '\[3\]'"),
     ],
 )

@@ -65,7 +65,7 @@ def test_an_activation_object_is_its_name(module: nn.Module, name: str) -> None:
 
 @pytest.mark.parametrize("module", [nn.ELU(alpha=0.5), nn.GELU(approximate="tanh"), nn.PReLU(), nn.Linear(1, 1)])
 def test_a_module_that_no_name_stands_for_is_an_error(module: nn.Module) -> None:
-    with pytest.raises(ConfigError, match=r"main_config\.policy\.model\.activation: expected a number, text"):
+    with pytest.raises(ConfigError, match=r"main_config\.policy\.model\.activation: expected a number, string"):
         plain({"policy": {"model": {"activation": module}}}, "main_config")
 
 
@@ -179,7 +179,7 @@ def test_optimizers_of_di_engine_are_those_of_the_config(given: dict[str, Any], 
 def test_a_learning_rate_that_decays_as_in_di_engine_is_pointed_to_schedules() -> None:
     learn = dict(lr_decay=True, decay_epoch=30, decay_rate=0.1, warmup_epoch=5, warmup_lr=1e-4)
     with pytest.raises(
-        ConfigError, match=r"lr_decay: expected False \(a schedule of policy\.learn\.learning_rate says it"
+        ConfigError, match=r"lr_decay: expected False \(a schedule of policy\.learn\.learning_rate sets it"
     ):
         compile_config((dict(env=dict(env_id="CartPole-v0"), policy=dict(learn=learn)), CREATE))
     cfg = compile_config(

@@ -205,7 +205,7 @@ def test_values_of_a_fitting_type_are_taken(path: str, value: Any) -> None:
 def test_objects_that_a_file_cannot_hold_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"main_config\.policy\.model\.sizes\[1\]: expected a number.* got .*lambda"):
         compile_config(pair(nested("policy.model.sizes", [1, lambda x: x])))
-    with pytest.raises(ConfigError, match=r"main_config\.env: expected texts as keys, got int 3"):
+    with pytest.raises(ConfigError, match=r"main_config\.env: expected strings as keys, got int 3"):
         compile_config(pair({"env": {3: 4}}))
 
 

@@ -57,7 +57,7 @@ def test_a_module_that_acts_otherwise_is_not_written(monkeypatch: pytest.MonkeyP
 
 
 def test_what_cannot_be_exported_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AgentError, match="recurrent policy is not exported"):
+    with pytest.raises(AgentError, match="recurrent policy cannot be exported"):
         recurrent_agent().export("agent.pt2")
     agent = make_agent(make_setup(parity_env(), "dqn"))
     with pytest.raises(ConfigError, match=r"ends with \.pt2 or \.onnx"):

@@ -184,6 +184,6 @@ def test_images_of_bytes_and_loader_workers_are_refused() -> None:
     ):
         prepare_run((dict(env=dict(env_id="PongNoFrameskip-v4", norm_obs=True, frame_stack=4)), atari))
     for key in ("norm_obs", "norm_reward"):
-        with pytest.raises(ConfigError, match=rf"env\.{key}=True does not go with RolloutDataset"):
+        with pytest.raises(ConfigError, match=rf"env\.{key}=True does not work with RolloutDataset"):
             RolloutDataset(pair("dqn"), overrides=[f"env.{key}=True"])
     assert list(Path().iterdir()) == []

@@ -76,7 +76,7 @@ def test_overrides_keep_their_types() -> None:
     assert config.env.stop_value == -math.inf
     assert config.policy.model.encoder_hidden_size_list == [8]
     assert replace_values(pair(), {"exp_name": Path("a", "b")})[0]["exp_name"] == "a/b"
-    with pytest.raises(ConfigError, match=r"env\.kwargs\.size: expected a number, text, list or dict"):
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.size: expected a number, string, list or dict"):
         ding_lite.train(pair(), env={"kwargs": {"size": object()}})
 
 

@@ -29,7 +29,7 @@ from ding_lite.utils.key import show
 from ding_lite.utils.parent_process import end_with_parent
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
-# What a rank runs before anything can be imported: the caller may have found the package in a path of its own.
+# What a rank runs before anything can be imported: finding the package may need the caller's sys.path.
 START = (
     "import sys; sys.path[:] = {path!r}; from ding_lite.entry.launcher.function import run_call; "
     "run_call({folder!r}, {caller})"
@@ -61,7 +61,8 @@ def launch(
     """Run a function on new processes of this machine, each inside `with DDPContext():`, and return rank 0's result.
 
     A script must call it below `if __name__ == "__main__":`, because each process imports the script. Ctrl-C is passed
-    on to all ranks, which may save. Signal handlers, environment variables and groups of this process do not change.
+    on to all ranks, which may save. Signal handlers, environment variables and process groups of this process do not
+    change.
 
     Args:
         fn_or_config: a function that can be imported; or a config, `(main_config, create_config)` or the path of a
@@ -108,7 +109,7 @@ def launch(
 
 def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Run the pipeline that a config's policy names; return the content of result.json, and `exp_dir`."""
-    together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which are stronger
+    together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which win
     overrides = [*together, *kwargs.pop("overrides", ())]
     pair, policy_cls = find_policy(config, overrides)
     pipeline = load_pipeline(policy_cls.pipeline)
@@ -131,7 +132,7 @@ def run_call(folder: str, caller: int) -> None:
     attempt, last = (os.environ[f"TORCHELASTIC_{name}"] for name in ("RESTART_COUNT", "MAX_RESTARTS"))
     try:
         function, args, kwargs = _unpack(Path(folder, "call").read_bytes())
-        with DDPContext(report=attempt != last):  # the caller shows the last one's
+        with DDPContext(report=attempt != last):  # the caller shows the last attempt's error
             value = function(*args, **kwargs)
             if get_rank() == 0:
                 _leave(value, Path(folder, "result"))
@@ -149,7 +150,7 @@ def _check_caller(nproc: int, max_restarts: int) -> None:
         raise ConfigError(f"launch: expected nproc_per_node >= 1 and max_restarts >= 0, whole numbers, got {got}.")
     if _importing:
         raise UserError(
-            "launch: the script calls it while a rank imports the script, and would start processes without end. Put "
+            "launch: the script calls it while a rank imports the script, which would start processes endlessly. Put "
             "the call below `if __name__ == '__main__':`."
         )
     if read_launch() is not None:
@@ -181,7 +182,7 @@ def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         return pickle.dumps((prepare, pickle.dumps((function, args, kwargs))))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise UserError(
-            f"launch: '{name}' and its arguments travel to the ranks pickled, and one cannot be: {error}."
+            f"launch: '{name}' and its arguments are sent to the ranks pickled, but one cannot be: {error}."
         ) from error
 
 
@@ -209,8 +210,8 @@ def _leave(value: Any, path: Path) -> None:
         path.write_bytes(pickle.dumps(value))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise UserError(
-            f"launch: the function returned {show(value)}, which cannot travel to the caller: {error}. Return numbers, "
-            "arrays, dicts or state_dicts."
+            f"launch: the function returned {show(value)}, which cannot be sent to the caller: {error}. Return "
+            "numbers, arrays, dicts or state_dicts."
         ) from error
 
 

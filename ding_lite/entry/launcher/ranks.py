@@ -53,14 +53,14 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
             _say(_describe(rank, failure))
         return 128 + signum if signum else USER_ERROR if failure.exitcode == USER_ERROR else 1
     except SignalException as error:
-        handlers = {signal.SIGINT: handlers[signal.SIGINT]}  # a late one of the others has no effect
+        handlers = {signal.SIGINT: handlers[signal.SIGINT]}  # later signals of other kinds have no effect
         return 128 + error.sigval
     finally:
         restore_handlers(handlers)
 
 
 def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str) -> None:
-    """Start `nproc` processes of a command and wait for their end. The caller has to restore the signal handlers.
+    """Start `nproc` processes of a command and wait for them to end. The caller has to restore the signal handlers.
 
     If one fails, all are ended, and restarted at most `max_restarts` times. Signals are passed on to the ranks; a
     Ctrl-C after the first signal kills them. Ranks write the causes of failures to `folder`.
@@ -85,7 +85,7 @@ def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str
 
 @contextmanager
 def _environment(nproc: int) -> Iterator[None]:
-    """Return a context that sets the variables of torch's launcher and the ranks, and switches torch's log off."""
+    """Return a context manager that sets the variables of torch's launcher and the ranks, and silences torch's log."""
     variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(_forwarded())}
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         variables["OMP_NUM_THREADS"] = "1"  # as torchrun does: the ranks would compete for the cores
@@ -107,7 +107,7 @@ def _environment(nproc: int) -> Iterator[None]:
 
 
 def _forwarded() -> list[str]:
-    return [number.name for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN]  # nohup's is ignored
+    return [number.name for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores SIGHUP
 
 
 def signal_handlers() -> dict[signal.Signals, Any]:

@@ -3,8 +3,8 @@
 The columns are `obs, action, reward, next_obs, done, traj_flag`, and the rows of a trajectory are adjacent. Rewards are
 the true ones. Actions are in the policy's units (-1..1 with `env.act_scale`); in Minari's format they are in the
 environment's units. The `next_obs` of a truncated episode is its true last observation. `done` means terminated.
-`traj_flag` is True wherever a trajectory is cut, also at the end of the recording. An episode whose environment failed
-is truncated.
+`traj_flag` is True wherever a trajectory is cut, including the end of the recording. An episode whose environment
+failed is truncated.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def collect_demo_data(
 ) -> dict[str, Any]:
     """Let a trained policy act and write its steps to one data set; under a launcher, each rank plays a share.
 
-    The beginning of this module describes the columns. The weights come from `model`, `state_dict` or
-    `state_dict_path`, or else from the experiment's best checkpoint.
+    The module docstring describes the columns. The weights come from `model`, `state_dict` or `state_dict_path`, or
+    else from the experiment's best checkpoint.
 
     Args:
         input_cfg: the config with which the policy was trained, such as the `total_config.py` of its experiment.
@@ -81,7 +81,7 @@ def collect_demo_data(
 
     Raises:
         ConfigError: the config has a mistake, or there is no trained policy.
-        DatasetError: the data set cannot be written. If possible, this is found before anything is played.
+        DatasetError: the data set cannot be written. If possible, this is detected before anything is played.
         CheckpointError: the checkpoint is missing, damaged, or belongs to another policy.
     """
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, limits={"collect_count": collect_count})

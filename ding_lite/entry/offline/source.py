@@ -85,7 +85,7 @@ class BatchFeed:
             self._until_agreed = max(1, min(int(AGREE_PERIOD / max(pace, 1e-9)), 2 * self._until_agreed))
 
     def take_figures(self) -> dict[str, float]:
-        """Return `epoch`, and `wait_share`: the share of the time since the last call that ranks waited for data."""
+        """Return `epoch`, and `wait_share`: the share of time since the last call spent waiting for data."""
         self._tick()
         times = allreduce_data({"seconds": self._seconds, "waited": self._loader.waited - self._waited_before})
         self._seconds, self._waited_before = 0.0, self._loader.waited

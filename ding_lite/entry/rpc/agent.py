@@ -58,13 +58,13 @@ class SplitEncoder:
             self._forward = before
 
     def given(self) -> Any:
-        """Return a context in which the encoder's input are features, which it returns unchanged."""
+        """Return a context manager in which the encoder receives features, which it returns unchanged."""
         return self._does(lambda features: features)
 
     def remote(self, sizes: list[int]) -> Any:
-        """Return a context in which the encoder's input are places `[B]` of samples, which the observers encode.
+        """Return a context manager in which the encoder receives places `[B]` of samples, which the observers encode.
 
-        Places count through the samples of the first observer, then of the second, and so on.
+        Places number the samples of the first observer, then those of the second, and so on.
 
         Args:
             sizes: number of samples that each observer holds.
@@ -95,7 +95,7 @@ class SplitEncoder:
     def gradients(self, context: int, asked: list[int], features: Tensor, gradient: Tensor) -> list[Tensor]:
         """Return the encoder's gradients, summed over observers, given the gradient of the features `[B, F]`."""
         with torch.enable_grad():
-            root = (features * gradient).sum()  # whose derivative by the features is their gradient
+            root = (features * gradient).sum()  # its derivative with respect to the features is their gradient
         with carried():
             dist_autograd.backward(context, [root])
         answers = [self._link.ask_now(rank, "gradient", context) for rank in asked]

@@ -23,7 +23,7 @@ from torch.futures import Future
 from ding_lite.utils.dist.heartbeat import read_seconds, waiting
 
 AGENT = 0  # its rank; all others are observers
-TRANSPORTS = ["uv"]  # sockets; the transport through shared memory polls all the time and takes cores from environments
+TRANSPORTS = ["uv"]  # sockets; the shared-memory transport polls all the time and takes cores from environments
 
 
 class Request(NamedTuple):
@@ -104,7 +104,7 @@ class RPCLink(AbstractContextManager[Any]):
             _Here.service = None
 
     def ask(self, rank: int, method: str, *args: Any) -> Future[Any]:
-        """Return the future answer of that rank's main thread. It may take any time while that rank makes progress."""
+        """Return the future answer of that rank's main thread. It has no time limit while that rank makes progress."""
         return rpc.rpc_async(_name(rank), _answer, (method, args), timeout=0)
 
     def ask_now(self, rank: int, method: str, *args: Any) -> Future[Any]:
@@ -150,7 +150,7 @@ def result(answer: Future[Any]) -> Any:
 
 @contextmanager
 def carried() -> Iterator[None]:
-    """Return a context that marks a wait for others, and turns errors of rpc into `DistNetworkError`."""
+    """Return a context manager that marks a wait for others, and turns errors of rpc into `DistNetworkError`."""
     try:
         with waiting():
             yield

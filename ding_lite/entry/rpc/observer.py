@@ -127,6 +127,6 @@ def flatten(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Return the tensors, of the shapes of `like`, that `flatten` joined."""
+    """Return the tensors that `flatten` joined, with the shapes of `like`."""
     parts = flat.split([tensor.numel() for tensor in like])
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]

@@ -30,11 +30,11 @@ def serial_pipeline_rpc(
     overrides: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Policy | None:
-    """Train an on-policy policy with one agent, rank 0, and observers, all other ranks, over torch.distributed.rpc.
+    """Train an on-policy policy with one agent (rank 0) and observers (all other ranks), over torch.distributed.rpc.
 
-    Each observer plays its own `env.collector_env_num` environments and encodes the observations; the agent has the
-    head, chooses the actions and learns. Observations never leave their observer. `policy.collect.n_episode` counts for
-    each observer, `policy.learn.batch_size` for all together.
+    Each observer plays its own `env.collector_env_num` environments and encodes the observations; the agent owns the
+    head, chooses the actions and learns. Observations never leave their observer. `policy.collect.n_episode` applies to
+    each observer, `policy.learn.batch_size` to all together.
 
     Arguments and errors are those of `serial_pipeline`. Every rank calls this function, inside `DDPContext`.
 

@@ -40,7 +40,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 @POLICY_REGISTRY.register("ddpg")
 class DDPGPolicy(QACPolicy):
-    """DDPG. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+    """DDPG. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ddpg",
@@ -50,8 +50,8 @@ class DDPGPolicy(QACPolicy):
             action_space=Key("regression", "what the actor returns: an action"),
         ),
         learn=dict(
-            learning_rate_actor=Key(1e-3, "step size of the actor's optimizer", low=0, high=10**6),
-            learning_rate_critic=Key(1e-3, "step size of the critics' optimizer", low=0, high=10**6),
+            learning_rate_actor=Key(1e-3, "learning rate of the actor's optimizer", low=0, high=10**6),
+            learning_rate_critic=Key(1e-3, "learning rate of the critics' optimizer", low=0, high=10**6),
             actor_update_freq=Key(1, "learner iterations between two updates of the actor and the targets", low=1),
             noise=Key(False, "add noise to the target action"),
             noise_sigma=Key(0.2, "standard deviation of the noise on the target action", low=0),

@@ -34,15 +34,15 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 @POLICY_REGISTRY.register("sac")
 class SACPolicy(QACPolicy):
-    """SAC. Override `_critic_loss` or `_actor_loss` to change what is minimised."""
+    """SAC. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="sac",
         random_collect_size=10000,
         learn=dict(
-            learning_rate_q=Key(3e-4, "step size of the critics' optimizer", low=0, high=10**6),
-            learning_rate_policy=Key(3e-4, "step size of the actor's optimizer", low=0, high=10**6),
-            learning_rate_alpha=Key(3e-4, "step size of alpha's optimizer", low=0, high=10**6),
+            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
+            learning_rate_alpha=Key(3e-4, "learning rate of alpha's optimizer", low=0, high=10**6),
             alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0, constant=True),
             auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
             log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),

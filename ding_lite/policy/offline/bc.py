@@ -32,7 +32,7 @@ LABEL_SMOOTHING = 0.1  # share of the target probability that is spread evenly o
 
 @POLICY_REGISTRY.register("bc")
 class BCPolicy(OfflinePolicy, Policy):
-    """Behaviour cloning of discrete or continuous actions. Override `_loss` to change what is minimised."""
+    """Behaviour cloning of discrete or continuous actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="bc",

@@ -38,7 +38,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 @POLICY_REGISTRY.register("discrete_cql")
 class DiscreteCQLPolicy(OfflinePolicy, Policy):
-    """CQL(H) on QR-DQN. Override `_loss` to change what is minimised."""
+    """CQL(H) on QR-DQN. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="discrete_cql",

@@ -40,14 +40,14 @@ LEAST_SIGMA = math.exp(-5.0)  # else the likelihood of data with one action per 
 
 @POLICY_REGISTRY.register("iql")
 class IQLPolicy(OfflinePolicy, QACPolicy):
-    """IQL. Override `_value_loss`, `_critic_loss` or `_actor_loss` to change what is minimised."""
+    """IQL. Override `_value_loss`, `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="iql",
         learn=dict(
-            learning_rate_q=Key(3e-4, "step size of the critics' optimizer", low=0, high=10**6),
-            learning_rate_value=Key(3e-4, "step size of the value's optimizer", low=0, high=10**6),
-            learning_rate_policy=Key(3e-4, "step size of the actor's optimizer", low=0, high=10**6),
+            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
+            learning_rate_value=Key(3e-4, "learning rate of the value's optimizer", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
             tau=Key(0.7, "expectile: 0.5 values the data's policy, values near 1 its best actions", above=0, below=1),
             beta=Key(3.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
         ),

@@ -46,7 +46,7 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("acer")
 class ACERPolicy(Policy):
-    """ACER. Override `_policy_loss` or `_loss` to change what is minimised."""
+    """ACER. Override `_policy_loss` or `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="acer",
@@ -55,8 +55,8 @@ class ACERPolicy(Policy):
         learn=dict(
             update_per_collect=Key(4, "learner iterations after each collect", low=1),
             batch_size=Key(16, "sequences per rank and iteration", low=1),
-            learning_rate_actor=Key(0.0005, "step size of the actor's optimizer", low=0, high=10**6),
-            learning_rate_critic=Key(0.0005, "step size of the critic's optimizer", low=0, high=10**6),
+            learning_rate_actor=Key(0.0005, "learning rate of the actor's optimizer", low=0, high=10**6),
+            learning_rate_critic=Key(0.0005, "learning rate of the critic's optimizer", low=0, high=10**6),
             entropy_weight=Key(0.0001, "weight of the entropy bonus"),
             c_clip_ratio=Key(10.0, "c, the largest importance weight; the excess is corrected for", above=0),
             trust_region=Key(True, "bound each step's divergence from the average policy"),

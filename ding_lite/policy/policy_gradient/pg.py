@@ -34,7 +34,7 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("pg")
 class PGPolicy(Policy):
-    """REINFORCE for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
+    """REINFORCE for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="pg",

@@ -12,8 +12,8 @@ Logged figures:
 * `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
 * `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
 
-Additions to the paper: the value loss is clipped; values are normalised by the running mean and deviation of returns;
-advantages are normalised in each minibatch and recomputed for each epoch; the dual clip (Ye et al. 2020,
+Additions to the paper: the value loss is clipped; values are normalised by the running mean and standard deviation of
+returns; advantages are normalised in each minibatch and recomputed for each epoch; the dual clip (Ye et al. 2020,
 arXiv:1912.09729, eq. 5). Each of these is a key of the config. Every mean, deviation and decision covers the samples of
 all ranks.
 """
@@ -43,7 +43,7 @@ from ding_lite.utils.tree import tree_leaves
 
 @POLICY_REGISTRY.register("ppo")
 class PPOPolicy(ActorCriticPolicy):
-    """PPO for discrete, continuous or hybrid actions. Override `_loss` to change what is minimised."""
+    """PPO for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo",
@@ -59,7 +59,9 @@ class PPOPolicy(ActorCriticPolicy):
             value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
             dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
             adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
-            value_norm=Key(True, "normalise the returns that the model predicts by their running mean and deviation"),
+            value_norm=Key(
+                True, "normalise the returns that the model predicts by their running mean and standard deviation"
+            ),
             ppo_param_init=Key(True, "initialise weights orthogonally, small ones in the policy's last layer"),
             grad_clip_type="clip_norm",
             kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0, constant=True),

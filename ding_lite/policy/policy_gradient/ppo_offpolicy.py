@@ -23,7 +23,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 @POLICY_REGISTRY.register("ppo_offpolicy")
 class PPOOffPolicy(PPOPolicy):
-    """PPO trained by `serial_pipeline`, from replay. Override `_loss` to change what is minimised."""
+    """PPO trained by `serial_pipeline`, from replay. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo_offpolicy",

@@ -10,7 +10,7 @@ n steps, the sum ends there and the last term is 0.
 
 Prioritised replay, dueling networks (`model.dueling`) and noisy networks (`noisy_net`) are options.
 
-Differences from the paper: Adam instead of RMSProp, the squared instead of the clipped error, n steps instead of one.
+Deviations from the paper: Adam instead of RMSProp, the squared instead of the clipped error, n steps instead of one.
 
 Logged figures: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `epsilon` of the last collect;
 `grad_norm`, the norm of the averaged gradient before clipping; `learning_rate`.

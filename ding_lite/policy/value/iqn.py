@@ -5,8 +5,8 @@ tau_i for s_t, and another K, tau'_j, for s_{t+n}, uniformly from [0, 1]. It is 
 
     sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa,   u_ij = R + g^n Z'_{tau'_j}(s_{t+n}, a*) - Z_{tau_i}(s_t, a_t),
 
-with the sum R of n rewards, the target network Z' and Huber's loss L, quadratic up to `learn.kappa`. An action's value
-is the mean of its quantiles. a* is chosen as in `dqn.py`.
+with the sum R of n rewards, the target network Z' and the Huber loss L, quadratic up to `learn.kappa`. An action's
+value is the mean of its quantiles. a* is chosen as in `dqn.py`.
 
 Acting, and the choice of a*, use the fixed probabilities (i + 1/2) / K, so they draw no random numbers.
 

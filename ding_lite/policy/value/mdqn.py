@@ -12,7 +12,7 @@ tau is `entropy_tau`, alpha `m_alpha`, and g the discount. The rest, such as exp
 Logged figures, in addition to DQN's: `action_gap`, the mean difference between the two largest values of Q'(s, .);
 `clip_frac`, the share of samples whose log-policy is clipped at -1.
 
-Difference from the paper: the squared instead of the clipped error.
+Deviation from the paper: the squared instead of the clipped error.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 @POLICY_REGISTRY.register("pdqn")
 class PDQNPolicy(QACPolicy):
-    """P-DQN. Override `_dis_loss` or `_cont_loss` to change what is minimised."""
+    """P-DQN. Override `_dis_loss` or `_cont_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="pdqn",

@@ -5,7 +5,7 @@ tau_i = (i + 1/2) / K. Their mean is the action's value Q. The loss is the mean 
 
     sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij),   u_ij = R + g^n theta'_j(s_{t+n}, a*) - theta_i(s_t, a_t),
 
-with the sum R of n rewards, the quantiles theta' of the target network, and a* chosen as in `dqn.py`. L is Huber's
+with the sum R of n rewards, the quantiles theta' of the target network, and a* chosen as in `dqn.py`. L is the Huber
 loss, quadratic up to `learn.kappa`.
 
 Exploration, replay, target network and options are those of DQN. The priority of a sample is its loss.

@@ -11,7 +11,7 @@ play the argmax of Q. The rest is DQN's, see `dqn.py`. `double` has no meaning h
 
 Logged figures, in addition to DQN's: `soft_value`, the mean of V(s_{t+n}).
 
-Differences from the paper: with discrete actions the sum over actions is exact and no sampling network is learned; n
+Deviations from the paper: with discrete actions the sum over actions is exact and no sampling network is learned; n
 steps instead of one.
 """
 

@@ -45,7 +45,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 @POLICY_REGISTRY.register("sqn")
 class SQNPolicy(Policy):
-    """SQN. Override `_q_loss` or `_alpha_loss` to change what is minimised."""
+    """SQN. Override `_q_loss` or `_alpha_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="sqn",
@@ -55,8 +55,8 @@ class SQNPolicy(Policy):
         random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
         learn=dict(
             update_per_collect=Key(16, "learner iterations after each collect", low=1),
-            learning_rate_q=Key(0.001, "step size of the Q-networks' optimizer", low=0, high=10**6),
-            learning_rate_alpha=Key(0.001, "step size of alpha's optimizer", low=0, high=10**6),
+            learning_rate_q=Key(0.001, "learning rate of the Q-networks' optimizer", low=0, high=10**6),
+            learning_rate_alpha=Key(0.001, "learning rate of alpha's optimizer", low=0, high=10**6),
             alpha=Key(0.2, "initial temperature, in units of the reward", above=0, constant=True),
             target_entropy=Key(
                 0.2, "entropy that alpha is adjusted to reach, in nats; below log A", low=0, constant=True

@@ -90,7 +90,7 @@ def _write(payload: dict[str, Any], file: BinaryIO) -> None:
         torch.save(payload, file.name)
     except RuntimeError as error:
         try:
-            for _ in range(2):  # torch does not say why: a full disk refuses these bytes too
+            for _ in range(2):  # torch does not say why; a full disk refuses these bytes too
                 os.pwrite(file.fileno(), bytes(1 << 16), os.fstat(file.fileno()).st_size)
         except OSError as cause:
             raise cause from error

@@ -34,7 +34,7 @@ def on_every_rank(function: Callable[[], Value]) -> list[Value]:
 
 
 def _attempt(function: Callable[[], Any]) -> list[Any]:
-    """Return `[value, None]` or `[None, error]`; the other ranks wait for one of them."""
+    """Return `[value, None]` or `[None, error]`; the other ranks wait for either."""
     try:
         return [function(), None]
     except (UserError, SystemExit) as error:

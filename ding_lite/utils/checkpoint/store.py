@@ -6,7 +6,7 @@ ckpt_last.pth.tar             another name of the newest global file (a copy whe
 ckpt_best.pth.tar             a global state alone
 
 Rank 0 writes the global file when all parts are on disk. Renaming it to its final name commits the checkpoint. If parts
-hold replay buffers, only the newest checkpoint keeps them. A checkpoint of a name that exists is called
+hold replay buffers, only the newest checkpoint keeps them. If its name exists already, a checkpoint is called
 `iteration_N_2`, then `iteration_N_3`; the numbers give the order.
 """
 
@@ -74,14 +74,14 @@ class CheckpointStore:
         """Save a checkpoint of all ranks. Then remove the ones before the newest `keep`, and those not continued from.
 
         Args:
-            train_iter: In learner iterations; gives the checkpoint its name.
+            train_iter: In learner iterations; names the checkpoint.
             state: Global state, what `save_checkpoint` takes; only rank 0's is written.
             local_state: This rank's.
             keep_parts: Whether older checkpoints keep their parts. Without them, a run that has to continue from an
                 older one has no local states.
 
         Returns:
-            None, or one line that says why nothing was saved; earlier checkpoints are unchanged then.
+            None, or one line that says why nothing was saved; earlier checkpoints are then unchanged.
         """
         name, number = f"iteration_{train_iter}", 1
         while name in (*self._names, *self._abandoned):
@@ -169,7 +169,7 @@ class CheckpointStore:
             _unlink(self._path(name, get_rank()))
 
     def _name_last(self) -> None:
-        """On rank 0, make `ckpt_last` a name of the newest checkpoint; opening the store makes up for a failure."""
+        """On rank 0, make `ckpt_last` a name of the newest checkpoint; opening the store repairs a failure."""
         if get_rank() != 0 or not self._names:
             return
         newest, last = self._path(self._names[-1]), self._path("ckpt_last")
@@ -180,7 +180,7 @@ class CheckpointStore:
 
 
 def load_file(path: str) -> Loaded:
-    """Read a global file, whatever its present name, and the ranks' parts in the same directory, collectively.
+    """Read a global file, whatever its current name, and the ranks' parts in the same directory, collectively.
 
     If no rank finds a part, `local_state` is None.
 

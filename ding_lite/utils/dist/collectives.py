@@ -50,7 +50,7 @@ def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
 
 
 def _place(tensors: list[Tensor]) -> torch.device:
-    """Return the device from which tensors are reduced: a GPU if one is there, or if the group has nothing but nccl."""
+    """Return the device from which tensors are reduced: a GPU if a tensor is on one, or if the group has only nccl."""
     if dist.get_backend() == "nccl":
         return torch.device("cuda")
     return max((tensor.device for tensor in tensors), key=lambda device: device.type == "cuda")

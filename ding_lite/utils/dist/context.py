@@ -1,4 +1,4 @@
-"""Joining the process group that a launcher describes, and leaving it, also after an error.
+"""Joining the process group that a launcher describes, and leaving it, even after an error.
 
 Without a launcher, or with one process, there is no group.
 """
@@ -52,8 +52,8 @@ def _open_store(launch: Launch, timeout: timedelta) -> dist.Store | None:
 def _agree_on_attempt(store: dist.Store, launch: Launch, timeout: timedelta) -> str:
     """Return a name that all ranks of this attempt share, and that no earlier attempt used.
 
-    The launcher's count of restarts is not unique: one of two machines may have been started anew. Therefore each rank
-    asks under a unique name, and rank 0 answers all questions, also old ones, until every rank of this attempt has the
+    The launcher's count of restarts is not unique: one of two machines may have been restarted. Therefore each rank
+    asks under a unique name, and rank 0 answers all questions, even old ones, until every rank of this attempt has the
     name.
     """
     own = f"ding_lite/{uuid.uuid4().hex}"
@@ -78,15 +78,15 @@ def _agree_on_attempt(store: dist.Store, launch: Launch, timeout: timedelta) -> 
 class DDPContext:
     """Joins the process group that the launcher describes, and leaves it at the end of the block.
 
-    CPU tensors travel over gloo, CUDA tensors over nccl if every local rank has a GPU of its own, else over gloo too.
-    A group that already exists is used, and left as it is. A single process joins no group.
+    CPU tensors are sent over gloo, CUDA tensors over nccl if every local rank has its own GPU, else over gloo too. A
+    group that already exists is used, and left as it is. A single process joins no group.
 
     An exception inside the block ends the process:
 
     * a `UserError` with status 2. Only its message is printed, and only by rank 0 if all ranks make the same mistake.
     * Ctrl-C, if nothing handles it, with status 130 and one line.
-    * with several ranks, any other exception with status 1. The traceback is printed with the rank in front of every
-      line. If a collective failed because another rank was lost, one line names that rank instead.
+    * with several ranks, any other exception with status 1. The traceback is printed with the rank before every line.
+      If a collective failed because another rank was lost, one line names that rank instead.
 
     Cleaning up takes at most `EXIT_GRACE` seconds, even if a collective is pending. A rank that dies or hangs ends the
     job, see `watchdog`.

@@ -15,11 +15,11 @@ from ding_lite.utils.dist.machine_group import machine_group
 
 
 class GradientMean:
-    """Owns the memory of a flat gradient, and averages it over several ranks.
+    """Owns the memory of a flat gradient, and averages it over ranks.
 
     The gradients of a machine's ranks are rows of memory that they share. Each rank adds up a part of the rows, and
-    nothing is sent. Between machines, the first rank of each sends the sum of its machine, so that what travels does
-    not grow with the ranks of a machine. Without shared memory one all-reduce does it all.
+    nothing is sent. Between machines, the first rank of each sends the sum of its machine, so the traffic does not grow
+    with the ranks of a machine. Without shared memory, one all-reduce does everything.
 
     Args:
         parameter: the flat parameter `[P]`.

@@ -52,7 +52,7 @@ def heartbeat(stage: str) -> None:
 
 
 def waiting() -> _Waiting:
-    """Return a context that marks a wait for other ranks: a hang in it does not count as this rank's."""
+    """Return a context manager that marks a wait for other ranks; a hang in it does not count as this rank's."""
     return _waits
 
 

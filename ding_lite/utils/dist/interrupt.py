@@ -17,7 +17,7 @@ INTERRUPTED = "Interrupted."
 
 @contextmanager
 def ends_at_interrupt() -> Iterator[None]:
-    """Return a context in which Ctrl-C ends the process with one line and status 130, as shells expect."""
+    """Return a context manager in which Ctrl-C ends the process with one line and status 130, as shells expect."""
     try:
         yield
     except KeyboardInterrupt:
@@ -26,7 +26,7 @@ def ends_at_interrupt() -> Iterator[None]:
 
 
 class InterruptGuard:
-    """A context in which the first of `SIGNALS` sets `requested`; a SIGINT after that kills the process at once.
+    """A context in which the first of `SIGNALS` sets `requested`; a later SIGINT kills the process immediately.
 
     The second signal has its default action and raises no exception, so it also ends a process that waits in a
     collective. Ranks receive a signal at different times or not at all, so reduce `requested` over all ranks before

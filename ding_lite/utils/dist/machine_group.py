@@ -1,8 +1,8 @@
-"""The ranks of one machine, which meet in memory that they share.
+"""The ranks of one machine, which communicate in shared memory.
 
 A message to another process takes about 350 us, even if it holds one number. Ranks that map the same memory see each
-other's writes at once, so that a barrier takes about a microsecond. This needs a processor that makes the writes of one
-core visible in their order, as x86-64 does; ranks on others, and ranks that share no memory, are machines of their own.
+other's writes immediately, so a barrier takes about a microsecond. This needs a processor that makes the writes of one
+core visible in order, as x86-64 does; ranks on other processors, or without shared memory, each count as a machine.
 
 Shapes: L ranks of this machine, K numbers.
 """
@@ -26,17 +26,17 @@ import torch.distributed as dist
 from ding_lite.utils.dist import shared_memory
 from ding_lite.utils.dist.heartbeat import read_seconds, waiting
 
-ORDERED = ("x86_64", "AMD64")  # processors that keep the order of writes
+ORDERED = ("x86_64", "AMD64")  # processors that preserve the order of writes
 SLOT = 1 << 16  # bytes that a rank can give to one collective
-LINE = 8  # int64 numbers between two ranks' cells: they are on cache lines of their own
-COUNT, LEFT = 0, 1  # what the cells of a rank hold: the barriers that it has reached; whether it has left
-SPINS = 2000  # looks at a cell, 0.1 ms, before the core is offered to others
-YIELD = 0.002  # seconds in which a rank that waits only offers its core, before it sleeps
-PAUSE = (5e-5, 1e-3)  # seconds of the first and of the longest sleep between two looks
+LINE = 8  # int64 numbers between two ranks' cells, which puts each on its own cache line
+COUNT, LEFT = 0, 1  # in a rank's cells: the number of barriers that it has reached; whether it has left
+SPINS = 2000  # polls of a cell, 0.1 ms, before the core is yielded
+YIELD = 0.002  # seconds in which a waiting rank only yields its core, before it sleeps
+PAUSE = (5e-5, 1e-3)  # seconds of the first and of the longest sleep between two polls
 
 
 class MachineGroup:
-    """The ranks of this machine, and the first ranks of all machines, which speak for the others.
+    """The ranks of this machine, and the first ranks of all machines, which represent the others.
 
     Every rank of a machine has to call the same methods in the same order.
 
@@ -44,7 +44,7 @@ class MachineGroup:
         groups: the global ranks of each machine.
         memory: zeros, `size_of(L)` bytes that all ranks of this machine map; None if L is 1.
         timeout: seconds that a wait may take.
-        lost: returns whether another rank is known to be lost, so that waiting for it makes no sense.
+        lost: returns whether another rank is known to be lost, so that waiting for it is pointless.
 
     Attributes:
         ranks: the global ranks of this machine, in ascending order.
@@ -89,7 +89,7 @@ class MachineGroup:
                 self._await(cell)
 
     def _await(self, cell: int) -> None:
-        """Wait until another rank has reached the present barrier: look, then offer the core, then sleep."""
+        """Wait until another rank has reached the current barrier: poll, then yield the core, then sleep."""
         cells, count = self._cells, self.met
         for _ in range(self._spins):
             if cells[cell] >= count:
@@ -105,7 +105,7 @@ class MachineGroup:
                 self._check(cell, start)
 
     def _check(self, cell: int, start: float) -> None:
-        """Raise an error if waiting for the rank of this cell makes no sense any more."""
+        """Raise an error if waiting for the rank of this cell has become pointless."""
         rank, seconds = self.ranks[cell // LINE], time.monotonic() - start
         if self._cells[cell + LEFT] and self._cells[cell + COUNT] < self.met:
             raise dist.DistNetworkError(f"rank {rank} has left the shared memory")
@@ -118,7 +118,7 @@ class MachineGroup:
         """Tell the others that this rank will reach no further barrier."""
         self._cells[self._own + LEFT] = 1
 
-    # Two buffers take turns. A rank that writes into one has passed the barrier of the other, which all ranks reach only
+    # Two buffers alternate. A rank that writes into one has passed the barrier of the other, which all ranks reach only
     # after they have read what was in the first. So each collective needs a single barrier.
 
     def _next(self) -> int:
@@ -151,10 +151,10 @@ class MachineGroup:
             dist.all_reduce(total, group=self._leaders())
 
     def gather(self, value: Any, sources: Iterable[int]) -> list[Any] | None:
-        """Return the objects that the ranks at these places of this machine give; they are pickled.
+        """Return the objects of the ranks at these places of this machine; they are pickled.
 
         Args:
-            value: this rank's; not looked at unless it is a source.
+            value: this rank's object; ignored unless it is a source.
             sources: places among `ranks`.
 
         Returns:
@@ -186,7 +186,7 @@ class MachineGroup:
 
 
 def describe_ranks() -> str:
-    """Return how many ranks there are, of several, and how they exchange numbers, for people to read; a collective."""
+    """Return a description of several ranks and of how they exchange numbers, for the user; a collective."""
     group, size, backend = machine_group(), dist.get_world_size(), dist.get_backend()
     if not group.is_shared_somewhere:
         return f"{size} ({backend})"
@@ -210,8 +210,8 @@ def _create_leaders(groups: list[list[int]], timeout: float) -> Any:
 def _share(world_size: int, rank: int) -> tuple[list[list[int]], Any]:
     """Return the ranks of each machine, and the memory of this one; a collective call.
 
-    Ranks whose memory has the same name are taken for ranks of one machine. This is tested: each writes a random token,
-    which all others have to read. Where one of them cannot, each of them counts as a machine of its own.
+    Ranks whose memory has the same name are assumed to be on one machine. This is verified: each writes a random token,
+    which all others have to read. If one of them cannot, each of them counts as a separate machine.
     """
     name = shared_memory.memory_name() if platform.machine() in ORDERED else ""
     groups: dict[str, list[int]] = {}

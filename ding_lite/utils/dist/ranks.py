@@ -14,7 +14,7 @@ _alone = 0  # number of nested `alone` contexts
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Return a context in which this process counts as the only one, so that no call in it is a collective.
+    """Return a context manager in which this process counts as the only one, so that no call in it is a collective.
 
     Use it for work that each rank does at its own pace, and in a forked child, which must not use the inherited group.
     """

@@ -16,7 +16,7 @@ TOKEN = 8  # bytes of a random token, by which ranks find out whether they share
 def memory_name() -> str:
     """Return a name of the memory that `DIRECTORY` is in; processes with other names cannot share it.
 
-    It is empty if there is no such memory. Equal names are no proof: two machines may have equal ids.
+    It is empty if there is no such memory. Equal names prove nothing: two machines may have equal ids.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

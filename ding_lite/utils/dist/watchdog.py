@@ -3,10 +3,10 @@
 A thread in each rank reports the progress of the main thread about once a second, through the store at
 MASTER_ADDR:MASTER_PORT, and reads the other ranks' reports. These count as lost:
 
-* a rank whose main thread makes no progress for `timeout`, waits for other ranks excluded. It prints where it hangs,
+* a rank whose main thread makes no progress for `timeout`, excluding waits for other ranks. It prints where it hangs,
   and ends.
-* a rank of this machine whose process has ended, at once; or whose process is stopped (SIGSTOP, or a C call that keeps
-  the GIL) for `timeout`. It is killed, so that the launcher names it.
+* a rank of this machine whose process has ended, immediately; or whose process is stopped (SIGSTOP, or a C call that
+  keeps the GIL) for `timeout`. It is killed, so that the launcher names it.
 * a machine without a report for `dead_timeout`, or the store if it cannot be reached for that time.
 
 A rank that loses another prints one line and waits `AFTERMATH`, so that the launcher sees the lost rank first.
@@ -34,7 +34,7 @@ import torch.distributed as dist
 from ding_lite.utils.dist.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
 
 AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
-PATIENCE = 6.0  # seconds in which a rank whose collective failed searches for the cause
+PATIENCE = 6.0  # seconds for which a rank whose collective failed searches for the cause
 SILENCE = 4.0  # seconds without a report after which, in that search, a machine counts as lost
 NOTICE = 1.5 * INTERVAL  # seconds: every rank reads the reports at least once in this time
 LOOKS = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
@@ -91,7 +91,7 @@ class Beat(NamedTuple):
 
 
 def _bounded(call: Callable[[], None], seconds: float) -> None:
-    """Wait at most `seconds` for a call that may block for ever, such as one to a store whose process is stopped."""
+    """Wait at most `seconds` for a call that may block forever, such as one to a store whose process is stopped."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(seconds)

@@ -1,1 +1,1 @@
-"""Records a run in a service such as Weights & Biases or MLflow too, from a process of its own."""
+"""Also records a run in a service such as Weights & Biases or MLflow, from a separate process."""

@@ -1,14 +1,14 @@
-"""The process that tells a tracker what a run records: it follows metrics.jsonl of the experiment directory.
+"""The process that sends a run's records to a tracker: it follows metrics.jsonl of the experiment directory.
 
     python -m ding_lite.utils.tracker.follower
 
 `process.py` starts it. Its standard input is a line of JSON, the `Job`, and ends when the run does. Its standard output
-is messages for the user, a line of JSON each. What the service prints goes to standard error.
+holds messages for the user, one line of JSON each. What the service prints goes to standard error.
 
-exp_dir/tracker.json    the service's name of the run, and how many lines of metrics.jsonl it has been told
+exp_dir/tracker.json    the service's name of the run, and how many lines of metrics.jsonl it has received
 
-A run that continues goes on in the same run of the service. The lines after the checkpoint are recorded again, and
-their figures are the same, so the tracker is not told again what it knows.
+A resumed run continues the same run of the service. The lines after the checkpoint are recorded again with the same
+figures, so those that the tracker has are not sent again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 from ding_lite.utils.registry import TRACKER_REGISTRY
 from ding_lite.utils.tracker.services import Job, Tracker
 
-PERIOD = 1.0  # seconds between two looks at the records
+PERIOD = 1.0  # seconds between two reads of the records
 HURRY = 15.0  # the most seconds after a signal or an error, whatever `tracker.patience` is
 LATE = 3  # exit status if the service was not ready in time
 
@@ -66,7 +66,7 @@ def _watch(job: Job, ended: threading.Event) -> None:
 
 
 def follow(job: Job, ended: threading.Event, say: Callable[[str], None]) -> None:
-    """Tell a tracker each record of a run, until the run has ended, and then its result.
+    """Send a tracker each record of a run until the run has ended, and then its result.
 
     Args:
         job: the run.
@@ -94,7 +94,7 @@ def follow(job: Job, ended: threading.Event, say: Callable[[str], None]) -> None
 
 
 class RecordReader:
-    """Reads the complete lines that a file of records has got since the last look.
+    """Reads the complete lines added to a file of records since the last read.
 
     Attributes:
         count: lines read so far.
@@ -117,7 +117,7 @@ class RecordReader:
 
 
 def read_state(job: Job) -> dict[str, Any]:
-    """Return `id` and `lines` of the run that `job` continues; an empty text and 0 if it is new to this tracker."""
+    """Return `id` and `lines` of the run that `job` continues; an empty string and 0 if it is new to this tracker."""
     state = _read_json(_state_file(job))
     return state if state.get("type") == job.type else {"id": "", "lines": 0}
 

@@ -1,7 +1,7 @@
 """Starts and ends the process that records a run in a tracker's service.
 
-It is a process of its own, the follower (`follower.py`), so that nothing that a service does can change, delay or end
-the training: it may draw random numbers, wait for a network, or fail.
+It is a separate process, the follower (`follower.py`), so that nothing a service does can change, delay or end the
+training: the service may draw random numbers, wait for a network, or fail.
 """
 
 from __future__ import annotations

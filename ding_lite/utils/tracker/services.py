@@ -58,7 +58,7 @@ class Job:
 
     @property
     def group(self) -> str:
-        """What the run shares with those of other seeds: `tracker.group`, or its directory's name without the seed."""
+        """Group of the runs that differ in their seed: `tracker.group`, or the directory's name without the seed."""
         return self.config["tracker"]["group"] or SEED.sub("", os.path.basename(os.path.abspath(self.exp_dir)))
 
     def figures(self, record: Mapping[str, Any]) -> dict[str, float]:
@@ -73,7 +73,7 @@ class Tracker:
 
     Args:
         job: the run to follow.
-        id: the service's name of the run, if it is a run that continues; else empty.
+        id: the service's name of the run, if the run continues; else empty.
 
     Attributes:
         package: the module of the service, and the extra that installs it.
@@ -94,7 +94,7 @@ class Tracker:
             ConfigError: it is not; the message names the extra.
         """
         spec = importlib.util.find_spec(cls.package) if cls.package else None
-        if cls.package and (spec is None or spec.origin is None):  # without origin it is some folder of this name
+        if cls.package and (spec is None or spec.origin is None):  # without an origin it is just a folder of this name
             raise ConfigError(
                 f"tracker.type='{cls.package}' needs the extra '{cls.package}': pip install 'ding_lite[{cls.package}]'."
             )
@@ -205,7 +205,7 @@ class MlflowTracker(Tracker):
         self._mlflow.end_run("KILLED" if interrupted else "FINISHED" if result else "FAILED")
 
     def _send(self, **items: Sequence[Any]) -> None:
-        """Send parameters or metrics, as many at a time as a request may hold."""
+        """Send parameters or metrics, in requests of at most `BATCH` items."""
         for kind, all_of_it in items.items():
             size = self.BATCH[kind]
             for start in range(0, len(all_of_it), size):
@@ -214,7 +214,7 @@ class MlflowTracker(Tracker):
 
 @contextmanager
 def _alone(uri: str) -> Iterator[None]:
-    """Return a context that one process of this machine at a time is in, if `uri` is that of a SQLite database.
+    """Return a context manager that one process of this machine enters at a time, if `uri` is a SQLite database.
 
     MLflow creates a database when it is first used, and fails if two processes do so at once.
     """

@@ -96,7 +96,7 @@ def load_extra(module: str) -> Any:
 
 @contextmanager
 def open_columns(path: str, data_type: str = "", act_scale: bool = False) -> Iterator[Columns]:
-    """Return a context that opens a data set for reading.
+    """Return a context manager that opens a data set for reading.
 
     Args:
         path: the data set.
@@ -104,7 +104,7 @@ def open_columns(path: str, data_type: str = "", act_scale: bool = False) -> Ite
         act_scale: whether to map bounded actions of a Minari data set to -1..1.
 
     Raises:
-        DatasetError: it is missing, damaged or of another kind. This may be found only inside the context.
+        DatasetError: it is missing, damaged or of another kind. This may be detected only inside the context.
     """
     kind = find_kind(path, data_type)
     if kind != "minari" and not os.path.exists(path):

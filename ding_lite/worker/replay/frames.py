@@ -1,6 +1,6 @@
 """Compression of image frames for a checkpoint.
 
-Shapes: T rows, N environments, `[T N, ...]` frames in the order of time.
+Shapes: T rows, N environments, `[T N, ...]` frames in time order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 CHUNK = 2**23  # bytes that are compressed together, before compression
-WORTHWHILE = 4  # the first chunk must shrink by this factor: writing a disk is about as fast as compressing
+WORTHWHILE = 4  # the first chunk must shrink by this factor: writing to disk is about as fast as compressing
 LEVEL = 1  # of zlib; higher levels take longer and gain little
 
 

@@ -1,4 +1,4 @@
-"""The storage of replay: a ring buffer of R rows, each with one step of N environments, in the order of time.
+"""The storage of replay: a ring buffer of R rows, each with one step of N environments, in time order.
 
 Every key has one preallocated array. `next_obs` is not stored: it is the `obs` of the next row or, where a trajectory
 was truncated, an entry of a small side table. Of a frame stack, only the newest frame is stored. The other frames are
@@ -62,7 +62,7 @@ class Ring:
         """Write a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows.
 
         Raises:
-            ValueError: T is greater than R.
+            ValueError: T exceeds R.
         """
         block, n_step = tree_map(to_single, block), len(block["reward"])
         if n_step > self.num_rows:

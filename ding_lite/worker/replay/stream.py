@@ -17,7 +17,7 @@ from ding_lite.worker.replay.ring import NOT_STORED, Ring, to_single
 
 
 class TransitionStream:
-    """Returns each step once, in the order of time, as the transition that `TransitionView` makes of it.
+    """Returns each step once, in time order, as the transition that `TransitionView` makes of it.
 
     The newest n rows wait for the next block, which holds the steps that follow them.
 
@@ -76,7 +76,7 @@ def _split(tree: Any, size: int) -> list[Any]:
 
 
 class EpisodeStream:
-    """Returns every episode once it has ended, in the order of the ends.
+    """Returns every episode once it has ended, in the order of their ends.
 
     Args:
         num_envs: N.

@@ -95,7 +95,7 @@ def _title(rom: str) -> str:
 
 
 class AtariEngine(AtariVectorEnv):
-    """ale-py's vector environment, which starts games like `ding_lite.envs.seeded_env.SeededEnv` starts episodes.
+    """ale-py's vector environment, which starts games as `ding_lite.envs.seeded_env.SeededEnv` starts episodes.
 
     With a new seed, ale-py loads the ROM again, which takes as long as 250 steps of play. Therefore only every
     `games_per_seed`-th game has its own seed. The games between are those that follow it, and do not depend on what was
@@ -122,7 +122,7 @@ class AtariEngine(AtariVectorEnv):
         """Start games, see `SeededEnv.reset`.
 
         Args:
-            seed: one per game, `[N]`. None: the present seeds.
+            seed: one per game, `[N]`. None: the current seeds.
             options: `episode` `[N]`, numbers of the games to start; `reset_mask` `[N]`, which games to start, all
                 by default.
         """
@@ -181,7 +181,7 @@ class AtariEnv(gymnasium.Env):
     )
     stacks_frames = True
     counts_episodes = True
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # of 60 frames, 4 a step
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # of 60 frames, 4 per step
 
     def __init__(self, cfg_env: EasyDict) -> None:
         # not SAME_STEP: a game must end with its own last observation, and `reset` must start exactly one new game

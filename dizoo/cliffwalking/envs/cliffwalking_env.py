@@ -14,7 +14,7 @@ from ding_lite.utils.registry import ENV_REGISTRY
 
 @ENV_REGISTRY.register("cliffwalking")
 class CliffWalkingEnv(gymnasium.Wrapper):
-    """gymnasium's CliffWalking: -1 a step, -100 for a fall. The policy sees the cell as a one-hot vector."""
+    """gymnasium's CliffWalking: -1 per step, -100 for a fall. The policy sees the cell as a one-hot vector."""
 
     config: ClassVar = dict(
         env_id=Key("CliffWalking-v1", "gymnasium id"),

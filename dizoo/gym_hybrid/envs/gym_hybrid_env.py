@@ -43,7 +43,7 @@ class GymHybridEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Place a vehicle that stands still, and a target, at random."""
+        """Place a vehicle at rest, and a target, at random."""
         super().reset(seed=seed)
         limit = FIELD_SIZE - TARGET_RADIUS
         self._target = self.np_random.uniform(-limit, limit, 2)

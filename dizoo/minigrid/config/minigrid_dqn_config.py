@@ -1,6 +1,6 @@
 """DQN on MiniGrid-Empty-8x8-v0, solved at a mean return of 0.95; the shortest path earns 0.96.
 
-DI-engine has no such file. The project has not trained this config to its end.
+DI-engine has no such file. This config has not been trained to the end.
 """
 
 from easydict import EasyDict

@@ -1,6 +1,6 @@
 """R2D2 on MiniGrid-Empty-8x8-v0, solved at a mean return of 0.95; the shortest path earns 0.96.
 
-The values are those of DI-engine, but for a smaller buffer. The project has not trained this config to its end.
+The values are those of DI-engine, except for a smaller buffer. This config has not been trained to the end.
 """
 
 from easydict import EasyDict

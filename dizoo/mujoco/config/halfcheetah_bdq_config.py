@@ -1,6 +1,6 @@
 """BDQ on HalfCheetah-v5 with 2 torques to choose from at each joint, with the values of DI-engine's file.
 
-The project has not trained this config to its end.
+This config has not been trained to the end.
 """
 
 from easydict import EasyDict

@@ -1,6 +1,6 @@
 """DDPG on HalfCheetah-v5, up to a mean return of 11000.
 
-The values are those of DI-engine. The project has not trained this config to its end.
+The values are those of DI-engine. This config has not been trained to the end.
 """
 
 from easydict import EasyDict

@@ -1,6 +1,6 @@
 """BDQ on Hopper-v5 with 4 torques to choose from at each joint, with the values of DI-engine's file of the same name.
 
-The project has not trained this config to its end.
+This config has not been trained to the end.
 """
 
 from easydict import EasyDict

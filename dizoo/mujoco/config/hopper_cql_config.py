@@ -1,6 +1,6 @@
 """Conservative Q-learning from a Minari data set of Hopper-v5.
 
-The project has not trained this config to its end.
+This config has not been trained to the end.
 """
 
 from easydict import EasyDict

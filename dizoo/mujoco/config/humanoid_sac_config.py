@@ -1,7 +1,7 @@
 """SAC on Humanoid-v5.
 
 DI-engine has no such file. The values are those of the paper (Haarnoja et al. 2018, arXiv:1812.05905).
-The project has not trained this config to its end.
+This config has not been trained to the end.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,7 @@
 """TD3 on InvertedPendulum-v5, up to a mean return of 1000, the largest.
 
 DI-engine has no such file. The values are those of its files for other robots.
-The project has not trained this config to its end.
+This config has not been trained to the end.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,7 @@
 """PPO with continuous actions on Swimmer-v5.
 
 DI-engine has no such file. The values are those of its files for other robots.
-The discount is that of Stable-Baselines3's zoo. The project has not trained this config to its end.
+The discount is that of Stable-Baselines3's zoo. This config has not been trained to the end.
 """
 
 from easydict import EasyDict

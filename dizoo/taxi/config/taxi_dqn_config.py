@@ -1,7 +1,7 @@
 """DQN on Taxi-v4, solved at a mean return of 7; the best possible one is about 8.
 
-DI-engine's file ends episodes after 60 steps, has a learning rate of 0.0001, and lets epsilon fall for 3,000,000 steps.
-With 60 steps and this learning rate no passenger was delivered in 300,000 env steps, so these values are ours.
+DI-engine's file ends episodes after 60 steps, has a learning rate of 0.0001, and decreases epsilon over 3,000,000
+steps. With 60 steps and this learning rate no passenger was delivered in 300,000 env steps, so these values are ours.
 """
 
 from easydict import EasyDict

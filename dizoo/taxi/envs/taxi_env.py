@@ -1,4 +1,4 @@
-"""Taxi under DI-engine's name: the agent fetches a passenger and takes him to his destination."""
+"""Taxi under DI-engine's name: the agent picks up a passenger and drives to the destination."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CELLS, PLACES, DESTINATIONS = 25, 5, 4  # the fifth place of the passenger is th
 
 @ENV_REGISTRY.register("taxi")
 class TaxiEnv(gymnasium.ObservationWrapper):
-    """gymnasium's Taxi: -1 a step, -10 for a wrong stop, 20 at the destination.
+    """gymnasium's Taxi: -1 per step, -10 for a wrong stop, 20 at the destination.
 
     The 500 states are shown as three one-hot vectors, joined: the taxi's cell, the passenger's place, the destination.
     """

@@ -153,7 +153,7 @@ def in_a_session() -> types.FunctionType:
     [
         (lambda: 1, {}, "cannot import '.*<lambda>': define it with def at the top of a file"),
         (in_a_session(), {}, "cannot import 'typed' of an interactive session: put it into a file"),
-        (add, {"args": (lambda: 1,)}, "'add' and its arguments travel to the ranks pickled, and one cannot be: "),
+        (add, {"args": (lambda: 1,)}, "'add' and its arguments are sent to the ranks pickled, but one cannot be: "),
         (add, {"nproc_per_node": 0}, "expected nproc_per_node >= 1 and max_restarts >= 0, whole numbers, got 0 and 0"),
         (add, {"max_restarts": -1}, "got 1 and -1"),
         ("config.py", {"args": (1,)}, "a config takes no args"),

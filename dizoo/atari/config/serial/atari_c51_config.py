@@ -1,7 +1,7 @@
 """C51 on any Atari game, on Pong unless `env.env_id` names another one.
 
-The values are those of DI-engine's file for Qbert, but for uniform replay.
-The project has not trained this config to its end.
+The values are those of DI-engine's file for Qbert, except for uniform replay. This config has not been trained to the
+end.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,7 @@
 """DQN on any Atari game, on Pong unless `env.env_id` names another one.
 
 The values are those of DI-engine's file for Qbert.
-The project has not trained this config to its end.
+This config has not been trained to the end.
 """
 
 from easydict import EasyDict

@@ -20,8 +20,8 @@ LEAST_REWARD = -10.0
 class BipedalWalkerEnv(gymnasium.Wrapper):
     """gymnasium's bipedal walker: walk to the end of the terrain; solved at a mean return of 300.
 
-    Each episode has a Box2D world of its own. In gymnasium's, what is left of earlier episodes changes the collisions,
-    so that an episode could not be repeated from its seed and actions.
+    Each episode has its own Box2D world. In gymnasium's version, remains of earlier episodes change the collisions, so
+    an episode could not be repeated from its seed and actions.
     """
 
     config: ClassVar = dict(

@@ -1,4 +1,4 @@
-"""IMPALA on Atari Pong, with the values of DI-engine's file of the same name, but for a smaller buffer."""
+"""IMPALA on Atari Pong, with the values of DI-engine's file of the same name, except for a smaller buffer."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""R2D2 on Atari Pong, with the values of DI-engine's file of the same name, but for a smaller buffer."""
+"""R2D2 on Atari Pong, with the values of DI-engine's file of the same name, except for a smaller buffer."""
 
 from easydict import EasyDict
 
