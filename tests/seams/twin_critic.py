@@ -36,8 +36,8 @@ class TwinCriticPolicy(QACPolicy):
             action_space="regression",  # (str) the actor says an action
         ),
         learn=dict(
-            learning_rate_actor=0.001,  # (float) step size of the actor's Adam
-            learning_rate_critic=0.001,  # (float) step size of the critics' Adam
+            learning_rate_actor=0.001,  # (float) learning rate of the actor's Adam
+            learning_rate_critic=0.001,  # (float) learning rate of the critics' Adam
             actor_update_freq=2,  # (int) learner iterations between two steps of actor and targets
             target_noise=0.2,  # (float) standard deviation of the noise on the target action
             target_noise_bound=0.5,  # (float) its greatest size

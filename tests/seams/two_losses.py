@@ -52,9 +52,9 @@ class ReconstructingDQNPolicy(DQNPolicy):
         type="reconstructing_dqn",  # (str) name in the policy registry
         learn=dict(
             reconstruction_weight=0.5,  # (float) weight of the second loss
-            learning_rate=0.001,  # (float) step size of the encoder's Adam, which halves every `half_life` iterations
-            learning_rate_head=0.002,  # (float) step size of the head's RMSprop
-            learning_rate_decoder=0.05,  # (float) step size of the decoder's SGD, with momentum
+            learning_rate=0.001,  # (float) learning rate of the encoder's Adam, which halves every `half_life` iterations
+            learning_rate_head=0.002,  # (float) learning rate of the head's RMSprop
+            learning_rate_decoder=0.05,  # (float) learning rate of the decoder's SGD, with momentum
             half_life=1000,  # (int) learner iterations
         ),
     )
