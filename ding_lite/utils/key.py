@@ -212,6 +212,8 @@ def matches(value: Any, hint: Any) -> bool:
         value: a number, a string, or lists and dicts of these.
         hint: a type, a `typing` annotation such as `Literal`, or a tuple of alternatives; `Any` allows everything.
     """
+    if hint is Any:  # since Python 3.11 a class, which refuses `isinstance`
+        return True
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, tuple) or origin in (typing.Union, types.UnionType):
         return any(matches(value, option) for option in (args or hint))

@@ -47,6 +47,11 @@ def test_a_plain_value_of_another_type_has_its_own_type() -> None:
     declared_keys(Changed)["rate"].check("rate", "cosine")
 
 
+def test_a_key_whose_default_is_none_and_that_has_no_type_takes_any_value() -> None:
+    for value in (None, 3, "linear", [1.5], {"a": 1}):
+        Key(None, "anything").check("free", value)
+
+
 def test_keys_that_a_class_has_no_use_for_are_dropped() -> None:
     assert sorted(declared_keys(Without)) == ["free", "learn.size", "other.new"]
     assert sorted(declared_keys(Derived)) == ["free", "learn.kind", "learn.size", "other.new", "rate"]

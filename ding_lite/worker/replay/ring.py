@@ -98,8 +98,10 @@ class Ring:
         if not self.size:
             return
         place_K = (self.cursor - 1) % self.num_rows * self.num_envs + env_index_K.to(self.device)
-        place_K, obs = _select(~self.columns["traj_flag"][place_K], place_K, tree_map(to_single, obs))
         self.columns["traj_flag"][place_K] = True
+        # A lost life has cut the trajectory already, but with `ignore_done` its value follows from the next row.
+        unknown_K = ~self.columns["done"][place_K] & (self.finals.slot[place_K] < 0)
+        place_K, obs = _select(unknown_K, place_K, tree_map(to_single, obs))
         self.finals.put(place_K, self._newest_frame(obs, 1))
 
     def starts(self, span: int) -> range:
@@ -108,7 +110,11 @@ class Ring:
         The ring must hold all rows of the sample, the observation that follows them, and all frames of the first
         observation.
         """
-        oldest = self.stack - 1 + self.keeps_last if self.size == self.num_rows else 0
+        oldest = 0
+        if self.size == self.num_rows:
+            oldest = self.stack - 1 + self.keeps_last
+        elif self.stack > 1 and self.episode_step[: self.num_envs].any():  # resumed without the rows before the first
+            oldest = self.stack - 1
         return range(oldest, max(self.size - span + self.keeps_last, oldest))
 
     def places(self, row_B: np.ndarray, env_B: np.ndarray) -> np.ndarray:

@@ -38,6 +38,21 @@ def test_rows_and_successors_equal_a_naive_record_through_ends_and_wrap_around(s
                     np.testing.assert_array_equal(next_obs_N[n], history.observed(step["following"]))
 
 
+@pytest.mark.parametrize("keeps_last", [False, True])
+def test_no_stack_reaches_before_the_first_row_if_that_is_in_the_middle_of_an_episode(keeps_last: bool) -> None:
+    history, ring = History(num_envs=3, stack=4), Ring(20, 3, 4, keeps_last=keeps_last)
+    history.play(5)  # not stored: a run that was resumed without its replay buffer goes on in running episodes
+    assert any(step["age"] for step in history.steps[-1])
+    for n_step in (2, 3, 4):
+        ring.push(history.play(n_step))
+        starts = ring.starts(1)
+        assert starts == range(3, max(ring.size - (not keeps_last), 3))  # three rows hold the older frames
+        for row in starts:
+            obs_N = ring.observations(torch.from_numpy(ring.places(np.array(row), np.arange(3))))
+            for obs, step in zip(obs_N, history.steps[5 + row], strict=True):
+                np.testing.assert_array_equal(obs, history.observed(step["obs"]))
+
+
 def test_a_frame_stack_costs_one_frame_a_step() -> None:
     ring = Ring(500, 2, frame_stack=4)
     ring.push(History(2, 4).play(3))
@@ -91,6 +106,14 @@ def test_truncate_leaves_a_trajectory_that_has_ended_as_it_is() -> None:
     ring.truncate(torch.tensor([0]), torch.tensor([50.0]))  # what the next episode began with
     ring.push(block_of([2.0]))
     assert ring.successors(torch.tensor([0])).tolist() == [7.0]
+
+
+def test_truncate_keeps_what_followed_a_lost_life_that_does_not_count_as_done() -> None:
+    ring = Ring(4, 1)
+    ring.push(block_of([1.0], traj_flag=True))  # with `learn.ignore_done`; the game goes on
+    ring.truncate(torch.tensor([0]), torch.tensor([50.0]))
+    ring.push(block_of([2.0]))  # the first observation of another game
+    assert ring.successors(torch.tensor([0])).tolist() == [50.0]
 
 
 def test_there_is_nothing_to_truncate_in_an_empty_ring() -> None:
