@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ding_lite.model.activations import ACTIVATIONS
 from ding_lite.model.dict_encoder import DictEncoder, ObsShape
 from ding_lite.model.image import ConvEncoder
-from ding_lite.model.named_encoder import named_encoder
+from ding_lite.model.named_encoder import named_encoder, no_encoder
 from ding_lite.utils.registry import ConfigError, EncoderChoice
 
 ActionShape = int | Sequence[int]  # a number, also as the only one of a list; or the numbers of several choices
@@ -81,11 +81,7 @@ def create_encoder(
         return MLP([shape[0], *hidden_size_list], activation)
     if len(shape) == 3:
         return ConvEncoder(shape, hidden_size_list, activation)
-    raise ConfigError(
-        f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}: flatten observations "
-        "by env.wrappers=['FlattenObservation'], frames by 'FrameStackObservation' before it instead of "
-        "env.frame_stack, or set policy.model.encoder to one of your own."
-    )
+    raise no_encoder(obs_shape)
 
 
 def single_size(action_shape: ActionShape | Mapping[str, int], of: str = "") -> int:

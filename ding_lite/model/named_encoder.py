@@ -1,4 +1,4 @@
-"""Builds the encoder that `policy.model.encoder` names."""
+"""Builds the encoder that `policy.model.encoder` names, and says how to do without one."""
 
 from __future__ import annotations
 
@@ -88,3 +88,12 @@ def _zeros(obs_shape: ObsShape) -> Any:
     if isinstance(obs_shape, Mapping):
         return {key: _zeros(part) for key, part in obs_shape.items()}
     return torch.zeros(1, *([obs_shape] if isinstance(obs_shape, int) else obs_shape))
+
+
+def no_encoder(obs_shape: ObsShape) -> ConfigError:
+    """Return the error for observations of a shape that no built-in encoder takes."""
+    return ConfigError(
+        f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}: flatten observations "
+        "with env.wrappers=['FlattenObservation'], after 'FrameStackObservation' instead of env.frame_stack, or set "
+        "policy.model.encoder to one of your own."
+    )

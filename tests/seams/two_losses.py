@@ -52,7 +52,7 @@ class ReconstructingDQNPolicy(DQNPolicy):
         type="reconstructing_dqn",  # (str) name in the policy registry
         learn=dict(
             reconstruction_weight=0.5,  # (float) weight of the second loss
-            learning_rate=0.001,  # (float) learning rate of the encoder's Adam, which halves every `half_life` iterations
+            learning_rate=0.001,  # (float) of the encoder's Adam, which halves every `half_life` iterations
             learning_rate_head=0.002,  # (float) learning rate of the head's RMSprop
             learning_rate_decoder=0.05,  # (float) learning rate of the decoder's SGD, with momentum
             half_life=1000,  # (int) learner iterations

@@ -47,19 +47,9 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         learn=dict(
             min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
             kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
-            target_update_freq=Key(
-                None,
-                "learner iterations between copies to the target; 100 if target_theta is None too",
-                type=int,
-                low=1,
-            ),
+            target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
             target_theta=Key(
-                None,
-                "instead, the share of the online network mixed in per iteration",
-                type=float,
-                above=0,
-                high=1,
-                constant=True,
+                None, "or the share of the online network mixed in", type=float, above=0, high=1, constant=True
             ),
         ),
     )

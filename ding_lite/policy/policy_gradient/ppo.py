@@ -59,9 +59,7 @@ class PPOPolicy(ActorCriticPolicy):
             value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
             dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
             adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
-            value_norm=Key(
-                True, "normalise the returns that the model predicts by their running mean and standard deviation"
-            ),
+            value_norm=Key(True, "normalise the predicted returns by their running mean and standard deviation"),
             ppo_param_init=Key(True, "initialise weights orthogonally, small ones in the policy's last layer"),
             grad_clip_type="clip_norm",
             kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0, constant=True),
@@ -69,9 +67,7 @@ class PPOPolicy(ActorCriticPolicy):
             pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
             target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
             kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
-            kl_adaptive=Key(
-                False, "after a collect, double or halve kl_beta if KL is off target_kl by a factor of 1.5"
-            ),
+            kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
         ),
         collect=dict(
             n_sample=Key(2048, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),

@@ -53,19 +53,9 @@ class DQNPolicy(Policy):
         noisy_net=Key(False, "explore with noisy layers in the head instead of epsilon"),
         learn=dict(
             update_per_collect=Key(3, "learner iterations after each collect", low=1),
-            target_update_freq=Key(
-                None,
-                "learner iterations between copies to the target; 100 if target_theta is None too",
-                type=int,
-                low=1,
-            ),
+            target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
             target_theta=Key(
-                None,
-                "instead, the share of the online network mixed in per iteration",
-                type=float,
-                above=0,
-                high=1,
-                constant=True,
+                None, "or the share of the online network mixed in", type=float, above=0, high=1, constant=True
             ),
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),

@@ -79,9 +79,8 @@ class Ring:
         self.episode_step[place] = block["episode_step"].flatten()
         self.finals.remove(place)
         if "final_index" in block:
-            index_K = block["final_index"].to(self.device)
-            index_K, final_obs = _select(~rows["done"].to(self.device)[index_K], index_K, block["final_obs"])
-            self.finals.put((begin + index_K) % self.num_places, self._newest_frame(final_obs, 1))
+            place_K = (begin + block["final_index"].to(self.device)) % self.num_places
+            self._put_finals(place_K, block["final_obs"])
         self.cursor, self.size = (self.cursor + n_step) % self.num_rows, min(self.size + n_step, self.num_rows)
         if self.keeps_last:
             after = slice(self.cursor * self.num_envs, (self.cursor + 1) * self.num_envs)
@@ -99,10 +98,15 @@ class Ring:
             return
         place_K = (self.cursor - 1) % self.num_rows * self.num_envs + env_index_K.to(self.device)
         self.columns["traj_flag"][place_K] = True
-        # A lost life has cut the trajectory already, but with `ignore_done` its value follows from the next row.
+        self._put_finals(place_K, tree_map(to_single, obs))
+
+    def _put_finals(self, place_K: Tensor, obs: Any) -> None:
+        """Store the last observations of truncated trajectories, except those that are known already."""
+        # The trajectory of a lost life may have one: with `ignore_done`, it is not done, and bootstraps from it.
         unknown_K = ~self.columns["done"][place_K] & (self.finals.slot[place_K] < 0)
-        place_K, obs = _select(unknown_K, place_K, tree_map(to_single, obs))
-        self.finals.put(place_K, self._newest_frame(obs, 1))
+        chosen = unknown_K.nonzero().squeeze(1)
+        obs = tree_map(lambda leaf: leaf.to(chosen.device)[chosen], self._newest_frame(obs, 1))
+        self.finals.put(place_K[chosen], obs)
 
     def starts(self, span: int) -> range:
         """Return the rows, counted from the oldest, at which a sample of `span` rows can start.
@@ -110,11 +114,10 @@ class Ring:
         The ring must hold all rows of the sample, the observation that follows them, and all frames of the first
         observation.
         """
-        oldest = 0
-        if self.size == self.num_rows:
-            oldest = self.stack - 1 + self.keeps_last
-        elif self.stack > 1 and self.episode_step[: self.num_envs].any():  # resumed without the rows before the first
-            oldest = self.stack - 1
+        is_full = self.size == self.num_rows
+        # A run that is resumed without its replay buffer continues episodes whose earlier frames are gone.
+        lacks_frames = is_full or (self.stack > 1 and bool(self.episode_step[: self.num_envs].any()))
+        oldest = (self.stack - 1 if lacks_frames else 0) + (self.keeps_last if is_full else 0)
         return range(oldest, max(self.size - span + self.keeps_last, oldest))
 
     def places(self, row_B: np.ndarray, env_B: np.ndarray) -> np.ndarray:
@@ -224,9 +227,3 @@ class SideTable:
 def to_single(leaf: Tensor) -> Tensor:
     """Return float64 tensors, which some environments produce, as float32, and all others unchanged."""
     return leaf.float() if leaf.dtype == torch.float64 else leaf
-
-
-def _select(mask_K: Tensor, index_K: Tensor, obs: Any) -> tuple[Tensor, Any]:
-    """Return the entries of `index_K` and of the observations at which the mask is True."""
-    chosen = mask_K.nonzero().squeeze(1)
-    return index_K[chosen], tree_map(lambda leaf: leaf.to(chosen.device)[chosen], obs)
