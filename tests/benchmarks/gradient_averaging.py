@@ -100,7 +100,7 @@ def make_learning_steps(task_name: str) -> dict[str, Callable[[], float]]:
 
     def make_step(name: str, overrides: list[str], shared: bool) -> Callable[[], float]:
         cfg = compile_config((main, create), model_given=True, overrides=overrides)
-        shared_memory.DIRECTORY = "/dev/shm" if shared else "/nonexistent"
+        shared_memory.DIRECTORY = "/dev/shm" if shared else "/dev/null/none"
         policy = DQNPolicy(cfg.policy, LogitNetwork(task_name))
         if name == "no averaging":
             policy._optimizer.flat.average_grad = lambda: None  # type: ignore[method-assign]

@@ -132,7 +132,7 @@ def check_shared_gradients_are_in_one_memory_that_no_name_is_left_of() -> None:
 
 
 def check_without_shared_memory_gradients_travel() -> None:
-    shared_memory.DIRECTORY = "/nonexistent"
+    shared_memory.DIRECTORY = "/dev/null/none"
     flat = FlatParameters(make_network(), share_memory=True)
     assert not flat.is_shared
     flat.gradient.fill_(get_rank())

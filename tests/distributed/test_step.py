@@ -90,7 +90,7 @@ def main(folder: str) -> None:
         found["normalised"] = normalised.learn_mode.checksum()
         found["mean"] = normalised.model.get_buffer("layers.0.running_mean").tolist()
         directory, found["overlaps"] = shared_memory.DIRECTORY, {}
-        for shared_memory.DIRECTORY in (directory, "/nonexistent"):
+        for shared_memory.DIRECTORY in (directory, "/dev/null/none"):
             for sync in (True, False):
                 optimizer = make_policy("multi_gpu=True", f"bp_update_sync={sync}")._optimizer
                 found["overlaps"][f"{shared_memory.DIRECTORY} {sync}"] = (optimizer.flat.is_shared, optimizer.overlaps)
@@ -136,8 +136,8 @@ def test_averaging_overlaps_with_backward_where_it_is_asked_for_and_gradients_ar
     expected = {
         "/dev/shm True": [True, False],
         "/dev/shm False": [True, False],
-        "/nonexistent True": [False, False],
-        "/nonexistent False": [False, True],
+        "/dev/null/none True": [False, False],
+        "/dev/null/none False": [False, True],
     }
     assert [each["overlaps"] for each in found] == [expected] * 2
 
