@@ -36,7 +36,7 @@ test-learn: install  ## the learning runs: do the algorithms solve what they sho
 
 test-survival: install  ## the long version of what a run must survive: kills, faults, fuzzing, machines cut off; an hour
 	$(PYTEST) -m survival
-	for name in resume kills faults fuzz_checkpoints fuzz_configs machines; do \
+	for name in resume kills faults fuzz_checkpoints fuzz_configs fuzz_features machines; do \
 		echo "== $$name"; $(BIN)/python -m tests.survival.$$name || exit 1; \
 	done
 
