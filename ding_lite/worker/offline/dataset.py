@@ -117,7 +117,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         if nstep > 1 and "next_obs" in columns and "traj_flag" not in columns:  # observations show the cuts
             pairs = zip(tree_leaves(columns["obs"]), tree_leaves(columns["next_obs"]), strict=True)
             for obs, next_obs in pairs:
-                ends_R[:-1] |= (obs[1:] != next_obs[:-1]).reshape(len(obs) - 1, -1).any(1)
+                ends_R[:-1] |= (obs[1:] != next_obs[:-1])[:, None].flatten(1).any(1)
         return ends_R
 
     def _rows(self) -> int:

@@ -91,6 +91,15 @@ def test_without_flags_observations_say_where_a_trajectory_is_cut() -> None:
     assert batch["next_obs"].flatten().tolist() == [45, 45, 70, 70]
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 2, 3)])
+def test_a_single_row_is_a_transition(shape: tuple[int, ...]) -> None:
+    columns = {"obs": np.zeros(shape), "next_obs": np.ones(shape), "done": np.array([False])}
+    columns |= {"action": np.array([0]), "reward": np.array([3.0])}
+    batch = everything(OfflineDataset(columns, nstep=2, gamma=0.5))
+    assert batch["next_obs"].flatten().unique().tolist() == [1]
+    assert (batch["reward"].tolist(), batch["value_gamma"].tolist()) == ([3], [0.5])
+
+
 def test_columns_are_not_written_to() -> None:
     columns = {**ROWS, "next_obs": NEXT_OBS.astype(np.float32)}
     before = {key: column.copy() for key, column in columns.items()}
