@@ -74,7 +74,7 @@ class TrainedRun:
 
 def train(
     config: str | Path | tuple[dict[str, Any], dict[str, Any]],
-    seed: int | None = None,
+    seed: int | np.integer[Any] | None = None,
     *,
     max_env_step: int | None = None,
     max_train_iter: int | None = None,
@@ -109,7 +109,7 @@ def train(
     limits = limits_for(pipeline, given_limits)
     opened = opened_exp_dirs()
     try:
-        policy = pipeline(pair, seed, callbacks=callbacks, **limits)
+        policy = pipeline(pair, int(seed) if isinstance(seed, np.integer) else seed, callbacks=callbacks, **limits)
     except SystemExit:
         if get_world_size() > 1 or opened_exp_dirs() == opened:
             raise

@@ -25,7 +25,7 @@ EVERY: dict[str, Any] = {"policy.eval.evaluator.eval_freq": 100, "policy.learn.l
 
 
 def test_a_run_returns_its_directory_figures_and_agent(tmp_path: Path) -> None:
-    trained = ding_lite.train(CONFIG, seed=0, max_env_step=320, exp_name="run", **EVERY)
+    trained = ding_lite.train(CONFIG, seed=np.int64(0), max_env_step=320, exp_name="run", **EVERY)
     assert (trained.directory, trained.stop_reason) == ("run", "max_env_step")
     records, columns = metrics(tmp_path / "run"), trained.metrics
     assert {len(column) for column in columns.values()} == {len(records)}
