@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from ding_lite.utils.registry import UserError
 
 def test_a_reader_that_ends_early_is_no_mistake() -> None:
     code = "from ding_lite.cli.output import show; show('x\\n' * 100_000); show('more')"
-    done = subprocess.run(f'{sys.executable} -c "{code}" | head -1', shell=True, capture_output=True, text=True)
+    words = shlex.join([sys.executable, "-c", code])
+    done = subprocess.run(f"{words} | head -1", shell=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("x\n", "")
 
 
