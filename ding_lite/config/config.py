@@ -41,8 +41,7 @@ from ding_lite.config.shapes import check_action_space
 from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, declared_keys, matches, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
-from ding_lite.utils.schedule import check_schedule, extremes, find_schedules, is_schedule, set_number
-from ding_lite.utils.tree import dotted_items
+from ding_lite.utils.schedule import check_schedule, extremes, find_schedules, has_fields, is_schedule, set_number
 
 # Modules that register the built-in classes; they are imported when a config is compiled, before its import_names.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker", "ding_lite.utils.tracker.services")
@@ -170,16 +169,27 @@ def replace_values(
 
     Args:
         input_cfg: as in `find_policy`.
-        values: nested dicts, whose keys may be dotted. A `Path` becomes a string.
+        values: nested dicts, whose keys may be dotted. A dict is merged into the config's dict; a schedule replaces
+            another one, and a dict any other value. A `Path` becomes a string.
 
     Raises:
         ConfigError: the config cannot be read, or a value cannot be part of a config.
     """
     main, create = _read_pair(input_cfg)
     main = sc.plain(main, "main_config")
-    for path, value in dotted_items(values):
-        sc.set_key(main, path, sc.plain(str(value) if isinstance(value, Path) else value, path))
+    _replace(main, values, "")
     return main, create
+
+
+def _replace(main: dict[str, Any], values: Mapping[str, Any], prefix: str) -> None:
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        old = sc.get_key(main, path, {})
+        whole = has_fields(old) and has_fields(value)  # one schedule for another
+        if isinstance(value, Mapping) and value and isinstance(old, dict) and not whole:
+            _replace(main, value, f"{path}.")
+        else:
+            sc.set_key(main, path, sc.plain(str(value) if isinstance(value, Path) else value, path))
 
 
 def divided_sizes(
@@ -330,7 +340,7 @@ def _checked_items(
         ConfigError: an unknown key, or a value of the wrong type or range.
     """
     for key, value in node.items():
-        path = prefix + key
+        path = f"{prefix}{key}"
         declared = schema.get(path)
         if declared is not None and declared.type is not SECTION:
             if path in texts and not matches(value, declared.hint) and matches(texts[path], declared.hint):

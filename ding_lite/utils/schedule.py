@@ -107,6 +107,12 @@ def is_schedule(path: str, key: Key, value: Any) -> bool:
     return isinstance(value, Mapping) and is_number and path.startswith("policy.")
 
 
+def has_fields(value: Any) -> bool:
+    """Return whether a value has a type of a schedule and all fields of this type."""
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    return isinstance(kind, str) and kind in FIELDS and set(FIELDS[kind]) <= value.keys()
+
+
 def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
     """Check a schedule.
 

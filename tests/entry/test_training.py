@@ -68,6 +68,21 @@ def test_an_argument_that_is_misspelt_is_not_taken_for_a_key() -> None:
         ding_lite.train(pair(), **values("env.max_episode_step"))
 
 
+def test_a_dict_replaces_a_number_and_is_merged_into_a_dict() -> None:
+    linear = {"type": "linear", "start": 1e-3, "end": 1e-4, "over": 100, "by": "env_step"}
+    main, create = replace_values(pair(), {"policy.learn.learning_rate": 0.01, "policy": {"learn": {"batch_size": 4}}})
+    assert main["policy"]["learn"]["learning_rate"] == 0.01
+    main, create = replace_values((main, create), {"policy": {"learn": {"learning_rate": linear}}})
+    assert main["policy"]["learn"]["learning_rate"] == linear
+    assert main["policy"]["learn"]["batch_size"] == 4
+    replaced, _ = replace_values((main, create), {"policy.learn.learning_rate": {"over": 50}})
+    assert replaced["policy"]["learn"]["learning_rate"] == linear | {"over": 50}
+    assert compile_config((replaced, create)).policy.learn.learning_rate.over == 50
+    piecewise = {"type": "piecewise", "points": [[0, 1e-3], [100, 1e-4]], "by": "env_step"}
+    replaced, _ = replace_values((main, create), {"policy.learn.learning_rate": piecewise})
+    assert replaced["policy"]["learn"]["learning_rate"] == piecewise
+
+
 def test_overrides_keep_their_types() -> None:
     values = {"env": {"kwargs": {"size": "8", "names": ("None", "a"), "limit": math.inf}, "stop_value": -math.inf}}
     main, create = replace_values(pair(), {**values, "policy.model.encoder_hidden_size_list": [np.int64(8)]})
