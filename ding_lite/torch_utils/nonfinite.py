@@ -130,8 +130,7 @@ class StepCheck:
     @staticmethod
     def _lags(norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
         """Return whether all optimizers read `found_inf`, so that this process need not wait for the GPU."""
-        groups = (group for optimizer in optimizers for group in optimizer.param_groups)
-        return norm.is_cuda and all(group.get("fused") for group in groups)
+        return norm.is_cuda and all(group.get("fused") for each in optimizers for group in each.param_groups)
 
     def _launch(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> None:
         found = (norm - norm).ne(0).float()  # inf - inf is nan, and nan differs from 0
