@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,13 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "watchdog": (NO_WATCHDOG, ()),
     "check_ranks": ("", ("policy.learn.learner.hook.check_ranks_after_iter=0",)),
 }
+# What is there to survive, in a stack of py-spy: signals, heartbeats and the watchdog, checks of steps and of ranks,
+# episodes that can be replayed, checkpoints.
+SURVIVING = re.compile(
+    r"StepCheck\.|ActionJournal|SeededEnv\.reset|RunKeeper|Experiment\.finished|"
+    r"ding_lite/(?:utils/dist/(?:heartbeat|interrupt|watchdog)|torch_utils/drift|utils/checkpoint/\w+)\.py"
+)
+WAITING = re.compile(r"ding_lite/utils/dist/machine_group\.py")
 
 
 def run_tree(
@@ -118,20 +126,35 @@ def checkpoint_share(task: str, seconds: float) -> str:
     return f"| {task} | {trained:.1f} | {saved:.2f} | {size:.0f} | {share:.2%} | {'yes' if share <= 0.02 else 'NO'} |"
 
 
+def stack_share(path: Path) -> str:
+    """Count the samples of the training loop in a file of py-spy; return a line of the table."""
+    counts = {"all": 0, "surviving": 0, "waiting": 0}
+    for line in path.read_text().splitlines():
+        stack, _, count = line.rpartition(" ")
+        if "Experiment." not in stack:
+            continue  # another thread, or before the loop
+        kind = "surviving" if SURVIVING.search(stack) else "waiting" if WAITING.search(stack) else ""
+        for name in ("all", *([kind] if kind else ())):
+            counts[name] += int(count)
+    share, waiting = counts["surviving"] / counts["all"], counts["waiting"] / counts["all"]
+    return f"| {path} | {counts['all']} | {waiting:.1%} | {share:.2%} | {'yes' if share <= 0.02 else 'NO'} |"
+
+
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, metavar="TREE", help="compare with the tree before")
     parser.add_argument("--switches", nargs="*", choices=SWITCHES, help="compare with and without these (none: all)")
     parser.add_argument("--checkpoints", action="store_true", help="what checkpoints take")
+    parser.add_argument("--stacks", nargs="+", type=Path, default=(), metavar="FILE", help="read stacks of py-spy")
     parser.add_argument("--only", nargs="+", choices=list(STEPS), default=list(STEPS), metavar="TASK")
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of measured steps")
     parser.add_argument("--realtime", action="store_true", help="start runs of one rank by chrt, before all other load")
     args = parser.parse_args()
-    if args.before is None and args.switches is None and not args.checkpoints:
-        parser.error("nothing to do: give --before TREE, --switches or --checkpoints")
+    if args.before is None and args.switches is None and not args.checkpoints and not args.stacks:
+        parser.error("nothing to do: give --before TREE, --switches, --checkpoints or --stacks FILE")
     return args
 
 
@@ -150,6 +173,9 @@ def main() -> None:
         for switch in (args.switches or SWITCHES) if args.switches is not None else ():
             sides = [partial(run_tree, ROOT, task, ranks, args, *off) for off in (SWITCHES[switch], ("", ()))]
             print(compare(f"{task}, {switch}", ranks, sides, args), flush=True)
+    if args.stacks:
+        print("| stacks | samples | waiting for the other ranks | surviving | at most 2 % |\n" + 5 * "|---" + "|")
+        print("\n".join(map(stack_share, args.stacks)))
     if args.checkpoints:
         print("\n| task | 10,000 iterations, s | checkpoint, s | MiB | share | at most 2 % |\n" + 6 * "|---" + "|")
         for task in args.only:
