@@ -48,12 +48,13 @@ def make_env(name: str, **env: Any) -> gymnasium.Env:
 
 
 def play_one(env: gymnasium.Env, seed: int) -> list[np.ndarray]:
-    """Return observations and rewards of an episode of at most 100 steps, with random actions."""
-    found = [np.ravel(env.reset(seed=seed)[0])]
+    """Return observations and rewards of an episode of at most 100 steps, of images 20, with random actions."""
+    obs, _ = env.reset(seed=seed)
     env.action_space.seed(seed)
-    for _ in range(100):
+    found = [np.ravel(obs)]
+    for _ in range(20 if np.ndim(obs) == 3 else 100):
         obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        found.append(np.array([*np.ravel(obs), reward]))
+        found.append(np.append(obs, float(reward)))
         if terminated or truncated:
             break
     return found
