@@ -7,7 +7,9 @@ import contextlib
 import os
 
 from ding_lite.cli.options import add_playing, check_at_least
+from ding_lite.utils.registry import ConfigError
 
+FORMATS = ("mp4", "gif")
 USAGE = "PATH [--episodes N] [-o DIR] [--format {mp4,gif}] [-s SEED] [--explore]"
 EXAMPLES = """
 ding_lite video EXPERIMENT
@@ -22,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="directory of the videos; the run's video folder by default"
     )
-    parser.add_argument("--format", choices=("mp4", "gif"), default="mp4", help="mp4 by default")
+    parser.add_argument("--format", choices=FORMATS, default="mp4", help="mp4 by default")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -32,6 +34,11 @@ def run(args: argparse.Namespace) -> None:
         UserError: a mistake in the arguments or in the run's directory, or the extra `video` is missing.
     """
     check_at_least(args, episodes=1)
+    folder, suffix = os.path.splitext(args.output or "")
+    if suffix[1:] in FORMATS:
+        raise ConfigError(
+            f"--output: expected a directory, got '{args.output}': write --output {folder} --format {suffix[1:]}."
+        )
     from ding_lite.envs.rendering import EpisodeRecorder, import_moviepy  # noqa: PLC0415
 
     import_moviepy()

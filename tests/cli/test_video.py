@@ -42,6 +42,8 @@ def test_without_a_screen_nothing_is_printed_but_the_result(words: list[str], mo
 def test_mistakes_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="--episodes >= 1"):
         call(command, "run", "--episodes", "0")
+    with pytest.raises(ConfigError, match=r"got 'films/one.gif': write --output films/one --format gif\."):
+        call(command, "run", "-o", "films/one.gif")
     monkeypatch.setitem(sys.modules, "moviepy", None)
     with pytest.raises(ConfigError, match="the extra 'video'"):
         call(command, "run")
