@@ -340,7 +340,7 @@ def _checked_items(
         ConfigError: an unknown key, or a value of the wrong type or range.
     """
     for key, value in node.items():
-        path = f"{prefix}{key}"
+        path = prefix + key
         declared = schema.get(path)
         if declared is not None and declared.type is not SECTION:
             if path in texts and not matches(value, declared.hint) and matches(texts[path], declared.hint):

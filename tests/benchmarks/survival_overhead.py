@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -36,10 +37,11 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "check_ranks": ("", ("policy.learn.learner.hook.check_ranks_after_iter=0",)),
 }
 # What is there to survive, in a stack of py-spy: signals, heartbeats and the watchdog, checks of steps and of ranks,
-# episodes that can be replayed, checkpoints.
+# episodes that can be replayed, checkpoints. Of the wrappers around the environments, only their own lines count.
 SURVIVING = re.compile(
     r"StepCheck\.|ActionJournal|SeededEnv\.reset|RunKeeper|Experiment\.finished|"
-    r"ding_lite/(?:utils/dist/(?:heartbeat|interrupt|watchdog)|torch_utils/drift|utils/checkpoint/\w+)\.py"
+    r"ding_lite/(?:utils/dist/(?:heartbeat|interrupt|watchdog)|torch_utils/drift|utils/checkpoint/\w+)\.py|"
+    r"ding_lite/envs/(?:seeded_env|restorable)\.py:\d+\)$"
 )
 WAITING = re.compile(r"ding_lite/utils/dist/machine_group\.py")
 
@@ -128,16 +130,18 @@ def checkpoint_share(task: str, seconds: float) -> str:
 
 def stack_share(path: Path) -> str:
     """Count the samples of the training loop in a file of py-spy; return a line of the table."""
-    counts = {"all": 0, "surviving": 0, "waiting": 0}
+    counts: Counter[str] = Counter()
     for line in path.read_text().splitlines():
         stack, _, count = line.rpartition(" ")
-        if "Experiment." not in stack:
-            continue  # another thread, or before the loop
-        kind = "surviving" if SURVIVING.search(stack) else "waiting" if WAITING.search(stack) else ""
-        for name in ("all", *([kind] if kind else ())):
-            counts[name] += int(count)
-    share, waiting = counts["surviving"] / counts["all"], counts["waiting"] / counts["all"]
-    return f"| {path} | {counts['all']} | {waiting:.1%} | {share:.2%} | {'yes' if share <= 0.02 else 'NO'} |"
+        if "Experiment." in stack:  # else another thread, or before the loop
+            kind = "surviving" if SURVIVING.search(stack) else "waiting" if WAITING.search(stack) else "training"
+            counts[kind] += int(count)
+    total = counts.total()
+    if not total:
+        raise SideError(f"{path}: no sample of a training loop; write it by `py-spy record --format raw`.")
+    share = counts["surviving"] / total
+    reached = "yes" if share <= 0.02 else "NO"
+    return f"| {path} | {total} | {counts['waiting'] / total:.1%} | {share:.2%} | {reached} |"
 
 
 def parse() -> argparse.Namespace:
