@@ -13,7 +13,7 @@ COVERED = {
     "cli/test_classic.py": ["cli/resume.py", "cli/running.py", "entry/pipelines.py"],
     "cli/test_main.py": ["cli/completion.py", "cli/options.py", "cli/parsers.py"],
     "cli/test_new.py": ["cli/catalog.py", "cli/config.py", "cli/differences.py", "cli/list.py", "cli/starter.py"],
-    "cli/test_train.py": ["cli/seeds.py", "utils/run_process.py"],
+    "cli/test_train.py": ["cli/seeds.py"],
     "config/test_config.py": ["config/schema.py"],
     "distributed/test_rpc.py": [
         *("entry/rpc/agent.py", "entry/rpc/link.py", "entry/rpc/observer.py", "entry/rpc/serial_entry_rpc.py")

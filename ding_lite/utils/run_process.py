@@ -80,7 +80,7 @@ def passing_signals_on(processes: Callable[[], Iterable[RunProcess]]) -> Iterato
         for process in processes():
             process.send_signal(signum)
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
+    before = {number: signal.signal(number, handle) for number in SIGNALS}
     try:
         yield lambda: received[0] if received else 0
     finally:

@@ -107,7 +107,11 @@ def _environment(nproc: int) -> Iterator[None]:
 
 
 def _forwarded() -> list[str]:
-    return [number.name for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores SIGHUP
+    """Return the signals to pass on. A script ignores SIGINT for its background jobs, but runs handle it all the same.
+
+    nohup ignores SIGHUP, and that is respected.
+    """
+    return [n.name for n in FORWARDED if n in SIGNALS or signal.getsignal(n) != signal.SIG_IGN]
 
 
 def signal_handlers() -> dict[signal.Signals, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from ding_lite.utils.dist.heartbeat import record_cause
 from tests.distributed.launcher import Forked, finish, start_forked
 
 LAUNCH = """
-    import sys
+    import signal, sys
     from ding_lite.entry.launcher.ranks import run_ranks
+    for name in sys.argv[3:]:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
     sys.exit(run_ranks([sys.executable, "-u", "rank.py", sys.argv[1]], nproc=2, max_restarts=int(sys.argv[2])))
 """
 RANK = """
@@ -55,11 +58,11 @@ RANK = """
 """
 
 
-def start_ranks(folder: Path, how: str, max_restarts: int) -> Forked:
+def start_ranks(folder: Path, how: str, max_restarts: int, ignored: Sequence[str] = ()) -> Forked:
     (folder / "launch.py").write_text(textwrap.dedent(LAUNCH))
     (folder / "rank.py").write_text(textwrap.dedent(RANK))
     (folder / "tmp").mkdir()
-    words = ["launch.py", how, str(max_restarts)]
+    words = ["launch.py", how, str(max_restarts), *ignored]
     return start_forked(words, {"TMPDIR": str(folder / "tmp")}, cwd=folder)
 
 
@@ -132,6 +135,16 @@ def test_signals_reach_all_ranks_and_the_status_tells_which(tmp_path: Path, sign
     status, ranks, said = end(process, tmp_path)
     assert (status, said) == (128 + signum, [])
     assert ranks == [f"rank {rank} got {signum.name}" for rank in range(2)]
+
+
+def test_in_the_background_of_a_script_sigint_ends_a_job_and_nohup_is_respected(tmp_path: Path) -> None:
+    process = start_ranks(tmp_path, "waits", max_restarts=0, ignored=["SIGINT", "SIGHUP"])
+    wait_for(process, *FIRST)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGINT)
+    status, ranks, said = end(process, tmp_path)
+    assert (status, said) == (128 + signal.SIGINT, [])
+    assert ranks == [f"rank {rank} got SIGINT" for rank in range(2)]
 
 
 def test_only_a_second_ctrl_c_kills_ranks_that_are_still_saving(tmp_path: Path) -> None:
