@@ -131,7 +131,7 @@ class ReplayBuffer:
         """Restore a state that `state_dict` returned.
 
         Raises:
-            ValueError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
+            ConfigError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
         """
         load_replay_state(self.ring, self.sampler, self.view, state)
 

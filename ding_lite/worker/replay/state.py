@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.replay.frames import compress_frames, decompress_frames
 from ding_lite.worker.replay.parts import Sampler, View
@@ -32,16 +33,17 @@ def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str,
         state: what `replay_state` returned; its tensors may be views of a file that is mapped into memory.
 
     Raises:
-        ValueError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
+        ConfigError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
     """
     here, there = _layout(ring, sampler, view), dict(state["layout"])
     if ring.columns and state["ring"]["columns"]:
         here, there = here | describe(ring.columns), there | describe(state["ring"]["columns"])
     for key in here | there:
         if (expected := here.get(key)) != (found := there.get(key)):
-            raise ValueError(
-                f"the saved replay buffer has {key} {found}, expected {expected}: use the options and the environment "
-                "of the run that saved it, or resume without the replay buffer"
+            raise ConfigError(
+                f"The saved replay buffer has {key} {found}, expected {expected}: resume with buffer, nstep and "
+                "environments as in the run that saved it, or start a new run from its model with "
+                "policy.learn.learner.hook.load_ckpt_before_run=CHECKPOINT."
             )
     _load_ring(ring, state["ring"])
     sampler.load_state_dict(state["sampler"])

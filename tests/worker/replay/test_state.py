@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from ding_lite.utils.checkpoint.file import load_checkpoint, save_checkpoint
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer, UniformReplayBuffer
 from tests.worker.replay.history import History
@@ -182,7 +183,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
     history, other = History(options["num_envs"], 4 if form == "stack" else 1), kind(**options)
     block = history.play(6)
     other.push(nested(block) if form == "dict" else block | extra_columns(form, block))
-    with pytest.raises(ValueError, match=message) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         buffer.load_state_dict(other.state_dict())
     assert "\n" not in str(caught.value)
     assert_equal(buffer.sample(200), twin.sample(200))
