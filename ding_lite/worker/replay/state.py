@@ -41,8 +41,8 @@ def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str,
     for key in here | there:
         if (expected := here.get(key)) != (found := there.get(key)):
             raise ConfigError(
-                f"The saved replay buffer has {key} {found}, expected {expected}: resume with buffer, nstep and "
-                "environments as in the run that saved it, or start a new run from its model with "
+                f"The saved replay buffer has {key} {found}, expected {expected}: resume with the buffer, nstep "
+                "and environments of the run that saved it, or start a new run from its model with "
                 "policy.learn.learner.hook.load_ckpt_before_run=CHECKPOINT."
             )
     _load_ring(ring, state["ring"])
