@@ -56,7 +56,9 @@ class CompiledLoss:
         try:
             loss, figures, self._gradients = self._graph(batch)
         except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
-            cause = str(error).strip().splitlines()[0]
+            cause = str(getattr(error, "inner_exception", error)).strip().splitlines()[0]
+            if " " in torch.__file__:
+                cause += f" (perhaps because of the space in '{torch.__file__}', which linkers refuse)."
             name = getattr(self._loss, "__qualname__", self._loss)
             raise ConfigError(
                 f"policy.compile=True: torch.compile failed for {name}: {cause} Set policy.compile=False."

@@ -98,7 +98,7 @@ OLD = "This is the interface of gym before 0.26"
 @pytest.mark.parametrize(
     ("cls", "message"),
     [
-        (Unbuildable, r"cannot be built: \S+test_checks.py, line \d+: FileNotFoundError: no such ROM: pong.bin$"),
+        (Unbuildable, r"cannot be built: .*test_checks.py, line \d+: FileNotFoundError: no such ROM: pong.bin$"),
         (VectorReward, r": step returned a reward of shape \(1,\), expected one number: return float\(reward\)\.$"),
         (OtherShape, r": step returned an observation of shape \(3,\), but its observation_space says \(2,\)\.$"),
         (OtherFirstShape, r": reset returned an observation of shape \(1, 2\), but its observation_space says \(2,\)"),
@@ -107,7 +107,7 @@ OLD = "This is the interface of gym before 0.26"
         (OldReset, rf"cannot be reset: .*TypeError: .*unexpected keyword argument 'seed' {OLD}"),
         (OldResult, rf": reset returned a ndarray, expected \(obs, info\)\. {OLD}"),
         (OldInside, rf"cannot take a step: .*ValueError: not enough values to unpack .* {OLD}"),
-        (Raises, r"cannot take a step: \S+test_checks.py, line \d+: ArithmeticError: the pole is on fire$"),
+        (Raises, r"cannot take a step: .*test_checks.py, line \d+: ArithmeticError: the pole is on fire$"),
         (NoEnv, rf"is a NoEnv: expected a gymnasium\.Env\. {OLD}"),
     ],
 )

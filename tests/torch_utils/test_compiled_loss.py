@@ -21,7 +21,8 @@ from tests.distributed.test_training import CARTPOLE, train
 from tests.policy.helpers import make_batch, make_cfg, make_policy
 
 needs_compiler = pytest.mark.skipif(
-    shutil.which(os.environ.get("CXX", "g++")) is None, reason="torch.compile needs a C++ compiler"
+    shutil.which(os.environ.get("CXX", "g++")) is None or " " in torch.__file__,
+    reason="torch.compile needs a C++ compiler, and a folder without a space in its name",
 )
 FAST = "dqn-discrete-0"
 CASES = [FAST, *(pytest.param(case, marks=pytest.mark.slow) for case in PROBLEMS if case != FAST)]
