@@ -202,6 +202,7 @@ PUBLIC = {
         "sample",
         "soft_policy_value",
         "soft_value",
+        "spread_epsilon",
         "squashed_sample",
         "symlog",
         "td3_bc_actor_error",

@@ -114,8 +114,8 @@ def create_vector_env(
         cfg_env: the compiled `cfg.env`.
         num_envs: N, environments of this process.
         seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
-        training: whether `clip_rewards`, `episodic_life` and `episodic_reward` apply, and whether the state can be
-            saved and restored.
+        training: whether `clip_rewards`, `episodic_life`, `episodic_reward` and `collector_max_episode_steps` apply,
+            and whether the state can be saved and restored.
         local_world_size: number of processes that share this machine's cores.
         builders: functions that each build one environment from `cfg.env`, instead of the class `cfg.env.type`.
         replay_path: directory for videos of the first environment's episodes; None: none are recorded.
@@ -123,6 +123,8 @@ def create_vector_env(
     Raises:
         ConfigError: see `check_env`.
     """
+    if training and cfg_env.collector_max_episode_steps is not None:
+        cfg_env = EasyDict({**cfg_env, "max_episode_steps": cfg_env.collector_max_episode_steps})
     builder, manager = find_builder(cfg_env, builders), cfg_env.manager
     builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
     if len(builds) != num_envs:

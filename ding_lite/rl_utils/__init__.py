@@ -33,7 +33,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
+from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, spread_epsilon
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.kl import calculate_kl_div
 from ding_lite.rl_utils.lambda_returns import (
@@ -186,6 +186,7 @@ __all__ = [
     "sample",
     "soft_policy_value",
     "soft_value",
+    "spread_epsilon",
     "squashed_sample",
     "symlog",
     "td3_bc_actor_error",

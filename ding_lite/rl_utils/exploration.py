@@ -36,8 +36,27 @@ def epsilon_at(step: int, start: float, end: float, decay: float, type: str = "e
     return end + (start - end) * math.exp(-max(step, 0) / decay)
 
 
+def spread_epsilon(epsilon: float, spread: float, num_envs: int) -> float | Tensor:
+    """Return an epsilon for each of N environments: epsilon^(1 + spread i / (N - 1)) for environment i.
+
+    The first environment explores with epsilon and the last hardly at all, so that some play in many ways and others
+    get far. Source: Horgan et al. 2018 (Ape-X), arXiv:1803.00933, section 4, with epsilon = 0.4 and spread = 7.
+
+    Args:
+        epsilon: in [0, 1].
+        spread: at least 0; with 0, all environments explore alike.
+        num_envs: N.
+
+    Returns:
+        Epsilons `[N]`, or `epsilon` itself if all are the same.
+    """
+    if spread == 0.0 or num_envs == 1:
+        return epsilon
+    return epsilon ** (1.0 + spread * torch.linspace(0.0, 1.0, num_envs))
+
+
 def epsilon_greedy(
-    logit_NA: Tensor, epsilon: float, mask_NA: Tensor | None = None, generator: torch.Generator | None = None
+    logit_NA: Tensor, epsilon: float | Tensor, mask_NA: Tensor | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
     """Return the greedy action, or with probability epsilon a uniformly random one, independently for each row.
 
@@ -45,7 +64,7 @@ def epsilon_greedy(
 
     Args:
         logit_NA: action values `[N, A]`, or `[N, M, A]` for M agents, each of which is a row.
-        epsilon: probability of a random action, in [0, 1].
+        epsilon: probability of a random action, in [0, 1]; one for all rows, or `[N]`.
         mask_NA: like `logit_NA`, true for the allowed actions, of which each row needs at least one; None: all whose
             value is not -inf are allowed.
         generator: source of the random numbers, on the device of `logit_NA`; None: torch's default generator.
@@ -56,7 +75,9 @@ def epsilon_greedy(
     if mask_NA is not None:
         logit_NA = logit_NA.masked_fill(~mask_NA.bool(), -torch.inf)
     action_N = logit_NA.argmax(dim=-1)
-    if epsilon <= 0.0:
+    if isinstance(epsilon, Tensor):
+        epsilon = epsilon.to(action_N.device).view(-1, *[1] * (action_N.ndim - 1))
+    elif epsilon <= 0.0:
         return action_N
     options: dict[str, Any] = {"device": action_N.device, "generator": generator}
     forbidden_NA = torch.isneginf(logit_NA)

@@ -158,6 +158,17 @@ def test_max_episode_steps_truncates_and_does_not_terminate(manager: str) -> Non
     env.close()
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_collector_max_episode_steps_truncates_in_training_only(training: bool, manager: str) -> None:
+    limits = {"max_episode_steps": 4, "collector_max_episode_steps": 2}
+    env = make("count", manager=manager, training=training, **limits)
+    env.reset()
+    ends = [env.step(np.array([0, 0]))[2:4] for _ in range(4)]
+    assert [truncated.all() for _, truncated in ends] == [False, training, False, True]
+    assert not any(terminated.any() for terminated, _ in ends)
+    env.close()
+
+
 def test_max_episode_steps_replaces_the_limit_of_a_gymnasium_id() -> None:
     # Pendulum-v1 never terminates and is truncated after 200 steps by default
     for limit, length in ((None, 200), (230, 230)):

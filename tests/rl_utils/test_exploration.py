@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from ding_lite.rl_utils import epsilon_at, epsilon_greedy, get_epsilon_greedy_fn
+from ding_lite.rl_utils import epsilon_at, epsilon_greedy, get_epsilon_greedy_fn, spread_epsilon
 
 
 def test_linear_schedule_by_hand() -> None:
@@ -44,6 +44,25 @@ def test_epsilon_zero_is_greedy_and_draws_nothing() -> None:
     state = torch.get_rng_state()
     assert epsilon_greedy(torch.tensor([[1.0, 2.0], [5.0, 2.0]]), 0.0).tolist() == [1, 0]
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_spread_epsilons_by_hand() -> None:
+    torch.testing.assert_close(spread_epsilon(0.5, 2.0, 3), torch.tensor([0.5, 0.25, 0.125]))
+    # the first and the last of Ape-X: 0.4 and 0.4^8
+    torch.testing.assert_close(spread_epsilon(0.4, 7.0, 2), torch.tensor([0.4, 0.00065536]))
+    assert spread_epsilon(0.5, 0.0, 3) == spread_epsilon(0.5, 7.0, 1) == 0.5
+
+
+@pytest.mark.parametrize("agents", [(), (2,)], ids=["one", "agents"])
+def test_each_row_may_have_an_epsilon_of_its_own(agents: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    logit = torch.tensor([1.0, 0.0, 0.0, 0.0]).expand(3, *agents, 4)
+    epsilon_N = torch.tensor([0.0, 0.4, 1.0])
+    action = torch.stack([epsilon_greedy(logit, epsilon_N) for _ in range(4000)])
+    share = (action != 0).double().mean(0)
+    # three of four random actions are not greedy; standard deviation at most 0.008
+    expected = (0.75 * epsilon_N.double()).view(3, *[1] * len(agents)).expand_as(share)
+    torch.testing.assert_close(share, expected, atol=0.03, rtol=0)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])

@@ -62,6 +62,8 @@ FEATURES: tuple[dict[str, Any], ...] = (
     {"env.clip_rewards": True},
     {"env.episodic_reward": True},
     {"env.max_episode_steps": 23},
+    {"env.collector_max_episode_steps": 17},
+    {"policy.other.eps.spread": 7.0},
     {"env.collector_env_num": 3},
     {"env.manager.type": "native"},
     {"env.frame_stack": 2},

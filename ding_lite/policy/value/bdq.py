@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.branching import bdq_nstep_td_error
-from ding_lite.rl_utils.exploration import epsilon_greedy
+from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
 from ding_lite.rl_utils.td import q_nstep_td_data
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -84,13 +84,16 @@ class BDQPolicy(DQNPolicy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
-        return self._act(obs, eps)
+        return self._act(obs, eps, spread=self._cfg.other.eps.spread)
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
         return self._act(obs, self._cfg.eval.eps, self._eval_random)
 
-    def _act(self, obs: Any, eps: float, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+    def _act(
+        self, obs: Any, eps: float, generator: torch.Generator | None = None, spread: float = 0.0
+    ) -> dict[str, Tensor]:
         """Return `logit` and epsilon-greedy `action`; options that a branch lacks are never chosen."""
         logit = self._run(self._model, obs)["logit"]
-        return {"logit": logit, "action": epsilon_greedy(logit, eps, ~torch.isneginf(logit), generator)}
+        epsilon = spread_epsilon(eps, spread, len(logit))
+        return {"logit": logit, "action": epsilon_greedy(logit, epsilon, ~torch.isneginf(logit), generator)}

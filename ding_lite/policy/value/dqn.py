@@ -32,7 +32,7 @@ from torch import Tensor
 from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import epsilon_keys
-from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
+from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, spread_epsilon
 from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils.key import Key
@@ -60,7 +60,12 @@ class DQNPolicy(Policy):
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(
-            eps=epsilon_keys(start=0.95, end=0.1, decay=10000),
+            eps=dict(
+                **epsilon_keys(start=0.95, end=0.1, decay=10000),
+                spread=Key(
+                    0.0, "environment i of a rank's N explores with epsilon^(1 + spread i / (N - 1)); Ape-X: 7", low=0
+                ),
+            ),
             replay_buffer=dict(
                 type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
                 replay_buffer_size=Key(10000, "capacity: env steps per rank", low=1),
@@ -156,14 +161,19 @@ class DQNPolicy(Policy):
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
-        epsilon = 0.0 if self._cfg.get("noisy_net") else epsilon_at(envstep, **self._cfg.other.eps)
+        eps = self._cfg.other.eps
+        epsilon = 0.0 if self._cfg.get("noisy_net") else epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
         logit_NA = self._run(self._model, obs)["logit"]
-        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, eps)}
+        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, self._epsilons(eps, logit_NA))}
+
+    def _epsilons(self, eps: float, logit_NA: Tensor) -> float | Tensor:
+        """Return the epsilon of each of N environments that collect, see `rl_utils.spread_epsilon`."""
+        return spread_epsilon(eps, self._cfg.other.eps.spread, len(logit_NA))
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:

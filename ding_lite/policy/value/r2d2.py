@@ -141,7 +141,7 @@ class R2D2Policy(DQNPolicy):
     @torch.no_grad()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
         output = self._collect_state.act(partial(self._run, self._model), obs)
-        return output | {"action": epsilon_greedy(output["logit"], eps)}
+        return output | {"action": epsilon_greedy(output["logit"], self._epsilons(eps, output["logit"]))}
 
     @torch.no_grad()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class SQLPolicy(DQNPolicy):
         nstep=1,
         learn=dict(alpha=Key(0.1, "temperature of the policy softmax(Q / alpha), in units of the reward", above=0)),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("double",)
+    config_without: ClassVar[tuple[str, ...]] = ("double", "other.eps.spread")
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "soft_value"]

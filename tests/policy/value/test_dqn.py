@@ -173,6 +173,22 @@ def test_epsilon_is_drawn_for_each_environment() -> None:
     assert [count == pytest.approx(1000, abs=150) for count in counts.values()] == [True] * (ACTIONS - 1)
 
 
+@pytest.mark.parametrize("kind", ["dqn", "c51", "bdq", "r2d2"])
+def test_epsilon_may_be_spread_over_the_environments(kind: str) -> None:
+    policy = make_policy("other.eps.spread=2", kind=kind)
+    obs = torch.randn(OBS).repeat(3, 1).numpy()
+    torch.manual_seed(0)
+    policy.eval_mode.reset()
+    greedy = policy.eval_mode.forward(obs)["action"]
+    random_N = torch.zeros(3)
+    for _ in range(3000):
+        policy.collect_mode.reset()
+        random_N += policy.collect_mode.forward(obs, eps=0.8)["action"] != greedy
+    # 0.8, 0.8^2 and 0.8^3, of which one in ACTIONS is greedy; standard deviation at most 0.01
+    expected = torch.tensor([0.8, 0.64, 0.512]) * (1 - 1 / ACTIONS)
+    torch.testing.assert_close(random_N / 3000, expected, atol=0.04, rtol=0)
+
+
 def test_epsilon_falls_with_the_global_env_step() -> None:
     policy = make_policy("other.eps.type=linear", "other.eps.start=1.0", "other.eps.end=0.2", "other.eps.decay=100")
     eps = [policy.collect_mode.get_collect_kwargs(step)["eps"] for step in (0, 50, 100, 1000)]
