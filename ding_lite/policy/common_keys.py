@@ -11,13 +11,23 @@ from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
 from ding_lite.utils.key import Key
 
 
-def epsilon_keys(start: float, end: float, decay: int) -> dict[str, Any]:
-    """Return the keys `other.eps` of a policy that explores with random actions; the arguments are its defaults."""
+def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> dict[str, Any]:
+    """Return the keys `other.eps` of a policy that explores with random actions.
+
+    Args:
+        start: default of the key.
+        end: default of the key.
+        decay: default of the key.
+        spread: whether the policy has the key `spread`.
+    """
+    meaning = "environment i of a rank's N explores with epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
+    more = dict(spread=Key(0.0, meaning, low=0)) if spread else {}
     return dict(
         type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
         start=Key(start, "epsilon, the share of random actions, at global env step 0", low=0, high=1),
         end=Key(end, "final epsilon", low=0, high=1),
         decay=Key(decay, "global env steps: time constant, or length of the linear decrease", type=float, low=1),
+        **more,
     )
 
 

@@ -60,12 +60,7 @@ class DQNPolicy(Policy):
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(
-            eps=dict(
-                **epsilon_keys(start=0.95, end=0.1, decay=10000),
-                spread=Key(
-                    0.0, "environment i of a rank's N explores with epsilon^(1 + spread i / (N - 1)); Ape-X: 7", low=0
-                ),
-            ),
+            eps=epsilon_keys(start=0.95, end=0.1, decay=10000, spread=True),
             replay_buffer=dict(
                 type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
                 replay_buffer_size=Key(10000, "capacity: env steps per rank", low=1),
