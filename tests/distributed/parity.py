@@ -171,7 +171,9 @@ def share_noise(policy: Any, batch: dict[str, Any], columns: range) -> None:
     def draw_shared(batch: dict[str, Any]) -> dict[str, Tensor]:
         torch.manual_seed(next(calls))
         joined = tree_map(lambda leaf: leaf[:1].expand(total, *leaf.shape[1:]), batch)
-        return tree_map(lambda noise: noise.index_select(noise.shape.index(total), place_B), draw(joined))
+        return tree_map(
+            lambda noise: noise.index_select(noise.shape.index(total), place_B.to(noise.device)), draw(joined)
+        )
 
     policy._draw_noise = draw_shared
 
@@ -186,7 +188,8 @@ def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any
         if is_on_policy(cfg):
             batches = policy.learn_mode.get_batches(samples)
         else:
-            batches = iter([batch := replay_everything(cfg, samples, len(columns))])
+            batch = tree_map(lambda leaf: leaf.to(policy.device), replay_everything(cfg, samples, len(columns)))
+            batches = iter([batch])
             if count == 0:
                 share_noise(policy, batch, columns)
         for batch in batches:

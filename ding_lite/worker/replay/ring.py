@@ -64,7 +64,7 @@ class Ring:
         Raises:
             ValueError: T exceeds R.
         """
-        block, n_step = tree_map(to_single, block), len(block["reward"])
+        block, n_step = tree_map(lambda leaf: to_single(leaf).to(self.device), block), len(block["reward"])
         if n_step > self.num_rows:
             raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self.num_rows} rows")
         rows = {key: value for key, value in block.items() if key not in NOT_STORED}
@@ -79,7 +79,7 @@ class Ring:
         self.episode_step[place] = block["episode_step"].flatten()
         self.finals.remove(place)
         if "final_index" in block:
-            place_K = (begin + block["final_index"].to(self.device)) % self.num_places
+            place_K = (begin + block["final_index"]) % self.num_places
             self._put_finals(place_K, block["final_obs"])
         self.cursor, self.size = (self.cursor + n_step) % self.num_rows, min(self.size + n_step, self.num_rows)
         if self.keeps_last:
