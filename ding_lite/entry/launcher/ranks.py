@@ -78,7 +78,7 @@ def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str
             "rank", nproc, rendezvous, entrypoint=program, args=tuple(words), max_restarts=max_restarts, local_addr=here
         )
         try:
-            Agent(spec, DefaultLogsSpecs(folder), shutdown_timeout=SAVE_GRACE).run()
+            Agent(spec, DefaultLogsSpecs(folder)).run()
         finally:
             rendezvous.shutdown()
 
@@ -145,7 +145,7 @@ class Agent(LocalElasticAgent):
             _say(f"{_describe(rank, failure)} All ranks start again, restart {self._restarts} of {allowed}.")
         return result
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = SAVE_GRACE) -> None:
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = SAVE_GRACE, **options: Any) -> None:
         """Pass a signal on and wait for the ranks to end; torch calls this again if another signal arrives."""
         if isinstance(sys.exception(), SignalException):
             if self._signalled:
@@ -153,7 +153,9 @@ class Agent(LocalElasticAgent):
             self._signalled = True
             for number in set(FORWARDED) - {signal.SIGINT}:  # a scheduler may send several; only Ctrl-C kills at once
                 signal.signal(number, signal.SIG_IGN)
-        super()._shutdown(death_sig, timeout)
+        if self._pcontext:  # here, because an agent of torch before 2.13 takes no time-out
+            self._pcontext.close(death_sig, max(timeout, SAVE_GRACE))
+        super()._shutdown(death_sig, **options)
 
 
 def first_failure(failures: dict[int, ProcessFailure]) -> tuple[int, ProcessFailure]:
