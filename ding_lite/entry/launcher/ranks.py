@@ -145,7 +145,7 @@ class Agent(LocalElasticAgent):
             _say(f"{_describe(rank, failure)} All ranks start again, restart {self._restarts} of {allowed}.")
         return result
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = SAVE_GRACE, **options: Any) -> None:
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 0, **options: Any) -> None:
         """Pass a signal on and wait for the ranks to end; torch calls this again if another signal arrives."""
         if isinstance(sys.exception(), SignalException):
             if self._signalled:
