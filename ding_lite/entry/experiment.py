@@ -87,6 +87,7 @@ class Experiment(AbstractContextManager[Any]):
         create_source: builds the source of samples; by default this process plays environments.
         axis: the count on the horizontal axis of curves: 'envstep', or 'train_iter' if no environment is played.
         callbacks: what the user attached to the run.
+        replays: whether the policy learns from a replay buffer.
 
     Attributes:
         policy: the policy that is trained.
@@ -97,6 +98,7 @@ class Experiment(AbstractContextManager[Any]):
             runs.
 
     Raises:
+        ConfigError: the run continues one whose replay buffer does not fit the config.
         SystemExit: at the end of the context, if a signal interrupted the run or its last checkpoint was not saved.
     """
 
@@ -106,6 +108,7 @@ class Experiment(AbstractContextManager[Any]):
         create_source: Callable[[RunSetup, Policy, InterruptGuard, ExitStack], Source] = play,
         axis: str = "envstep",
         callbacks: Sequence[Callback] = (),
+        replays: bool = False,
     ) -> None:
         self._setup, self.stop_reason = setup, ""
         self._callbacks = CallbackList(callbacks) if callbacks else None
@@ -128,24 +131,25 @@ class Experiment(AbstractContextManager[Any]):
                 hook.check_ranks_after_iter,
                 self._on_update if self._callbacks else None,
             )
+            self._replay = setup.create_replay_buffer(self.policy.device) if replays else None
             model = source.rewarded and source.rewarded.model
-            parts = (self.learner, self.collector, self.evaluator, self.counts, model)
+            parts = (self.learner, self.collector, self.evaluator, self.counts, self._replay, model)
             keeper.resume(*parts, self._callbacks, self._on_save if self._callbacks else None)
             self._reporter.begin(self.policy, source.lines, setup.spec, self.counts()[axis], source.total)
             if self._callbacks is not None:
                 self._callbacks.on_start(self)
             self._stack = stack.pop_all()
 
-    def create_replay_buffer(self) -> ReplayBuffer:
+    def fill_replay_buffer(self) -> ReplayBuffer:
         """Return this rank's replay buffer, ready for learning.
 
         The buffer of a resumed run holds what was saved. Otherwise, the buffer is filled with
         `policy.random_collect_size` env steps that are played with random actions.
         """
-        replay = self._setup.create_replay_buffer(self.policy.device)
-        is_new, collected = self.learner.train_iter == 0, 0
-        if self._keeper.resume_replay(replay):  # a signal may have interrupted the random steps
-            collected = self.collector.envstep // get_world_size()
+        assert self._replay is not None, "the experiment was not told that it replays"
+        replay, is_new = self._replay, self.learner.train_iter == 0
+        # A signal may have interrupted the random steps of a run that is resumed.
+        collected = self.collector.envstep // get_world_size() if replay.ring.size else 0
         while collected < self._setup.cfg.policy.get("random_collect_size", 0) and not self.collector.interrupted:
             samples, figures = self.collector.collect(random=is_new)
             replay.push(samples)

@@ -59,9 +59,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._parts: dict[str, Any] = {}  # whose state is the same on all ranks
         self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
-        self._replay_state: dict[str, Any] | None = None  # to be restored
         self._changes: list[str] = []  # of values, since the run began
-        self._cut: tuple[torch.Tensor, Any] | None = None  # environments not restored, their last observations
         self._saved_iter = 0  # of the last attempt
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
         self._resumes: bool = on_rank_0(lambda: setup.cfg.policy.learn.resume_training)
@@ -128,6 +126,7 @@ class RunKeeper(AbstractContextManager[Any]):
         collector: Any,
         evaluator: Any,
         counts: Callable[[], Mapping[str, int]],
+        replay: ReplayBuffer | None = None,
         reward_model: RewardModel | None = None,
         callbacks: Callback | None = None,
         on_save: Callable[[str], None] | None = None,
@@ -139,17 +138,19 @@ class RunKeeper(AbstractContextManager[Any]):
             collector: the same.
             evaluator: has `state_dict` and `load_state_dict`.
             counts: returns all counts of the run.
+            replay: this rank's replay buffer, empty; None if the run has none.
             reward_model: the run's; None if it has none.
             callbacks: the run's; None if it has none.
             on_save: called with the path of each checkpoint that has been written.
 
         Raises:
             CheckpointError: the run and the checkpoint do not have the same reward model.
+            ConfigError: the saved replay buffer does not fit `replay`. The run's directory is as it was.
         """
         parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
         more = {"reward_model": reward_model, "callbacks": callbacks}
         self._parts = {**parts, **{name: part for name, part in more.items() if part is not None}}
-        self._counts, self._on_save = counts, on_save
+        self._counts, self._on_save, self._replay = counts, on_save, replay
         loaded, self._loaded = self._loaded, None
         if loaded is None:
             return
@@ -158,6 +159,8 @@ class RunKeeper(AbstractContextManager[Any]):
         load_reward_model(reward_model, loaded.state, loaded.name)
         if callbacks is not None and "callbacks" in loaded.state:
             callbacks.load_state_dict(loaded.state["callbacks"])
+        if replay is not None and loaded.local_state is not None and "replay" in loaded.local_state:
+            replay.load_state_dict(loaded.local_state["replay"])
         self._saved_iter, self._saved = learner.train_iter, self._moment()
         on_rank_0(lambda: claim_exp_dir(self._exp_dir))
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
@@ -168,7 +171,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._resume_rank(loaded.local_state)
 
     def _resume_rank(self, state: dict[str, Any]) -> None:
-        """Restore this rank's state, except the replay buffer, which is built later."""
+        """Restore this rank's state, except the replay buffer's."""
         self._policy.collect_mode.load_state_dict(state["collect_mode"])
         self._parts["learner"].load_local_state_dict(state["learner"])
         if "reward_model" in self._parts:
@@ -180,20 +183,9 @@ class RunKeeper(AbstractContextManager[Any]):
                 "run will differ from one that was never stopped."
             )
         set_random_state(state["random"])
-        self._replay_state = state.get("replay")
-        if lost and self._replay_state is not None:
-            self._cut = torch.tensor(lost), tree_map(lambda obs_N: obs_N[lost], state["collector"]["env"]["obs"])
-
-    def resume_replay(self, replay: ReplayBuffer) -> bool:
-        """Register the replay buffer, and restore it if a run continues; return whether it was restored."""
-        self._replay = replay
-        state, self._replay_state = self._replay_state, None
-        if state is None:
-            return False
-        replay.load_state_dict(state)
-        if self._cut is not None:  # the rows stored next do not follow their newest steps
-            replay.truncate(*self._cut)
-        return True
+        if lost and self._replay is not None and "replay" in state:  # the rows stored next do not follow the newest
+            obs = tree_map(lambda obs_N: obs_N[lost], state["collector"]["env"]["obs"])
+            self._replay.truncate(torch.tensor(lost), obs)
 
     # Saving.
 

@@ -51,8 +51,8 @@ def serial_pipeline(
     """
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
-    with Experiment(setup, callbacks=callbacks) as experiment:
-        replay = experiment.create_replay_buffer()
+    with Experiment(setup, callbacks=callbacks, replays=True) as experiment:
+        replay = experiment.fill_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():
                 break

@@ -108,8 +108,9 @@ def checkpoint_share(task: str, seconds: float) -> str:
     with tempfile.TemporaryDirectory() as folder:
         config = make_config(f"{folder}/run", setting, full)
         limits = {"max_train_iter": 10**9, "max_env_step": 10**9}
-        experiment = Experiment(prepare_run(config, 0, overrides=(NO_CHECKPOINTS,), limits=limits))
-        replay = experiment.create_replay_buffer() if full else None
+        setup = prepare_run(config, 0, overrides=(NO_CHECKPOINTS,), limits=limits)
+        experiment = Experiment(setup, replays=bool(full))
+        replay = experiment.fill_replay_buffer() if full else None
         begin = time.perf_counter()
         while time.perf_counter() - begin < seconds:
             samples = experiment.collect()

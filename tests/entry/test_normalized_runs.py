@@ -64,8 +64,8 @@ def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_the_policy
 def test_replay_stores_observations_and_rewards_as_the_environment_gave_them() -> None:
     setup = prepare_run(pair("dqn"), 0, overrides=[*NORM, "exp_name=run"], limits={"max_env_step": 160})
     seen: list[dict[str, Any]] = []
-    with Experiment(setup) as experiment:
-        replay = experiment.create_replay_buffer()
+    with Experiment(setup, replays=True) as experiment:
+        replay = experiment.fill_replay_buffer()
         forward = experiment.policy._forward_learn
         experiment.policy._forward_learn = lambda batch: [seen.append(batch), forward(batch)][1]  # type: ignore[func-returns-value]
         while not experiment.finished():

@@ -113,6 +113,22 @@ def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) ->
     assert [line.partition("changed: ")[2] for line in changes] == [f"max_env_step={STEPS} ({STEPS // 2} before)"]
 
 
+def test_a_run_whose_replay_buffer_does_not_fit_is_refused_and_loses_nothing() -> None:
+    train("dqn", "run", steps=64)
+
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file() and path.name != "log.txt"}
+
+    before = contents()
+    time.sleep(PAUSE)  # or TensorBoard gives the next file the same name
+    with pytest.raises(ConfigError, match=r"The saved replay buffer has num_rows \d+, expected \d+: resume with"):
+        train("dqn", "run", "policy.learn.resume_training=True", "policy.other.replay_buffer.replay_buffer_size=400")
+    after = contents()
+    assert before == {path: after[path] for path in before}
+    train("dqn", "run", "policy.learn.resume_training=True", steps=128)
+    assert result(Path("run"))["envstep"] == 128
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Return a function of a kind: it returns the folder of that kind's run which nobody interrupts."""

@@ -56,7 +56,7 @@ PLAYING = {
     "train",
     "batches",
     "reset",
-    "create_replay_buffer",
+    "fill_replay_buffer",
 }  # functions: a run that is in them plays or learns
 CARTPOLE = "dizoo/classic_control/cartpole/config/cartpole_{}_config.py"
 FILES = (
