@@ -27,7 +27,7 @@ ENV_KEYS: dict[str, Any] = dict(
         None, "env steps after which an episode is truncated; None: the environment's own limit", type=int, low=1
     ),
     collector_max_episode_steps=Key(
-        None, "the same for training episodes, if they should be shorter; None: max_episode_steps", type=int, low=1
+        None, "the same for training episodes alone; the smaller limit counts; None: max_episode_steps", type=int, low=1
     ),
     kwargs=Key({}, "further arguments of gymnasium.make, or of envpool.make"),
     replay_path=Key(

@@ -306,7 +306,7 @@ def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "run" / "result.json").read_text())
     # 13 random collects of 2 x 16 steps, then 17 more with eight iterations each
     assert (told["envstep"], told["train_iter"], told["world_size"]) == (960, 136, 2)
-    assert told["episode_count"] == 16  # each of 16 environments plays 60 of 60 steps once: 960 / 16
+    assert told["episode_count"] == 16  # each of 8 environments plays 120 steps, two games of 60
     assert told["eval_return_mean"] >= -21
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     losses = [record["train/total_loss"] for record in records if "train/total_loss" in record]
@@ -314,7 +314,7 @@ def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
     assert np.isfinite(losses).all()
     text = (tmp_path / "run" / "log" / "log.txt").read_text()
     assert "16 a rank, 32 global" in text
-    assert "8 a rank (native), 16 global" in text
+    assert "4 a rank (native), 8 global" in text
 
 
 def test_the_main_job_as_a_user_types_it_starts_and_can_be_stopped(tmp_path: Path) -> None:
