@@ -158,13 +158,12 @@ def test_max_episode_steps_truncates_and_does_not_terminate(manager: str) -> Non
     env.close()
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_collector_max_episode_steps_truncates_in_training_only(training: bool, manager: str) -> None:
-    limits = {"max_episode_steps": 4, "collector_max_episode_steps": 2}
-    env = make("count", manager=manager, training=training, **limits)
+@pytest.mark.parametrize(("training", "limit"), [(True, 2), (True, 6), (False, 2)])
+def test_of_two_limits_of_a_training_episode_the_smaller_counts(training: bool, limit: int, manager: str) -> None:
+    env = make("count", manager=manager, training=training, max_episode_steps=4, collector_max_episode_steps=limit)
     env.reset()
     ends = [env.step(np.array([0, 0]))[2:4] for _ in range(4)]
-    assert [truncated.all() for _, truncated in ends] == [False, training, False, True]
+    assert [truncated.all() for _, truncated in ends] == [False, training and limit == 2, False, True]
     assert not any(terminated.any() for terminated, _ in ends)
     env.close()
 
