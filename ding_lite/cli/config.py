@@ -27,13 +27,17 @@ def run(args: argparse.Namespace) -> None:
     from ding_lite.cli.differences import changed_keys  # noqa: PLC0415  (it loads torch)
     from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415
     from ding_lite.config import format_config, read_limits  # noqa: PLC0415
+    from ding_lite.config.schema import UNSET  # noqa: PLC0415
     from ding_lite.entry.setup import prepare_run  # noqa: PLC0415
 
     limits, overrides = split_words(args.words)
     limits = check_limits(args.config, {**read_limits(args.config), **limits}, overrides)
     cfg = prepare_run(args.config, overrides=overrides, all_ranks=False).cfg
     if args.diff:
-        lines = [f"{path}={value!r}  # default {default!r}" for path, (default, value) in changed_keys(cfg).items()]
+        lines = [
+            f"{path}={value!r}  # default {'of the model' if default is UNSET else repr(default)}"
+            for path, (default, value) in changed_keys(cfg).items()
+        ]
         lines += [f"{name}={limit}" for name, limit in limits.items()]
         show("\n".join(lines) or "No key differs from the defaults.")
     else:

@@ -22,6 +22,7 @@ from ding_lite.cli.main import main
 from ding_lite.cli.starter import starter_pair, write_starter
 from ding_lite.config import compile_config, read_saved_run
 from ding_lite.utils import POLICY_REGISTRY, ConfigError
+from tests.distributed.launcher import ROOT
 from tests.entry.helpers import CONFIG, result
 
 OFFLINE = [name for name, cls in POLICY_REGISTRY.items() if cls.pipeline == "serial_pipeline_offline"]
@@ -167,6 +168,23 @@ def test_the_compiled_config_runs_again_and_its_differences_are_the_users(
     assert (ast.literal_eval(value), default) == (given.env.stop_value, "None")
     assert "policy.type" not in lines
     assert "policy.cuda" not in lines or given.policy.cuda is not False
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("atari/pong_dqn_ddp_config.py", "policy.priority=True  # default False"),
+        ("atari/pong_dqn_ddp_config.py", "policy.model.encoder.layer_norm=True  # default of the model"),
+        ("atari/config/serial/pong/pong_rainbow_config.py", "policy.priority=False  # default True"),
+        ("classic_control/pendulum/config/pendulum_dqn_config.py", "env.continuous=False  # default True"),
+    ],
+)
+def test_differences_of_keys_that_others_depend_on(file: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["config", str(ROOT / "dizoo" / file), "--diff"])
+    lines = capsys.readouterr().out.splitlines()
+    assert line in lines
+    keys = {line.partition("=")[0] for line in lines}
+    assert keys.isdisjoint({"policy.other.replay_buffer.type", "policy.model.obs_shape", "policy.model.action_shape"})
 
 
 def test_the_compiled_config_takes_the_words_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
