@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ding_lite.utils.key import Key, declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 ATARI = re.compile(r"ALE/|.*NoFrameskip-v\d$")
+IMAGES = 100_000  # env steps of a replay buffer whose default size does not fit
 DEFAULT_ALGORITHMS = ("ppo", "bdq")  # the first one that takes the environment's actions
 ENV = ("collector_env_num", "evaluator_env_num", "n_evaluator_episode")
 POLICY = (
@@ -58,7 +60,14 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     name = f"{_short_name(env_id)}_{algorithm}"
     path = Path(output or f"{name}_config.py")
     main, create = starter_pair(env_id, algorithm, f"{name}_seed0")
-    pipeline = _check(main, create)
+    try:
+        pipeline = _check(main, create)
+    except ConfigError as error:
+        buffer = main["policy"].get("other", {}).get("replay_buffer", {})
+        if not buffer or "replay_buffer_size=" not in str(error):
+            raise
+        buffer["replay_buffer_size"] = replace(buffer["replay_buffer_size"], default=IMAGES)
+        pipeline = _check(main, create)
     options = dict(pipeline=pipeline, env_id=env_id, algorithm=algorithm, file=shlex.quote(str(path)))
     text = TEMPLATE.format(main=_format(main), create=_format(create), **options)
     try:

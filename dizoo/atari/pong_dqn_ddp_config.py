@@ -11,14 +11,10 @@ pong_dqn_config = EasyDict(
     exp_name="pong_dqn_ddp_seed0",
     env=dict(
         env_id="PongNoFrameskip-v4",
-        frame_stack=4,
-        clip_rewards=True,
         episodic_reward=True,  # each point is learned separately: what follows does not depend on it
         max_episode_steps=6000,  # some rallies of a half-trained policy never end
         collector_max_episode_steps=500,  # more beginnings: a trained policy loses most points there
         collector_env_num=4,  # with 8 on each of two ranks, play improves later
-        evaluator_env_num=8,
-        n_evaluator_episode=8,
         stop_value=20.5,  # above 20, because eight games are few: a hundred more should keep 20
     ),
     policy=dict(

@@ -104,6 +104,13 @@ def test_what_does_not_fit_is_refused_in_one_line(
     assert (tmp_path / "there.py").read_text() == "mine"
 
 
+def test_a_buffer_of_images_that_does_not_fit_is_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("Box2D")
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**21}.__getitem__)  # 8 GiB
+    main(["new", "CarRacing-v3", "sac"])
+    assert compile_config("carracing_sac_config.py").policy.other.replay_buffer.replay_buffer_size == 100_000
+
+
 def test_an_offline_policy_has_no_starter() -> None:
     with pytest.raises(ConfigError, match=r"docs/offline\.md"):
         starter_pair("CartPole-v1", OFFLINE[0], "run")
