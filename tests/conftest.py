@@ -111,7 +111,10 @@ def _running() -> set[tuple[str, object]]:
 def _children(parent: str) -> Iterator[tuple[str, bytes]]:
     """Yield process id and command line of each child that has not ended."""
     for path in Path(f"/proc/{parent}/task").glob("*/children"):
-        for pid in path.read_text().split():
-            with contextlib.suppress(OSError):  # gone meanwhile
+        pids: list[str] = []
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
+            pids = path.read_text().split()
+        for pid in pids:
+            with contextlib.suppress(OSError):  # and so has the process
                 if words := Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "):
                     yield pid, words
