@@ -25,6 +25,7 @@ from ding_lite.utils.registry import UserError
 
 SAMPLERS = ("tpe", "random", "grid")
 PRUNERS = ("median", "none")
+LOCK_PATIENCE = 30  # seconds that another process may hold the lock of a journal; then it is presumed dead
 WARM_UP = PARTS // 4  # marks of the first seed at which no trial is pruned
 # Attributes of a trial
 OWNER, SIGN, RUNS, ERROR, CONTINUES = "owner", "sign_of_life", "runs", "error", "continues"
@@ -209,7 +210,8 @@ class SharedStudy:
         journal = self._optuna.storages.journal
         path = Path(storage)
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = journal.JournalFileSymlinkLock(str(path))  # links are atomic on network file systems too
+        # Not a symbolic link: a relative one leads nowhere, and then Optuna never takes the lock of a dead owner.
+        lock = journal.JournalFileOpenLock(str(path), LOCK_PATIENCE)
         _remove_half_line(path, lock)
         return self._optuna.storages.JournalStorage(journal.JournalFileBackend(str(path), lock))
 

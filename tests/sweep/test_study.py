@@ -12,6 +12,7 @@ from ding_lite.sweep.owner import identify
 from ding_lite.sweep.space import Dimension
 from ding_lite.sweep.study import SharedStudy, StudyOptions
 from ding_lite.utils.registry import UserError
+from tests.distributed.launcher import run_forked
 
 pytest.importorskip("optuna")
 DIMENSIONS = [Dimension("a", (1, 2)), Dimension("b", low=0.0, high=1.0)]
@@ -120,6 +121,18 @@ def test_half_a_line_at_the_end_of_a_journal_is_removed(tmp_path: Path) -> None:
     shared = share(str(path))
     assert shared.claim() is not None
     assert len(share(str(path)).trials()) == 2
+
+
+def test_the_lock_of_a_process_that_was_killed_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the usual path is relative
+    monkeypatch.setattr(module, "LOCK_PATIENCE", 3)
+    first = share("journal.log")
+    code = "import os; from tests.sweep.test_study import share\n"
+    code += "share('journal.log').study._storage._backend._lock.acquire(); os._exit(0)"
+    assert run_forked(["-c", code]).returncode == 0
+    assert Path("journal.log.lock").exists()
+    assert first.claim() is not None
+    assert not Path("journal.log.lock").exists()
 
 
 def test_signs_of_life_are_rare(storage: str) -> None:
