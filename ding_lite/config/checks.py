@@ -19,7 +19,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigEr
 from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
-COUNTS = (  # the least that a part plays, and the number of environments that play it together
+ROUNDED = (  # the least that a part plays, and the number of environments that play it together
     ("policy.collect.n_sample", "env.collector_env_num"),
     ("policy.collect.n_episode", "env.collector_env_num"),
     ("env.n_evaluator_episode", "env.evaluator_env_num"),
@@ -35,7 +35,7 @@ def round_counts(cfg: EasyDict, notes: list[str]) -> None:
         cfg: a compiled config; changed in place.
         notes: a sentence is appended for every count that is rounded.
     """
-    for path, divisor in COUNTS:
+    for path, divisor in ROUNDED:
         value, number = sc.get_key(cfg, path), sc.get_key(cfg, divisor)
         if path == "policy.collect.n_sample":
             number //= math.gcd(number, cfg.policy.get("unroll_len", 1))  # one sample has unroll_len env steps

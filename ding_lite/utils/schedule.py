@@ -32,7 +32,7 @@ from easydict import EasyDict
 from ding_lite.utils.key import Key, matches, show_value
 from ding_lite.utils.registry import ConfigError, closest
 
-COUNTS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}
+UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}
 SPAN = ("start", "end", "over", "by")
 FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "piecewise": ("points", "by")}
 SECTIONS = ("learn", "collect")  # the sections of `policy` whose numbers may be schedules
@@ -128,11 +128,9 @@ def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
         raise ConfigError(f"{path} cannot change during a run: expected a number, got {show_value(dict(schedule))}.")
     kind, by = _check_fields(path, schedule)
     if kind == "piecewise":
-        _check_points(f"{path}.points", schedule["points"], COUNTS[by])
+        _check_points(f"{path}.points", schedule["points"], UNITS[by])
     elif not (matches(schedule["over"], float) and 0 < schedule["over"] < math.inf):
-        raise ConfigError(
-            f"{path}.over: expected a number of {COUNTS[by]} above 0, got {show_value(schedule['over'])}."
-        )
+        raise ConfigError(f"{path}.over: expected a number of {UNITS[by]} above 0, got {show_value(schedule['over'])}.")
     for number in numbers_of(schedule):
         if not (matches(number, float) and math.isfinite(number)):
             raise ConfigError(f"{path}: expected finite numbers in its schedule, got {show_value(number)}.")
@@ -156,8 +154,8 @@ def _check_fields(path: str, schedule: Mapping[str, Any]) -> tuple[str, str]:
     for name in schedule:
         if name not in ("type", *FIELDS[kind]):
             raise ConfigError(f"Unknown key '{path}.{name}': {needs}.{closest(name, FIELDS[kind])}")
-    if schedule["by"] not in tuple(COUNTS):
-        names = ", ".join(f"'{name}'" for name in COUNTS)
+    if schedule["by"] not in tuple(UNITS):
+        names = ", ".join(f"'{name}'" for name in UNITS)
         raise ConfigError(f"{path}.by: expected one of {names}, got {schedule['by']!r}.")
     return kind, schedule["by"]
 

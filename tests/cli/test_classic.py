@@ -167,7 +167,8 @@ def test_the_installed_command_runs(tmp_path: Path, command: list[str]) -> None:
 
 
 def test_a_mistake_in_a_process_of_its_own_is_one_line_and_status_2(tmp_path: Path) -> None:
-    for command in (["-m", "ding_lite", "-c", "missing.py"], [str(write(tmp_path, ATARI, "n_step=3"))]):
+    typo = ["-m", "ding_lite", "-c", str(CONFIG), "--nproc", "2", "policy.learn.bacth_size=3"]
+    for command in (["-m", "ding_lite", "-c", "missing.py"], [str(write(tmp_path, ATARI, "n_step=3"))], typo):
         done = run_forked(command, 120)
         assert done.returncode == 2
         assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -1,7 +1,7 @@
 """Starts the ranks of a job on this machine, and restarts them after a failure, with torch's elastic launcher.
 
 The launcher runs in this process and prints one or two lines about a failure. It does not restart a run after a signal
-or after a mistake of the user.
+or after a mistake of the user, which the ranks print.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
     except ChildFailedError as error:
         rank, failure = first_failure(error.failures)
         signum = interrupted_by(failure)
-        if not signum:
+        if not signum and not read_cause(failure).mistake:  # the rank itself has printed a mistake of the user
             _say(_describe(rank, failure))
         return 128 + signum if signum else USER_ERROR if failure.exitcode == USER_ERROR else 1
     except SignalException as error:
