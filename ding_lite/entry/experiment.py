@@ -265,6 +265,7 @@ class Experiment(AbstractContextManager[Any]):
 
     def _on_log(self, values: dict[str, float]) -> None:
         self._reporter.training(values, self._source.figures(), self.counts())
+        self._reporter.check(values, self.policy.alarms)
 
     def _on_update(self, output: Mapping[str, Any]) -> None:
         assert self._callbacks is not None

@@ -45,6 +45,7 @@ class RunReporter(AbstractContextManager[Any]):
         self._return_mean: float | None = None
         self._collected: Counter[str] = Counter()  # sums since they were last logged
         self._tracker: TrackerProcess | None = None
+        self._alarmed: set[str] = set()
         self._stack = ExitStack()
         self._logger = self._stack.enter_context(ExperimentLogger(exp_dir, get_rank(), axis))
 
@@ -149,6 +150,18 @@ class RunReporter(AbstractContextManager[Any]):
         tagged = {f"train/{key}": value for key, value in values.items()}
         tagged |= {**data, **self._take_collected()}
         self.figures(tagged, counts)
+
+    def check(self, values: Mapping[str, float], alarms: Mapping[str, tuple[float, str]]) -> None:
+        """Warn, once for each figure, if the learner's figures exceed limits.
+
+        Args:
+            values: the learner's figures, by name.
+            alarms: see `Policy.alarms`.
+        """
+        for name, (limit, advice) in alarms.items():
+            if values.get(name, 0.0) > limit and name not in self._alarmed:
+                self._alarmed.add(name)
+                self.warning(f"{name} is {values[name]:.2f}, above {limit}: {advice}.")
 
     def figures(self, values: Mapping[str, float], counts: Mapping[str, int]) -> None:
         """Record figures by their tags, at the counts of the run.

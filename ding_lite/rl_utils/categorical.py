@@ -103,13 +103,33 @@ def categorical_projection(
     Raises:
         ValueError: next_dist_BK is not `[B, K]` for the B of the other arguments.
     """
+    atom_BK = _moved_atoms(next_dist_BK, reward_B, done_B, value_gamma_B, v_min, v_max)
+    return project_distribution(next_dist_BK, atom_BK, v_min, v_max)
+
+
+@torch.no_grad()
+def categorical_clipped_share(
+    next_dist_BK: Tensor, reward_B: Tensor, done_B: Tensor, value_gamma_B: Tensor, v_min: float, v_max: float
+) -> Tensor:
+    """Return the probability, `[B]`, that `categorical_projection` moves to the ends of the support.
+
+    If it is not small, the support is too narrow for the rewards. Arguments as for `categorical_projection`.
+    """
+    atom_BK = _moved_atoms(next_dist_BK, reward_B, done_B, value_gamma_B, v_min, v_max)
+    return _outside(next_dist_BK, atom_BK, v_min, v_max)
+
+
+def _moved_atoms(
+    next_dist_BK: Tensor, reward_B: Tensor, done_B: Tensor, value_gamma_B: Tensor, v_min: float, v_max: float
+) -> Tensor:
+    """Return the atoms of the target r + g (1 - done) Z(s'), `[B, K]`, before the projection."""
     vectors = (reward_B, done_B, value_gamma_B)
     if next_dist_BK.ndim != 2 or any(vector.shape != next_dist_BK.shape[:1] for vector in vectors):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (next_dist_BK, *vectors))
         raise ValueError(f"expected a distribution [B, K], and reward, done and value_gamma [B], got {shapes}")
     support_K = _support(v_min, v_max, next_dist_BK.shape[1], next_dist_BK)
     scale_B = value_gamma_B.masked_fill(done_B.bool(), 0.0)
-    return project_distribution(next_dist_BK, reward_B[:, None] + scale_B[:, None] * support_K, v_min, v_max)
+    return reward_B[:, None] + scale_B[:, None] * support_K
 
 
 def dist_1step_td_error(data: dist_1step_td_data, gamma: float, v_min: float, v_max: float, n_atom: int) -> Tensor:
@@ -185,7 +205,12 @@ def dist_nstep_clipped_share(
     the rewards. Arguments as for `dist_nstep_td_error`.
     """
     next_dist_BK, atom_BK = _target(data, gamma, v_min, v_max, n_atom, nstep, value_gamma, cum_reward)
-    return (next_dist_BK * ((atom_BK < v_min) | (atom_BK > v_max))).sum(-1)
+    return _outside(next_dist_BK, atom_BK, v_min, v_max)
+
+
+def _outside(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: float) -> Tensor:
+    """Return the probability of the atoms outside the support, `[B]`."""
+    return (dist_BK * ((atom_BK < v_min) | (atom_BK > v_max))).sum(-1)
 
 
 def _target(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ding_lite.entry.reporter import describe_space
-from tests.entry.helpers import run
+from tests.entry.helpers import metrics, run
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,14 @@ def test_nothing_that_a_run_says_is_wider_than_a_terminal(
     said = capfd.readouterr().err.splitlines()
     assert len(said) > 10
     assert not [line for line in said if len(line) > 80]
+
+
+def test_returns_that_leave_the_support_are_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    main = {"env": {"env_id": "CartPole-v0"}, "policy": {"model": {"v_min": -1.0, "v_max": 1.0}}}
+    run("policy.learn.update_per_collect=5", input_cfg=(main, {"policy": {"type": "c51"}}), max_env_step=640)
+    assert len([record for record in metrics(tmp_path / "run") if record.get("train/clipped_share", 0) > 0.2]) > 1
+    said = " ".join(capfd.readouterr().err.split())
+    assert said.count("returns leave the range of the atoms: widen policy.model.v_min and policy.model.v_max") == 1
 
 
 def test_bf16_on_a_processor_without_it_is_noted(

@@ -11,7 +11,8 @@ Z' is the distribution of the target networks, and the projection puts it back o
 
 Logged figures, in addition to those of `policy/continuous/qac.py`:
 
-* `q_value`: the mean of sum_k z_k p_k(s, a). `cross_entropy`: the mean of H.
+* `q_value`: the mean of sum_k z_k p_k(s, a). `cross_entropy`: the mean of H. `clipped_share`: the
+  probability of targets outside the atoms' range, which should be near 0.
 
 Deviations from the paper: there is one collector on each rank, and the exploration noise is that of the config.
 """
@@ -25,8 +26,8 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
-from ding_lite.policy.value.c51 import SUPPORT_KEYS, read_support
-from ding_lite.rl_utils.categorical import categorical_projection
+from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, read_support
+from ding_lite.rl_utils.categorical import categorical_clipped_share, categorical_projection
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -42,6 +43,7 @@ class D4PGPolicy(DDPGPolicy):
         model=SUPPORT_KEYS,
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
+    alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -57,19 +59,22 @@ class D4PGPolicy(DDPGPolicy):
         self._support = read_support(self._cfg.model, self._model)
 
     def _monitor_vars_learn(self) -> list[str]:
-        return ["cross_entropy" if name == "td_error" else name for name in super()._monitor_vars_learn()]
+        names = ["cross_entropy" if name == "td_error" else name for name in super()._monitor_vars_learn()]
+        return [*names, "clipped_share"]
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
-            step = (batch["reward"], batch["done"], batch["value_gamma"])
-            target_BK = categorical_projection(following["logit"].softmax(-1), *step, *self._support[:2])
+            step = (batch["reward"], batch["done"], batch["value_gamma"], *self._support[:2])
+            target_BK = categorical_projection(following["logit"].softmax(-1), *step)
+            clipped_B = categorical_clipped_share(following["logit"].softmax(-1), *step)
         output = self._run(self._model.critic, batch["obs"], action=batch["action"])
         entropy_B = -(target_BK * output["logit"].log_softmax(-1)).sum(-1)
         loss = (entropy_B * batch["weight"] if "weight" in batch else entropy_B).mean()
         priority_B = entropy_B.detach()
-        return loss, {"q_value": output["q_value"].detach(), "cross_entropy": priority_B, "priority": priority_B}
+        figures = {"q_value": output["q_value"].detach(), "cross_entropy": priority_B, "priority": priority_B}
+        return loss, figures | {"clipped_share": clipped_B}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor."""

@@ -37,6 +37,9 @@ SUPPORT_KEYS: dict[str, Any] = dict(
 )
 
 
+SUPPORT_ALARM = (0.2, "returns leave the range of the atoms: widen policy.model.v_min and policy.model.v_max")
+
+
 class Support(NamedTuple):
     """The atoms of a distribution: `n_atom` values equally spaced from `v_min` to `v_max`."""
 
@@ -100,6 +103,7 @@ class C51Policy(DistributionalPolicy, DQNPolicy):
         nstep=1,
         model=SUPPORT_KEYS,
     )
+    alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.policy.value.c51 import SUPPORT_KEYS, categorical_loss, read_support
+from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, categorical_loss, read_support
 from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.utils.key import Key
@@ -49,6 +49,7 @@ class RainbowDQNPolicy(DistributionalPolicy, DQNPolicy):
         ),
         other=dict(replay_buffer=dict(replay_buffer_size=100000)),
     )
+    alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
