@@ -83,11 +83,22 @@ def _check_pairs(cfg: EasyDict) -> None:
     priority = bool(cfg.policy.get("priority"))
     if buffer_type == ("uniform" if priority else "prioritized"):
         raise ConfigError(f"{sc.BUFFER}.type='{buffer_type}' contradicts policy.priority={priority}: set one of them.")
+    _check_burnin(cfg.policy, size, cfg.env.collector_env_num)
     rows = size // cfg.env.collector_env_num if size is not None else math.inf
     if "unroll_len" not in cfg.policy and rows < (needed := cfg.policy.get("nstep", 1) + max(cfg.env.frame_stack, 1)):
         raise ConfigError(
             f"{sc.BUFFER}.replay_buffer_size={size} is too small: {cfg.env.collector_env_num} environments need at "
             f"least {needed * cfg.env.collector_env_num} with this policy.nstep and env.frame_stack."
+        )
+
+
+def _check_burnin(policy: EasyDict, size: int | None, num_envs: int) -> None:
+    """Check that a buffer of sequences holds more than the steps before the first one that is learned from."""
+    burnin = policy.get("burnin_step", 0)
+    if burnin and size is not None and burnin > (rows := size * policy.unroll_len // num_envs):
+        raise ConfigError(
+            f"policy.burnin_step={burnin} exceeds the {rows} env steps that the buffer holds of each environment: "
+            f"{sc.BUFFER}.replay_buffer_size={size} sequences of unroll_len={policy.unroll_len} in all."
         )
 
 

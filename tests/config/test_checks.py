@@ -42,6 +42,15 @@ def test_contradictions_are_errors(overrides: list[Any], message: str) -> None:
         compile_config(pair(), overrides=overrides)
 
 
+def test_a_burn_in_that_the_buffer_cannot_hold_is_an_error() -> None:
+    # 1000 sequences of 40 env steps, of 8 environments
+    env = {"env_id": "CartPole-v0", "collector_env_num": 8}
+    created = {"policy": {"type": "r2d2"}}
+    compile_config(({"env": env, "policy": {"burnin_step": 5000}}, created))
+    with pytest.raises(ConfigError, match="burnin_step=5001 exceeds the 5000 env steps that the buffer holds of each"):
+        compile_config(({"env": env, "policy": {"burnin_step": 5001}}, created))
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
