@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -89,14 +90,15 @@ class DiscreteBC(DQN):
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
+        *,
         head_layer_num: int = 1,
         activation: str = "relu",
         action_space: str = "discrete",
         encoder: EncoderChoice = None,
     ) -> None:
         check_choice("action_space", action_space, ACTION_SPACES[:1])
-        layers = (encoder_hidden_size_list, dueling, head_layer_num, activation)
-        super().__init__(obs_shape, action_shape, *layers, encoder=encoder)
+        options: dict[str, Any] = dict(head_layer_num=head_layer_num, activation=activation, encoder=encoder)
+        super().__init__(obs_shape, action_shape, encoder_hidden_size_list, dueling, **options)
 
 
 @MODEL_REGISTRY.register("continuous_bc")

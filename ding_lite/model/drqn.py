@@ -36,6 +36,7 @@ class DRQN(nn.Module):
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
+        *,
         head_layer_num: int = 1,
         lstm_type: str = "normal",
         activation: str = "relu",

@@ -77,6 +77,7 @@ class IQN(nn.Module):
         obs_shape: int | Sequence[int],
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        *,
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,

@@ -74,6 +74,7 @@ class DQN(nn.Module):
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
+        *,
         head_layer_num: int = 1,
         activation: str = "relu",
         noise: bool = False,

@@ -34,6 +34,7 @@ class QRDQN(nn.Module):
         obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        *,
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         activation: str = "relu",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,13 +34,15 @@ class SQN(nn.Module):
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
+        *,
         head_layer_num: int = 1,
         activation: str = "relu",
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        options = (obs_shape, action_shape, encoder_hidden_size_list, dueling, head_layer_num, activation)
-        self.q0, self.q1 = (DQN(*options, encoder=encoder) for _ in range(2))
+        sizes = (obs_shape, action_shape, encoder_hidden_size_list, dueling)
+        options: dict[str, Any] = dict(head_layer_num=head_layer_num, activation=activation, encoder=encoder)
+        self.q0, self.q1 = (DQN(*sizes, **options) for _ in range(2))
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.

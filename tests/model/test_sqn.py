@@ -18,5 +18,5 @@ def test_the_two_networks_are_independent_and_the_first_acts() -> None:
 
 
 def test_its_arguments_are_those_of_dqn() -> None:
-    sizes = [parameter.shape for parameter in DQN(4, 3, [16, 8], True, 2).parameters()]
-    assert [parameter.shape for parameter in SQN(4, 3, [16, 8], True, 2).q1.parameters()] == sizes
+    sizes = [parameter.shape for parameter in DQN(4, 3, [16, 8], True, head_layer_num=2).parameters()]
+    assert [parameter.shape for parameter in SQN(4, 3, [16, 8], True, head_layer_num=2).q1.parameters()] == sizes
