@@ -210,7 +210,7 @@ class v_nstep_td_data(NamedTuple):  # noqa: N801
         reward: `[T, B]`, rewards of the n steps.
         done: `[B]`, true where the n steps ended in a terminal state.
         weight: `[B]`, importance weights; None: all are 1.
-        value_gamma: `[B]`, discount of V(s_{t+n}); None: gamma^n.
+        value_gamma: `[B]` or a number, discount of V(s_{t+n}); None: gamma^n.
     """
 
     v: Tensor
@@ -218,7 +218,7 @@ class v_nstep_td_data(NamedTuple):  # noqa: N801
     reward: Tensor
     done: Tensor
     weight: Tensor | None = None
-    value_gamma: Tensor | None = None
+    value_gamma: Tensor | float | None = None
 
 
 def v_nstep_td_error(
@@ -239,7 +239,8 @@ def v_nstep_td_error(
         ValueError: shapes differ, or there are not n rewards.
     """
     v, next_n_v, reward, done, weight, value_gamma = data
-    check_same_shape(v=v, next_n_v=next_n_v, done=done, weight=weight, value_gamma=value_gamma)
+    gamma_B = value_gamma if isinstance(value_gamma, Tensor) else None
+    check_same_shape(v=v, next_n_v=next_n_v, done=done, weight=weight, value_gamma=gamma_B)
     target_B = nstep_return(nstep_return_data(reward, next_n_v, done), gamma, nstep, value_gamma).detach()
     values_B = criterion_values(criterion, v, target_B)
     return weighted_mean(values_B, weight), values_B.detach()

@@ -80,7 +80,7 @@ def test_values_of_several_agents_share_one_reward(done: Any) -> None:
 
 
 @CRITERIA
-@pytest.mark.parametrize(("value_gamma", "first"), [(None, 6.0), (tensor([0.1, 0.1]), 3.0)])
+@pytest.mark.parametrize(("value_gamma", "first"), [(None, 6.0), (tensor([0.1, 0.1]), 3.0), (0.1, 3.0)])
 def test_n_step_value_loss_by_hand(value_gamma: Any, first: float, criterion: Any) -> None:
     # gamma 1/2: 1 + 1/2 * 2 + 1/4 * 20 - 1 = 6, or with the discount 0.1: 3. Sample 1 ends: 0 + 1/2 * 4 - 4 = -2.
     reward_TB = tensor([[1.0, 0.0], [2.0, 4.0]])
