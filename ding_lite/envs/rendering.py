@@ -10,6 +10,7 @@ import importlib
 import logging
 import os
 import re
+import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -140,7 +141,8 @@ def import_moviepy() -> Any:
         ConfigError: it is not installed, or finds no ffmpeg.
     """
     try:
-        return importlib.import_module("moviepy")
+        moviepy = importlib.import_module("moviepy")
+        ffmpeg = importlib.import_module("moviepy.config").FFMPEG_BINARY
     except ImportError as error:
         raise ConfigError(
             f"Videos need the extra 'video' ({error}): pip install 'ding_lite[video]', or 'moviepy>=2'."
@@ -148,6 +150,11 @@ def import_moviepy() -> Any:
     except (OSError, RuntimeError) as error:
         cause = " ".join(str(error).split())
         raise ConfigError(f"Videos need ffmpeg, which moviepy does not find: {cause}") from error
+    if shutil.which(ffmpeg) is None:  # moviepy believes what the user's environment variable says
+        raise ConfigError(
+            f"Videos need ffmpeg, but there is no program '{ffmpeg}': set IMAGEIO_FFMPEG_EXE to its path."
+        )
+    return moviepy
 
 
 def build_recorded(cfg_env: EasyDict, builders: Sequence[Builder] | None, folder: str, index: int) -> gymnasium.Env:

@@ -165,6 +165,10 @@ def test_what_cannot_record_is_refused_before_a_run(monkeypatch: pytest.MonkeyPa
         patch.setattr(importlib, "import_module", no_ffmpeg)
         with pytest.raises(ConfigError, match="need ffmpeg, which moviepy does not find"):
             rendering.import_moviepy()
+    with monkeypatch.context() as patch:
+        patch.setattr("moviepy.config.FFMPEG_BINARY", "/no/ffmpeg")
+        with pytest.raises(ConfigError, match=r"there is no program '/no/ffmpeg': set IMAGEIO_FFMPEG_EXE"):
+            rendering.import_moviepy()
     monkeypatch.setitem(sys.modules, "moviepy", None)
     with pytest.raises(ConfigError, match=r"the extra 'video' .*pip install 'ding_lite\[video\]'"):
         check_env(env_config(env_id="CartPole-v1", replay_path=folder))
