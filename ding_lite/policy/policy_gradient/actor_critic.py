@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 import torch
 from easydict import EasyDict
-from torch import Tensor
+from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.sequences import Sequences
@@ -37,6 +37,7 @@ class ActorCriticPolicy(Policy):
         learn=dict(
             value_weight=Key(0.5, "weight of the value loss; that of the policy loss is 1"),
             entropy_weight=Key(0.01, "weight of the entropy bonus"),
+            ppo_param_init=Key(False, "initialise weights orthogonally, small ones in the policy's last layer"),
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
@@ -60,6 +61,12 @@ class ActorCriticPolicy(Policy):
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "vac", ["ding_lite.model"]
+
+    def _create_model(self) -> nn.Module:
+        model = super()._create_model()
+        if self._cfg.learn.ppo_param_init and hasattr(model, "init_parameters"):
+            model.init_parameters()  # type: ignore[operator]  # mypy does not see the method that hasattr found
+        return model
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "policy_loss", "value_loss", "entropy", "explained_variance"]

@@ -60,7 +60,7 @@ class PPOPolicy(ActorCriticPolicy):
             dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
             adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
             value_norm=Key(True, "normalise the predicted returns by their running mean and standard deviation"),
-            ppo_param_init=Key(True, "initialise weights orthogonally, small ones in the policy's last layer"),
+            ppo_param_init=True,
             grad_clip_type="clip_norm",
             kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0, constant=True),
             kl_type=Key("k1", "estimate of the second KL: log-ratio, its square, k3", choices=("k1", "k2", "k3")),
@@ -90,12 +90,6 @@ class PPOPolicy(ActorCriticPolicy):
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
         self._collects, self._kl_beta, self._clip_share = 0, cfg.learn.kl_beta, 1.0
         super().__init__(cfg, *args, **kwargs)
-
-    def _create_model(self) -> nn.Module:
-        model = super()._create_model()
-        if self._cfg.learn.ppo_param_init and hasattr(model, "init_parameters"):
-            model.init_parameters()  # type: ignore[operator]  # mypy does not see the method that hasattr found
-        return model
 
     def _init_learn(self) -> None:
         self._value_stats = RunningMeanStd().to(self._device)
