@@ -38,7 +38,8 @@ Written by `make docs` from the declarations in the classes: edit those, not thi
 
 A run is a pair of dicts, `main_config` and `create_config`. Low to high: the defaults below, `create_config`,
 `main_config`, `key=value` on the command line. A key that is not below is an error, and so is a value of another type
-or out of range. A table lists what its class declares or changes; a class has the keys of its bases too.
+or out of range. A table lists what its class declares or changes. A policy that extends another one, as `rainbow`
+extends `dqn`, has the keys of that one too.
 
 A float of `policy.learn` or `policy.collect` may change during a run, see [schedules](schedules.md), unless its type is
 marked `constant`.
@@ -86,6 +87,15 @@ def class_entries(cls: type, base: Mapping[str, Any] = {}) -> list[Entry]:
     """
     keys = declared_keys(cls, base)
     return [_entry(cls.__name__, path, keys[path]) for path in _paths(vars(cls).get("config", {}), "") if path in keys]
+
+
+def policy_entries(cls: type[Policy]) -> list[Entry]:
+    """Return the keys that a policy declares or changes, and those of its bases that no other table lists."""
+    listed = {Policy, *POLICY_REGISTRY.values()} - {cls}
+    owners = [base for base in reversed(cls.__mro__) if base not in listed]
+    paths = dict.fromkeys(path for owner in owners for path in _paths(vars(owner).get("config", {}), ""))
+    keys = declared_keys(cls, {})
+    return [_entry(cls.__name__, path, keys[path]) for path in paths if path in keys]
 
 
 def key_entries(name: str, tree: Mapping[str, Any]) -> list[Entry]:
@@ -156,7 +166,7 @@ def make_page() -> str:
         page += _table(f"`env` of type `{name}`", class_entries(cls, ENV_KEYS), "env.")
     page += _table("`policy`, whatever its type", class_entries(Policy), "policy.")
     for name, cls in own(POLICY_REGISTRY):
-        page += _table(f"`policy` of type `{name}`", class_entries(cls), "policy.")
+        page += _table(f"`policy` of type `{name}`", policy_entries(cls), "policy.")
     for name, cls in own(MODEL_REGISTRY):
         page += _table(f"`policy.model` of type `{name}`", model_entries(cls), "policy.model.")
     for name, cls in own(ENCODER_REGISTRY):  # the model passes the first three arguments itself

@@ -9,7 +9,9 @@ import pytest
 
 from ding_lite.config.config import compile_config
 from ding_lite.config.schema import config_schema
-from ding_lite.utils.key import Key
+from ding_lite.policy import Policy
+from ding_lite.utils.key import SECTION, Key, declared_keys
+from ding_lite.utils.registry import POLICY_REGISTRY
 
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("make_config_reference", ROOT / "docs" / "make_config_reference.py")
@@ -51,6 +53,13 @@ def test_every_key_of_the_schema_is_on_the_page() -> None:
     elsewhere = {"env.manager.type", "policy.import_names", "policy.model", "policy.model.type"}
     schema = set(config_schema(user)) - elsewhere - {"policy.model.encoder.type"}
     assert [path for path in sorted(schema) if f"| `{path}` |" not in page] == []
+
+
+@pytest.mark.parametrize("cls", dict.fromkeys(POLICY_REGISTRY.values()))
+def test_a_policys_keys_are_in_its_table_or_in_those_of_policies_that_it_extends(cls: type[Policy]) -> None:
+    bases = [base for base in cls.__mro__ if base in {Policy, *POLICY_REGISTRY.values()}]
+    listed = {entry.key for base in bases for entry in reference.policy_entries(base)}
+    assert {path for path, key in declared_keys(cls).items() if key.type is not SECTION} <= listed
 
 
 class Base:
