@@ -17,7 +17,12 @@ from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.utils.key import Key, declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
-ATARI = re.compile(r"ALE/|.*NoFrameskip-v\d$")
+MUJOCO = "HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher|Inverted(Double)?Pendulum"
+KINDS = {  # dizoo's environment for the gymnasium ids that begin with a pattern, and its manager
+    "atari": (r"ALE/|.*NoFrameskip-v\d$", "native"),
+    "minigrid": ("MiniGrid-|BabyAI-", "base"),
+    "mujoco": (rf"({MUJOCO})-v[45]$", "base"),
+}
 IMAGES = 100_000  # env steps of a replay buffer whose default size does not fit
 DEFAULT_ALGORITHMS = ("ppo", "bdq")  # the first one that takes the environment's actions
 ENV = ("collector_env_num", "evaluator_env_num", "n_evaluator_episode")
@@ -105,9 +110,10 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
         for section in sections:
             node = node.setdefault(section, {})
         node[last] = keys[path]
-    atari = ATARI.match(env_id) is not None
-    kind = {"type": "atari", "import_names": ["dizoo.atari.envs.atari_env"]} if atari else {"type": "gymnasium"}
-    create = {"env": kind, "env_manager": {"type": "native" if atari else "base"}, "policy": {"type": algorithm}}
+    kind = next((kind for kind, (pattern, _) in KINDS.items() if re.match(pattern, env_id)), "")
+    created = {"type": kind, "import_names": [f"dizoo.{kind}.envs.{kind}_env"]} if kind else {"type": "gymnasium"}
+    manager = KINDS[kind][1] if kind else "base"
+    create = {"env": created, "env_manager": {"type": manager}, "policy": {"type": algorithm}}
     return {"exp_name": exp_name, "env": env, "policy": policy}, create
 
 

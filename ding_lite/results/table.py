@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ding_lite.results.statistics import Estimate
 
 GAP = "  "  # between two columns
+TALL = 4  # lines of a folded cell that still read well
 TIED = "\N{NO-BREAK SPACE}"  # a space at which a line must not be broken
 
 
@@ -35,7 +36,8 @@ class Table:
     def text(self, width: int) -> str:
         """Return lines of at most `width` characters, if possible.
 
-        The widest columns are folded. If words would have to be broken, each row becomes a block of lines instead.
+        The widest columns are folded. If words would have to be broken, or a cell would have more than `TALL` lines,
+        each row becomes a block of lines instead.
         """
         rows = self._lines_below_names(width) if self.named and not self._fits(width) else self._lines(width)
         if rows is None:
@@ -57,7 +59,7 @@ class Table:
         return [[name, *(GAP + line for line in lines)] for name, lines in zip(names, rows, strict=True)]
 
     def _lines(self, width: int) -> list[list[str]] | None:
-        """Return the lines of the header and of each row; None if words would have to be broken."""
+        """Return the lines of the header and of each row; None if they would not read well, see `text`."""
         cells = [self.header, *self.rows]
         columns = list(zip(*cells, strict=True))
         widths = [max(map(len, column)) for column in columns]
@@ -70,6 +72,8 @@ class Table:
         rows = []
         for row in cells:
             folded = [_fold(cell, size) for cell, size in zip(row, widths, strict=True)]
+            if max(map(len, folded)) > TALL:
+                return None
             parts = [
                 [part[place] if place < len(part) else "" for part in folded] for place in range(max(map(len, folded)))
             ]

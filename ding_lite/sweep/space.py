@@ -93,6 +93,9 @@ def read_words(words: Sequence[str]) -> tuple[list[Dimension], list[str]]:
     if twice and any(dimension.key == twice for dimension in dimensions):
         raise ConfigError(f"{twice} is given twice: leave out one of the words.")
     if not dimensions:
+        ends = next((word.partition("=") for word in words if ".." in word.partition("=")[2]), None)
+        if ends:
+            raise ConfigError(f"{ends[0]}: expected {FORM}, got '{ends[2]}'.")
         raise ConfigError(f"A sweep needs a key that differs: a list such as key=32,64, or {FORM}.")
     return dimensions, [word for word, dimension in found if not dimension]
 

@@ -111,6 +111,14 @@ def test_a_buffer_of_images_that_does_not_fit_is_smaller(tmp_path: Path, monkeyp
     assert compile_config("carracing_sac_config.py").policy.other.replay_buffer.replay_buffer_size == 100_000
 
 
+def test_rooms_of_minigrid_and_robots_of_mujoco_are_those_of_dizoo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco", None)  # as if it were not installed
+    with pytest.raises(ConfigError, match=r"needs the extra 'mujoco' .*pip install 'ding_lite\[mujoco\]'"):
+        write_starter("InvertedDoublePendulum-v5", "sac")
+    pytest.importorskip("minigrid")
+    assert compile_config(write_starter("MiniGrid-Empty-5x5-v0", "dqn")).env.type == "minigrid"
+
+
 def test_an_offline_policy_has_no_starter() -> None:
     with pytest.raises(ConfigError, match=r"docs/offline\.md"):
         starter_pair("CartPole-v1", OFFLINE[0], "run")

@@ -30,6 +30,7 @@ RATE = "policy.learn.learning_rate=1e-4..1e-2:log"
         (["policy.learn.learning_rat=1e-4..1e-2"], "Unknown key 'policy.learn.learning_rat'. Did you mean"),
         (["policy.learn.batch_size=32,64.5"], "policy.learn.batch_size: expected"),
         (["policy.learn.batch_size=0..64"], "policy.learn.batch_size: expected"),
+        (["policy.learn.learning_rate=a..b"], "policy.learn.learning_rate: expected low..high with :log"),
         (["policy=dqn,dqnn"], "'dqnn'"),
         (["policy.learn.batch_size=32"], "A sweep needs a key that differs"),
         ([RATE, "policy.nstp=3"], "Unknown key 'policy.nstp'"),

@@ -44,6 +44,13 @@ def test_what_cannot_be_folded_becomes_a_block_of_lines_for_each_row() -> None:
     assert NAMES.text(16 + 9).splitlines()[0] == "group     best return"
 
 
+def test_a_row_that_would_be_tall_becomes_a_block_too() -> None:
+    table = Table(["group", "steps"], [["a=1, b=2, c=3, d=4", "100"]])
+    assert table.text(13).splitlines() == ["group   steps", "a=1,    100", "b=2,", "c=3,", "d=4"]
+    taller = Table(["group", "steps"], [["a=1, b=2, c=3, d=4, e=5", "100"]])
+    assert taller.text(13).splitlines() == ["a=1, b=2, c=", "3, d=4, e=5", "  steps  100"]
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     header = ["run", "policy", "env", "ended", "best", "env steps", "size"]

@@ -41,7 +41,7 @@ def test_other_words_are_the_same_in_all_trials(word: str) -> None:
     ("words", "message"),
     [
         (["a.x=1..2:lin"], "a.x: expected low..high with :log, :int or a step"),
-        (["a.x=1..b"], "needs a key that differs"),  # a text
+        (["a.x=1..b"], "a.x: expected low..high with :log"),
         (["a.x=1...5:log:x"], "a.x: expected low..high"),
         (["a.x=2..1"], "the lower one first, got '2..1'"),
         (["a.x=0..1:log"], "two ends above 0"),
