@@ -55,7 +55,10 @@ def test_every_key_of_the_schema_is_on_the_page() -> None:
     assert [path for path in sorted(schema) if f"| `{path}` |" not in page] == []
 
 
-@pytest.mark.parametrize("cls", dict.fromkeys(POLICY_REGISTRY.values()))
+OWN = [cls for cls in dict.fromkeys(POLICY_REGISTRY.values()) if cls.__module__.startswith("ding_lite.")]
+
+
+@pytest.mark.parametrize("cls", OWN)
 def test_a_policys_keys_are_in_its_table_or_in_those_of_policies_that_it_extends(cls: type[Policy]) -> None:
     bases = [base for base in cls.__mro__ if base in {Policy, *POLICY_REGISTRY.values()}]
     listed = {entry.key for base in bases for entry in reference.policy_entries(base)}
