@@ -18,7 +18,7 @@ from ding_lite.utils.key import Key, declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 MUJOCO = "HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher|Inverted(Double)?Pendulum"
-KINDS = {  # dizoo's environment for the gymnasium ids that begin with a pattern, and its manager
+DIZOO = {  # dizoo's environment for the gymnasium ids that begin with a pattern, and its manager
     "atari": (r"ALE/|.*NoFrameskip-v\d$", "native"),
     "minigrid": ("MiniGrid-|BabyAI-", "base"),
     "mujoco": (rf"({MUJOCO})-v[45]$", "base"),
@@ -110,9 +110,9 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
         for section in sections:
             node = node.setdefault(section, {})
         node[last] = keys[path]
-    kind = next((kind for kind, (pattern, _) in KINDS.items() if re.match(pattern, env_id)), "")
+    kind = next((kind for kind, (pattern, _) in DIZOO.items() if re.match(pattern, env_id)), "")
     created = {"type": kind, "import_names": [f"dizoo.{kind}.envs.{kind}_env"]} if kind else {"type": "gymnasium"}
-    manager = KINDS[kind][1] if kind else "base"
+    manager = DIZOO[kind][1] if kind else "base"
     create = {"env": created, "env_manager": {"type": manager}, "policy": {"type": algorithm}}
     return {"exp_name": exp_name, "env": env, "policy": policy}, create
 

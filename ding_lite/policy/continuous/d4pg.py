@@ -67,8 +67,9 @@ class D4PGPolicy(DDPGPolicy):
         with torch.no_grad():
             following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
             step = (batch["reward"], batch["done"], batch["value_gamma"], *self._support[:2])
-            target_BK = categorical_projection(following["logit"].softmax(-1), *step)
-            clipped_B = categorical_clipped_share(following["logit"].softmax(-1), *step)
+            next_dist_BK = following["logit"].softmax(-1)
+            target_BK = categorical_projection(next_dist_BK, *step)
+            clipped_B = categorical_clipped_share(next_dist_BK, *step)
         output = self._run(self._model.critic, batch["obs"], action=batch["action"])
         entropy_B = -(target_BK * output["logit"].log_softmax(-1)).sum(-1)
         loss = (entropy_B * batch["weight"] if "weight" in batch else entropy_B).mean()
