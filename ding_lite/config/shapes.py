@@ -18,6 +18,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 # Values of `action_space` that name a kind of actions, and the spaces that have it. Others say what the model returns.
 KINDS: dict[str, type] = {
     "discrete": gymnasium.spaces.Discrete,
+    "multi_discrete": gymnasium.spaces.MultiDiscrete,
     "continuous": gymnasium.spaces.Box,
     "hybrid": gymnasium.spaces.Dict,
 }
@@ -42,6 +43,8 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
     if model.get("action_space") in (None, *KINDS):
         shapes["action_space"] = kind
+        if (model.get("action_space"), kind) == ("discrete", "multi_discrete"):
+            model.pop("action_space")  # DI-engine's name for both
     for key, shape in shapes.items():
         given = model.get(key)
         accepted = options.get(f"policy.model.{key}")
@@ -77,8 +80,8 @@ def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[An
     kind = _kind_of(space)
     if kind is None:
         raise ConfigError(
-            f"The environment's actions are {space}: expected Discrete, a Box of one dimension, or a Dict of both with "
-            "the keys 'action_type' and 'action_args'."
+            f"The environment's actions are {space}: expected Discrete, MultiDiscrete, MultiBinary, a Box of one "
+            "dimension, or a Dict of Discrete and Box with the keys 'action_type' and 'action_args'."
         )
     if not isinstance(space, _spaces_of(policy_cls)):
         expected = _expected_actions(policy_cls)
@@ -160,7 +163,7 @@ def _kind_of(space: gymnasium.Space[Any]) -> str | None:
         kinds = {key: type(part) for key, part in space.items()}
         hybrid = {"action_type": gymnasium.spaces.Discrete, "action_args": gymnasium.spaces.Box}
         return "hybrid" if kinds == hybrid and len(space["action_args"].shape or ()) == 1 else None
-    return ""
+    return "multi_discrete" if isinstance(space, gymnasium.spaces.MultiDiscrete) else ""
 
 
 def _shape_of(space: gymnasium.Space[Any]) -> Any:

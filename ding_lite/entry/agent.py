@@ -94,7 +94,6 @@ class Agent:
         spec = setup.spec
         self._observations = Observations(spec.observation_space, spec.env_observation_space)
         assert spec.env_action_space is not None
-        self._env_action_space = spec.env_action_space
         _, self._to_env = policy_side(spec.env_action_space, setup.cfg.env.act_scale)
         self._explore = self.policy.collect_mode.get_collect_kwargs(trained_env_steps(state))
         self._rows = 0  # observations in a batch of the running episodes; 0: none have begun

@@ -72,13 +72,14 @@ class Convert(nn.Module):
 
     def __init__(self, space: gymnasium.Space[Any], act_scale: bool) -> None:
         super().__init__()
+        self._dtype, self._shape = torch.from_numpy(np.empty(0, space.dtype)).dtype, space.shape or ()
         self._box = isinstance(space, Box) and bool(np.issubdtype(space.dtype, np.number))
         if self._box:
             assert isinstance(space, Box)
             scaling = BoxActions(space, act_scale)
             for name in ("low", "high", "centre", "half"):
                 self.register_buffer(f"action_{name}", torch.from_numpy(getattr(scaling, name)))
-            self._whole, self._dtype = scaling.whole, torch.from_numpy(np.empty(0, space.dtype)).dtype
+            self._whole = scaling.whole
         else:
             start = getattr(space, "start", 0)
             self.register_buffer("action_start", torch.as_tensor(np.asarray(start, np.int64)))
@@ -86,7 +87,7 @@ class Convert(nn.Module):
     def forward(self, action: Tensor) -> Tensor:
         """Return the environment's actions."""
         if not self._box:
-            return action + self.action_start
+            return (action.reshape(-1, *self._shape) + self.action_start).to(self._dtype)
         scaled = (action * self.action_half + self.action_centre).clamp(self.action_low, self.action_high)
         return (scaled.round() if self._whole else scaled).to(self._dtype)
 

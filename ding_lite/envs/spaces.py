@@ -90,7 +90,8 @@ class BoxActions:
 def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:
     """Return the policy's action space, and a function that converts its batched actions to the environment's.
 
-    For the policy, the actions of a `Discrete` or `MultiDiscrete` space always start at 0.
+    For the policy, the actions of a `Discrete` or `MultiDiscrete` space always start at 0. A `MultiBinary` space is a
+    `MultiDiscrete` one with two options for each bit, and arrays of choices are vectors.
 
     Args:
         space: the environment's action space.
@@ -99,15 +100,24 @@ def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.number):
         actions = BoxActions(space, act_scale)
         return actions.space, actions
-    if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
-        start = space.start
-        counted = Discrete(int(space.n)) if isinstance(space, Discrete) else MultiDiscrete(space.nvec)
-        return counted, lambda action: action + start
+    if isinstance(space, Discrete) and space.start:
+        return Discrete(int(space.n)), lambda action: action + space.start
+    if isinstance(space, MultiBinary):
+        return _choices_side(space, np.full(space.shape, 2), 0)
+    if isinstance(space, MultiDiscrete) and (space.start.any() or space.nvec.ndim > 1):
+        return _choices_side(space, space.nvec, space.start)
     if isinstance(space, Dict) and set(space) == {"action_type", "action_args"}:
         sides = {key: policy_side(space[key], act_scale) for key in ("action_type", "action_args")}
         hybrid = Dict({key: part for key, (part, _) in sides.items()})
         return hybrid, lambda action: {key: to_env(action[key]) for key, (_, to_env) in sides.items()}
     return space, lambda action: action
+
+
+def _choices_side(
+    space: MultiDiscrete | MultiBinary, options: np.ndarray, start: np.ndarray | int
+) -> tuple[MultiDiscrete, Callable[[np.ndarray], np.ndarray]]:
+    shape, dtype = options.shape, space.dtype
+    return MultiDiscrete(options.reshape(-1)), lambda action: (action.reshape(-1, *shape) + start).astype(dtype)
 
 
 class PolicyObservations(gymnasium.ObservationWrapper):

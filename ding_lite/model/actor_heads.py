@@ -1,6 +1,7 @@
 """The head of a policy network, which depends on the kind of action.
 
-Shapes: A discrete actions, D dimensions of a continuous action.
+Shapes: B samples, A discrete actions or options of the largest branch, D branches of a multi-discrete action or
+dimensions of a continuous one.
 """
 
 from __future__ import annotations
@@ -8,16 +9,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ding_lite.model.gaussian import GaussianHead, HybridHead
 from ding_lite.model.mlp import MLP, ActionShape, single_size
 from ding_lite.utils.registry import ConfigError, closest
 
-ACTION_SPACES = ("discrete", "continuous", "hybrid")
+ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "hybrid")
 SIGMA_TYPES = ("independent", "conditioned", "fixed")
 BOUND_TYPES = (None, "tanh")
 HYBRID_SHAPES = ("action_type_shape", "action_args_shape")
+
+
+class BranchesHead(nn.Module):
+    """Maps features to a logit for each branch of a multi-discrete action.
+
+    Args:
+        inner: number of features, then the sizes of the hidden layers.
+        options: number of options of each branch.
+        activation: a key of `ACTIVATIONS`.
+    """
+
+    lacking: Tensor
+
+    def __init__(self, inner: Sequence[int], options: Sequence[int], activation: str) -> None:
+        super().__init__()
+        options_D1 = torch.tensor(list(options))[:, None]
+        self.register_buffer("lacking", torch.arange(max(options)) >= options_D1, persistent=False)
+        self.mlp = MLP([*inner, self.lacking.numel()], activation, output=True)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """Return `branches` `[B, D, A]` for features `[B, inner[0]]`: -inf for options that a branch lacks."""
+        logit_BDA = self.mlp(x).unflatten(-1, self.lacking.shape)
+        return {"branches": logit_BDA.masked_fill(self.lacking, -torch.inf)}
 
 
 def create_actor_head(
@@ -33,9 +58,10 @@ def create_actor_head(
 
     Args:
         inner: number of features, then the sizes of the hidden layers.
-        action_shape: A for 'discrete', D for 'continuous'; for 'hybrid' a dict of both, under DI-engine's keys
-            `action_type_shape` and `action_args_shape`.
-        action_space: 'discrete', 'continuous' or 'hybrid'.
+        action_shape: A for 'discrete'; a list of each branch's options for 'multi_discrete'; D for 'continuous'; for
+            'hybrid' a dict of A and D, under DI-engine's keys `action_type_shape` and `action_args_shape`.
+        action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'. As in DI-engine, 'discrete' with a list of
+            several numbers is 'multi_discrete'.
         activation: a key of `ACTIVATIONS`.
         sigma_type: see `GaussianHead`.
         fixed_sigma_value: see `GaussianHead`.
@@ -57,8 +83,23 @@ def create_actor_head(
     if action_space == "hybrid":
         num_types, num_args = hybrid_sizes(action_shape)
         return HybridHead(discrete(num_types), continuous(num_args))
+    several = not isinstance(action_shape, int | Mapping) and len(action_shape) > 1
+    if action_space == "multi_discrete" or (action_space == "discrete" and several):
+        return BranchesHead(inner, branch_options(action_shape), activation)
     size = single_size(action_shape, f" of a {action_space} action")
     return continuous(size) if action_space == "continuous" else discrete(size)
+
+
+def branch_options(action_shape: Any) -> list[int]:
+    """Return the `action_shape` of a multi-discrete action, the number of options of each branch, as a list.
+
+    Raises:
+        ConfigError: it is not a list of whole numbers.
+    """
+    numbers = isinstance(action_shape, Sequence) and all(isinstance(options, int) for options in action_shape)
+    if not numbers or not action_shape:
+        raise ConfigError(f"policy.model.action_shape: expected a list of numbers of options, got {action_shape}.")
+    return list(action_shape)
 
 
 def hybrid_sizes(action_shape: Any) -> tuple[int, int]:

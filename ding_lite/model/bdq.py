@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ding_lite.model.actor_heads import branch_options
 from ding_lite.model.mlp import create_encoder
 from ding_lite.model.q_learning import DiscreteHead
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
@@ -87,9 +88,7 @@ def _branch_sizes(
             raise ConfigError(
                 "policy.model: expected action_shape, or num_branches together with action_bins_per_branch: set these."
             )
-        if not all(isinstance(options, int) for options in given):
-            raise ConfigError(f"policy.model.action_shape: expected a list of numbers of options, got {given}.")
-        return given
+        return branch_options(given)
     sizes = [action_bins_per_branch] * num_branches
     if given not in (None, sizes):
         raise ConfigError(

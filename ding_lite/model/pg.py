@@ -15,13 +15,13 @@ from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 @MODEL_REGISTRY.register("pg")
 class PG(nn.Module):
-    """A policy for discrete, continuous or hybrid actions.
+    """A policy for discrete, multi-discrete, continuous or hybrid actions.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
-        action_shape: number of actions if 'discrete', of dimensions if 'continuous'; for 'hybrid' a dict of both, under
-            `action_type_shape` and `action_args_shape`.
-        action_space: 'discrete', 'continuous' or 'hybrid'.
+        action_shape: number of actions if 'discrete', of each branch's options if 'multi_discrete', of dimensions if
+            'continuous'; for 'hybrid' a dict under `action_type_shape` and `action_args_shape`.
+        action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid', see `create_actor_head`.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         head_hidden_size: size of the head's hidden layers; None: the number of features.

@@ -20,17 +20,18 @@ MODES = ("compute_actor", "compute_critic", "compute_actor_critic")
 
 @MODEL_REGISTRY.register("vac")
 class VAC(nn.Module):
-    """A policy and the value of a state, for discrete, continuous or hybrid actions.
+    """A policy and the value of a state, for discrete, multi-discrete, continuous or hybrid actions.
 
     The form of `logit` depends on the kind of action, for B samples, A discrete actions and D dimensions: `[B, A]` if
     'discrete'; a dict of `mu` and `sigma` `[B, D]` if 'continuous'; a dict of `action_type`, a discrete logit, and
-    `action_args`, a continuous one, if 'hybrid'.
+    `action_args`, a continuous one, if 'hybrid'. For D branches with at most A options each, it is a dict of `branches`
+    `[B, D, A]` if 'multi_discrete'.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
-        action_shape: number of actions if 'discrete', of dimensions if 'continuous'; for 'hybrid' a dict of both, under
-            `action_type_shape` and `action_args_shape`.
-        action_space: 'discrete', 'continuous' or 'hybrid'.
+        action_shape: number of actions if 'discrete', of each branch's options if 'multi_discrete', of dimensions if
+            'continuous'; for 'hybrid' a dict under `action_type_shape` and `action_args_shape`.
+        action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid', see `create_actor_head`.
         share_encoder: policy and value use the same encoder; False: each has its own.
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.

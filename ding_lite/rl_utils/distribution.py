@@ -1,16 +1,19 @@
 """Distributions of actions as functions of a policy's output, the `logit`.
 
 The structure of the logit determines the kind of action. `...` stands for any leading dimensions, A is the number of
-discrete actions, D the number of dimensions of a continuous action:
+discrete actions, or of options of the largest branch, and D the number of branches of a multi-discrete action, or of
+dimensions of a continuous one:
 
 | kind | logit | action |
 |---|---|---|
 | discrete | `[..., A]` | int64 `[...]` |
+| multi-discrete | dict(branches `[..., D, A]`) | int64 `[..., D]` |
 | continuous | dict(mu `[..., D]`, sigma `[..., D]`) | `[..., D]` |
 | hybrid | dict(action_type `[..., A]`, action_args=dict(mu, sigma)) | dict(action_type, action_args) |
 
-The dimensions of a continuous action are independent normal variables; the two parts of a hybrid action are independent
-of each other. An entry of -inf in a discrete logit forbids that action.
+The dimensions of a continuous action are independent normal variables; the branches of a multi-discrete action, and the
+two parts of a hybrid one, are independent of each other. An entry of -inf in a discrete logit forbids that action, or
+option of a branch.
 """
 
 from __future__ import annotations
@@ -38,6 +41,9 @@ def log_prob_entropy(logit: Logit, action: Action) -> tuple[Tensor, Tensor]:
     if isinstance(logit, Tensor):
         logp_A = logit.log_softmax(-1)
         return _gather(logp_A, action), _categorical_entropy(logp_A)
+    if "branches" in logit:
+        logp_D, entropy_D = log_prob_entropy(logit["branches"], action)
+        return logp_D.sum(-1), entropy_D.sum(-1)
     if "mu" in logit:
         log_sigma = logit["sigma"].log().sum(-1)
         return _normal_log_prob(logit, action, log_sigma), _normal_entropy(logit, log_sigma)
@@ -54,6 +60,8 @@ def log_prob(logit: Logit, action: Action) -> Tensor:
     """
     if isinstance(logit, Tensor):
         return _gather(logit.log_softmax(-1), action)
+    if "branches" in logit:
+        return log_prob(logit["branches"], action).sum(-1)
     if "mu" in logit:
         return _normal_log_prob(logit, action, logit["sigma"].log().sum(-1))
     logp = log_prob(_part(logit, "action_type"), _part(action, "action_type"))
@@ -64,6 +72,8 @@ def entropy(logit: Logit) -> Tensor:
     """Return the entropy -E log pi, `[...]`, in nats; it is a differential entropy if the action is continuous."""
     if isinstance(logit, Tensor):
         return _categorical_entropy(logit.log_softmax(-1))
+    if "branches" in logit:
+        return entropy(logit["branches"]).sum(-1)
     if "mu" in logit:
         return _normal_entropy(logit, logit["sigma"].log().sum(-1))
     return entropy(_part(logit, "action_type")) + entropy(_part(logit, "action_args"))
@@ -79,6 +89,8 @@ def kl_divergence(logit_p: Logit, logit_q: Logit) -> Tensor:
         check_same_shape(logit_p=logit_p, logit_q=logit_q)
         logp_A, logq_A = finite(logit_p.log_softmax(-1)), finite(logit_q.log_softmax(-1))
         return (logp_A.exp() * (logp_A - logq_A)).sum(-1)
+    if not isinstance(logit_p, Tensor) and "branches" in logit_p:
+        return kl_divergence(logit_p["branches"], _part(logit_q, "branches")).sum(-1)
     if not isinstance(logit_p, Tensor) and "mu" in logit_p:
         check_same_shape(mu_p=logit_p["mu"], mu_q=_part(logit_q, "mu"))
         ratio_D = logit_p["sigma"] / _part(logit_q, "sigma")
@@ -99,6 +111,8 @@ def sample(logit: Logit, generator: torch.Generator | None = None) -> Action:
     if isinstance(logit, Tensor):
         noise_A = torch.empty_like(logit, dtype=torch.promote_types(logit.dtype, torch.float32))
         return (logit - noise_A.exponential_(generator=generator).log_()).argmax(-1)
+    if "branches" in logit:
+        return sample(logit["branches"], generator)
     if "mu" in logit:
         noise_D = torch.empty_like(logit["mu"]).normal_(generator=generator)
         return torch.addcmul(logit["mu"], logit["sigma"], noise_D)
@@ -106,9 +120,11 @@ def sample(logit: Logit, generator: torch.Generator | None = None) -> Action:
 
 
 def mode(logit: Logit) -> Action:
-    """Return the most likely action: the argmax of a discrete logit, mu of a continuous one."""
+    """Return the most likely action: the argmax of a discrete logit or of each branch, mu of a continuous one."""
     if isinstance(logit, Tensor):
         return logit.argmax(-1)
+    if "branches" in logit:
+        return mode(logit["branches"])
     if "mu" in logit:
         return logit["mu"]
     return {name: mode(_part(logit, name)) for name in ("action_type", "action_args")}  # type: ignore[misc]
@@ -123,8 +139,8 @@ def _part(value: Logit | Action, name: str) -> Any:
     if isinstance(value, Tensor) or name not in value:
         got = "a tensor" if isinstance(value, Tensor) else f"a dict of {', '.join(sorted(value)) or 'nothing'}"
         raise ValueError(
-            "a logit must be a tensor, dict(mu, sigma) or dict(action_type, action_args), and an action or a second "
-            f"logit must be of the same kind: expected a dict with '{name}', got {got}"
+            "a logit must be a tensor, dict(branches), dict(mu, sigma) or dict(action_type, action_args), and an "
+            f"action or a second logit must be of the same kind: expected a dict with '{name}', got {got}"
         )
     return value[name]
 

@@ -163,6 +163,8 @@ class Spaces(gymnasium.Env):
     actions = {
         "box": gymnasium.spaces.Box(np.array([-3, 0], np.float32), np.array([1, 10], np.float32)),
         "late": gymnasium.spaces.Discrete(3, start=5),
+        "several": gymnasium.spaces.MultiDiscrete([2, 3, 4]),
+        "bits": gymnasium.spaces.MultiBinary((2, 2)),
     }
 
     def __init__(self, cfg_env: Any) -> None:
@@ -182,7 +184,7 @@ class Spaces(gymnasium.Env):
 def spaces_agent(observation: str, action: str = "box", *overrides: str, policy: str = "") -> Agent:
     env = dict(type="agent_spaces", import_names=[__name__], observation=observation, action=action)
     image = ["policy.model.encoder_hidden_size_list=[4,4,4,8]"] if observation == "image" else []
-    policy = policy or {"box": "ppo", "late": "dqn"}[action]
+    policy = policy or {"late": "dqn"}.get(action, "ppo")
     return make_agent(make_setup(env, policy, *image, *overrides))
 
 

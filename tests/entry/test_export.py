@@ -20,11 +20,13 @@ from tests.entry.test_agent import make_agent, make_setup, parity_env, recurrent
 needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="needs the extra onnx")
 
 
-@pytest.mark.parametrize("case", ["scaled and normalised", "hybrid", "dict"])
+@pytest.mark.parametrize("case", ["scaled and normalised", "hybrid", "several", "bits", "dict"])
 def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action(case: str) -> None:
     agent = {
         "scaled and normalised": lambda: spaces_agent("vector", "box", "env.norm_obs=True"),
         "hybrid": lambda: make_agent(make_setup(parity_env("hybrid"), "pdqn")),
+        "several": lambda: spaces_agent("vector", "several"),
+        "bits": lambda: spaces_agent("vector", "bits"),
         "dict": lambda: spaces_agent("dict", "late", policy="dqn"),
     }[case]()
     agent.export("agent.pt2")

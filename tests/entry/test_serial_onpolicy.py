@@ -298,14 +298,17 @@ ARGS = Box(-1, 1, (2,), np.float32)
 @pytest.mark.parametrize(
     ("kind", "space", "message"),
     [
-        ("ppo", MultiDiscrete([2, 2]), "Policy 'ppo' expects Discrete or Box or Dict actions, got Multi"),
-        ("ppo", Box(-1, 1, (2, 2), np.float32), "expected Discrete, a Box of one dimension, or a Dict of both"),
-        ("ppo", Box(-1, 1, (), np.float32), "expected Discrete, a Box of one dimension, or a Dict of both"),
+        (
+            "ppo",
+            Box(-1, 1, (2, 2), np.float32),
+            "expected Discrete, MultiDiscrete, MultiBinary, a Box of one",
+        ),
+        ("ppo", Box(-1, 1, (), np.float32), "expected Discrete, MultiDiscrete, MultiBinary, a Box of one"),
         ("ppo", Dict(kind=Discrete(2), args=ARGS), "with the keys 'action_type' and 'action_args'"),
         ("ppo", Dict(action_type=ARGS, action_args=ARGS), "with the keys 'action_type' and 'action_args'"),
-        ("ppo", Dict(action_type=Discrete(2), action_args=Box(-1, 1, (2, 2))), "a Dict of both with the keys"),
-        ("ppo", Dict(action_type=Discrete(2), action_args=ARGS, other=ARGS), "a Dict of both with the keys"),
-        ("pg", MultiDiscrete([2, 2]), "Policy 'pg' expects Discrete or Box or Dict actions, got Multi"),
+        ("ppo", Dict(action_type=Discrete(2), action_args=Box(-1, 1, (2, 2))), "and Box with the keys"),
+        ("ppo", Dict(action_type=Discrete(2), action_args=ARGS, other=ARGS), "and Box with the keys"),
+        ("dqn", MultiDiscrete([2, 2]), "expects Discrete actions, got MultiDiscrete([2 2]): use bdq, impala, ppo_off"),
         ("dqn", ARGS, "Policy 'dqn' expects Discrete actions, got Box"),
     ],
 )

@@ -63,6 +63,20 @@ def test_numbers_of_actions_begin_at_0_for_the_policy() -> None:
     assert (action["action_type"].tolist(), action["action_args"].tolist()) == ([1, 3], [[2], [2]])
 
 
+def test_bits_are_choices_of_two_options_and_arrays_of_choices_are_vectors() -> None:
+    space, to_env = policy_side(MultiBinary((2, 2)), True)
+    assert space == MultiDiscrete([2, 2, 2, 2])
+    bits = to_env(np.array([[0, 1, 1, 0]]))
+    assert bits.tolist() == [[[0, 1], [1, 0]]]
+    assert MultiBinary((2, 2)).contains(bits[0])
+    grid = MultiDiscrete(np.array([[2, 3], [2, 2]]), start=np.array([[0, 0], [0, 5]]))
+    space, to_env = policy_side(grid, True)
+    assert space == MultiDiscrete([2, 3, 2, 2])
+    choices = to_env(np.array([[1, 2, 0, 1]]))
+    assert choices.tolist() == [[[1, 2], [0, 6]]]
+    assert grid.contains(choices[0])
+
+
 def test_boxes_of_integers_get_rounded_actions_of_their_own_range() -> None:
     box = Box(np.array([0, -10]), np.array([255, 10]), dtype=np.int64)
     space, to_env = policy_side(box, True)

@@ -12,7 +12,7 @@ from ding_lite.utils import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
 
 HYBRID = {"action_type_shape": 3, "action_args_shape": 2}
-SPACES: dict[str, Any] = {"discrete": 3, "continuous": 2, "hybrid": HYBRID}
+SPACES: dict[str, Any] = {"discrete": 3, "multi_discrete": [2, 3, 2], "continuous": 2, "hybrid": HYBRID}
 IMAGE: dict[str, Any] = dict(obs_shape=(4, 36, 36), encoder_hidden_size_list=[8, 8, 8, 16])
 
 
@@ -30,6 +30,7 @@ def flatten(output: dict[str, Any]) -> dict[str, Tensor]:
     ("action_space", "shapes"),
     [
         ("discrete", {"logit": (5, 3)}),
+        ("multi_discrete", {"logit.branches": (5, 3, 3)}),
         ("continuous", {"logit.mu": (5, 2), "logit.sigma": (5, 2)}),
         (
             "hybrid",
@@ -112,6 +113,15 @@ def test_fixed_sigma_is_the_given_value() -> None:
     assert not sigma.requires_grad
 
 
+@pytest.mark.parametrize("shape", [[2, 3], (2, 3)])
+def test_several_choices_are_branches_that_forbid_what_they_lack(shape: Any) -> None:
+    for space in ("discrete", "multi_discrete"):  # DI-engine's name for both is the first
+        branches = VAC(4, shape, space)(torch.randn(5, 4))["logit"]["branches"]
+        assert torch.isneginf(branches).nonzero().tolist() == [[row, 0, 2] for row in range(5)]
+    assert VAC(4, [3], "multi_discrete")(torch.randn(5, 4))["logit"]["branches"].shape == (5, 1, 3)
+    assert VAC(4, [3], "discrete")(torch.randn(5, 4))["logit"].shape == (5, 3)
+
+
 @pytest.mark.parametrize("bound_type", [None, "tanh"])
 def test_a_bound_keeps_mu_within_one(bound_type: str | None) -> None:
     torch.manual_seed(0)
@@ -128,7 +138,7 @@ def test_initialisation_of_every_layer(action_space: str, share_encoder: bool) -
     addresses = [parameter.data_ptr() for parameter in model.parameters()]
     model.init_parameters()
     assert [parameter.data_ptr() for parameter in model.parameters()] == addresses, "flat views must stay views"
-    small = {"discrete": ["actor_head.1"], "continuous": ["actor_head.mlp.1"]}
+    small = {"discrete": ["actor_head.1"], "continuous": ["actor_head.mlp.1"], "multi_discrete": ["actor_head.mlp.1"]}
     small["hybrid"] = ["actor_head.action_type.1", "actor_head.action_args.mlp.1"]
     seen = []
     for name, layer in model.named_modules():
@@ -140,7 +150,7 @@ def test_initialisation_of_every_layer(action_space: str, share_encoder: bool) -
             assert not layer.bias.any()
     assert {*small[action_space], "critic_head.1"} <= set(seen)
     sigmas = [value for name, value in model.named_parameters() if "log_sigma" in name]
-    assert len(sigmas) == (action_space != "discrete")
+    assert len(sigmas) == (action_space in ("continuous", "hybrid"))
     assert all(torch.equal(value, torch.full((1, 2), -0.5)) for value in sigmas)
 
 
@@ -178,7 +188,7 @@ def test_observations_are_not_written_into() -> None:
     [
         (
             {"action_space": "discret"},
-            r"policy\.model\.action_space .*discrete, continuous, hybrid.*'discret'.*Did you",
+            r"policy\.model\.action_space .*discrete, multi_discrete, continuous, hybrid.*'discret'.*Did you",
         ),
         ({"sigma_type": "happy"}, r"policy\.model\.sigma_type .*independent, conditioned, fixed, got 'happy'"),
         ({"bound_type": "relu"}, r"policy\.model\.bound_type .*None, tanh, got 'relu'"),
@@ -186,6 +196,8 @@ def test_observations_are_not_written_into() -> None:
             {"action_shape": HYBRID},
             r"policy\.model\.action_shape of a discrete action .*whole number.*action_type_shape",
         ),
+        ({"action_space": "multi_discrete"}, r"action_shape: expected a list of numbers of options, got 2"),
+        ({"action_shape": [2, [3, 4]]}, r"action_shape: expected a list of numbers of options, got \[2, \[3, 4\]\]"),
         (
             {"action_space": "hybrid"},
             r"action_shape of a hybrid action .*action_type_shape and action_args_shape, got 2",

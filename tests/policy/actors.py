@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
@@ -17,6 +17,7 @@ from ding_lite.utils.tree import tree_map
 OBS, A, D = 5, 3, 2
 SHAPES: dict[str, Any] = {
     "discrete": A,
+    "multi_discrete": [A, 2],
     "continuous": D,
     "hybrid": {"action_type_shape": A, "action_args_shape": D},
 }
@@ -134,14 +135,16 @@ TARGETS = ((0.5, -0.5), (-0.5, 0.5), (0.0, 0.8))  # of the arguments, by the typ
 class Match(gymnasium.Env):
     """One step an episode: shown one of three signs, do what it asks for. `cfg.env_id` is the kind of action.
 
-    'discrete': the sign's number, worth 1. 'continuous': the sign's target, worth 1 less the mean distance. 'hybrid':
-    the product of both, so that a wrong type is worth 0.
+    'discrete': the sign's number, worth 1. 'multi_discrete': the number, and 1 where it is 2, worth 1 if both
+    are right. 'continuous': the sign's target, worth 1 less the mean distance. 'hybrid': the product of the first and
+    the last, so that a wrong type is worth 0.
     """
 
     observation_space = Box(-1, 1, (OBS,), np.float64)  # float64, as MuJoCo's
 
     def __init__(self, cfg: Any) -> None:
         spaces: dict[str, Any] = {"discrete": Discrete(A), "continuous": Box(-1, 1, (D,), np.float32)}
+        spaces["multi_discrete"] = MultiDiscrete(SHAPES["multi_discrete"])
         spaces["hybrid"] = Dict({"action_type": spaces["discrete"], "action_args": spaces["continuous"]})
         self.action_space, self.kind = spaces[cfg["env_id"]], cfg["env_id"]
 
@@ -157,6 +160,8 @@ class Match(gymnasium.Env):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         reward = 1.0
+        if self.kind == "multi_discrete":
+            return self._observe(), float(action.tolist() == [self.sign, self.sign // 2]), True, False, {}
         if self.kind != "continuous":
             reward *= float((action["action_type"] if self.kind == "hybrid" else action) == self.sign)
         if self.kind != "discrete":

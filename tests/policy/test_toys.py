@@ -15,7 +15,7 @@ from ding_lite.policy import Policy
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY
 from tests.policy.actors import Corridor, Match
 
-# What differs from the defaults. Random play is worth 1/3, about 0.4, and about 0.15 in the three kinds of `Match`.
+# What differs from the defaults. Random play is worth 1/3, 1/6, about 0.4, and about 0.15 in the four kinds of `Match`.
 COMMON = dict(learning_rate=0.003, entropy_weight=0.0)
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppo": dict(learn=dict(epoch_per_collect=4, batch_size=64, **COMMON), collect=dict(n_sample=256)),
@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         other=dict(replay_buffer=dict(replay_buffer_size=512)),
     ),
 }
-STOP = {"discrete": 0.95, "continuous": 0.85, "hybrid": 0.8, "corridor": 0.59}
+STOP = {"discrete": 0.95, "multi_discrete": 0.95, "continuous": 0.85, "hybrid": 0.8, "corridor": 0.59}
 
 
 @pytest.fixture(autouse=True)

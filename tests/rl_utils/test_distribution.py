@@ -45,12 +45,15 @@ MAKE: dict[str, Callable[[int], Any]] = {
     "discrete": lambda seed: logits(3, 5, 4, seed=seed),
     "continuous": lambda seed: normal(3, 5, 2, seed=seed),
     "hybrid": lambda seed: hybrid(3, 5, seed=seed),
+    "multi-discrete": lambda seed: {"branches": logits(3, 5, 2, 4, seed=seed)},
 }
 
 
 def torch_distribution(logit: Any) -> Any:
     if isinstance(logit, torch.Tensor):
         return distributions.Categorical(logits=logit)
+    if "branches" in logit:
+        return distributions.Independent(distributions.Categorical(logits=logit["branches"]), 1)
     return distributions.Independent(distributions.Normal(logit["mu"], logit["sigma"]), 1)
 
 
@@ -70,6 +73,27 @@ def test_discrete_by_hand() -> None:
     torch.testing.assert_close(entropy(logit), tensor(math.log(4.0) - 0.75 * math.log(3.0)))
     # KL to the uniform: 1/4 log 1/2 + 3/4 log 3/2 = 3/4 log 3 - log 2
     torch.testing.assert_close(kl_divergence(logit, tensor([0.0, 0.0])), tensor(0.75 * math.log(3.0) - math.log(2.0)))
+
+
+def test_multi_discrete_by_hand() -> None:
+    # branches of 2 and 3 options, with probabilities 1/4, 3/4 and 1/2, 1/4, 1/4; the first lacks the third option
+    logit = {"branches": tensor([[0.0, math.log(3.0), -math.inf], [math.log(2.0), 0.0, 0.0]], requires_grad=True)}
+    logp, entropy_ = log_prob_entropy(logit, tensor([1, 0]))
+    torch.testing.assert_close(logp, tensor(math.log(0.75 * 0.5)))
+    # log 4 - 3/4 log 3, and 1/2 log 2 + 1/2 log 4 = 3/2 log 2
+    torch.testing.assert_close(entropy_, tensor(math.log(4.0) - 0.75 * math.log(3.0) + 1.5 * math.log(2.0)))
+    best: Any = mode(logit)
+    assert best.tolist() == [1, 0]
+    # to the uniform: 3/4 log 3 - log 2, and log 3 - 3/2 log 2
+    uniform = {"branches": tensor([[0.0, 0.0, -math.inf], [0.0, 0.0, 0.0]])}
+    kl = kl_divergence(logit, uniform)
+    torch.testing.assert_close(kl, tensor(1.75 * math.log(3.0) - 2.5 * math.log(2.0)))
+    (logp + entropy_ + kl).backward()
+    assert logit["branches"].grad is not None
+    assert torch.isfinite(logit["branches"].grad).all()
+    drawn: Any = sample({"branches": logit["branches"].detach().expand(1000, 2, 3)})
+    assert drawn.shape == (1000, 2)
+    assert set(drawn[:, 0].tolist()) == {0, 1}
 
 
 def test_continuous_by_hand() -> None:

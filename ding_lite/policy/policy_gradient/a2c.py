@@ -29,7 +29,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 @POLICY_REGISTRY.register("a2c")
 class A2CPolicy(ActorCriticPolicy):
-    """A2C for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
+    """A2C for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="a2c",

@@ -41,7 +41,9 @@ class ActorCriticPolicy(Policy):
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
+    action_spaces: ClassVar[tuple[type, ...]] = (
+        *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),
+    )
     recurrent: ClassVar[bool] = False  # whether its model may have `lstm_type`
     _explained: Tensor | None = None  # `explained_variance` of the last collect
 

@@ -29,7 +29,7 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("impala")
 class IMPALAPolicy(ActorCriticPolicy):
-    """IMPALA for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
+    """IMPALA for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="impala",

@@ -34,7 +34,10 @@ from ding_lite.utils.tree import tree_map
 
 @POLICY_REGISTRY.register("pg")
 class PGPolicy(Policy):
-    """REINFORCE for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
+    """REINFORCE, for discrete, multi-discrete, continuous or hybrid actions.
+
+    Override `_loss` to change the objective.
+    """
 
     config: ClassVar[dict[str, Any]] = dict(
         type="pg",
@@ -52,7 +55,9 @@ class PGPolicy(Policy):
     )
     pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
     config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
+    action_spaces: ClassVar[tuple[type, ...]] = (
+        *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),
+    )
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

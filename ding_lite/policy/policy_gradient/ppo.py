@@ -43,7 +43,7 @@ from ding_lite.utils.tree import tree_leaves
 
 @POLICY_REGISTRY.register("ppo")
 class PPOPolicy(ActorCriticPolicy):
-    """PPO for discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
+    """PPO for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo",
