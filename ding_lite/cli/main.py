@@ -18,7 +18,7 @@ from ding_lite.utils.dist.launch_environment import read_launch
 from ding_lite.utils.registry import UserError, closest
 
 RUN_BY_ALL_RANKS = ("train", "resume", "classic")  # under a launcher; rank 0 alone runs the other commands
-LOCAL_RANK = re.compile(r"--local[-_]rank=")  # an option that torch.distributed.launch adds
+LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch puts it first; LOCAL_RANK says the same
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
         argv: the arguments; None: those of this process.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = [word for word in (sys.argv[1:] if argv is None else argv) if not LOCAL_RANK.match(word)]
     if words[0:1] == ["help"] and len(words) > 1:
         words = [*words[1:], "--help"]
     sys.path.insert(0, os.getcwd())  # import_names may name modules there; a console script does not add it
@@ -46,10 +46,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run_command(name: str, words: list[str]) -> None:
-    if name not in RUN_BY_ALL_RANKS:
-        if _rank() > 0:
-            return
-        words = [word for word in words if not LOCAL_RANK.match(word)]
+    if name not in RUN_BY_ALL_RANKS and _rank() > 0:
+        return
     try:
         with ends_at_interrupt():
             command = load_command(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from ding_lite.cli.running import rename_for_seed
 from ding_lite.cli.seeds import SeedRun, describe_end
 from ding_lite.utils.run_process import RunProcess
-from tests.distributed.launcher import finish, run_forked, start_forked
+from tests.distributed.launcher import finish, free_port, run_forked, start, start_forked
 from tests.entry.helpers import CONFIG, SHORT, result
 
 QUICK = [*SHORT[1:], "env.stop_value=None"]
@@ -138,6 +139,15 @@ def test_the_way_to_continue_a_run_names_its_number_of_processes(nproc: int, wor
     seed_run = SeedRun(0, "run", process, {"stop_reason": "interrupted"})
     assert describe_end(seed_run, nproc) == f"seed 0 interrupted: continue with ding_lite resume {words}"
     process.close()
+
+
+def test_a_command_runs_under_torchs_launcher_that_puts_an_option_before_it(tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.launch", "--nproc_per_node=2", f"--master_port={free_port()}"]
+    words = ["-m", "ding_lite", "train", "-c", str(CONFIG), "--divide", *QUICK, "exp_name=run", "max_env_step=80"]
+    done = finish(start([*launcher, *words], cwd=tmp_path), timeout=240)
+    assert done.returncode == 0, done.stderr
+    told = result(tmp_path / "run")
+    assert (told["envstep"], told["world_size"]) == (80, 2)
 
 
 def test_several_seeds_are_refused_under_a_launcher() -> None:
