@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
+from ding_lite.utils.activation import activation_name, is_activation
 from ding_lite.utils.key import Key, declared_keys, matches, show
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
@@ -35,14 +36,6 @@ Schema = dict[str, Key]
 UNSET, REQUIRED = object(), object()
 BUFFER = "policy.other.replay_buffer"
 MAX_DEPTH = 50  # levels of nested dicts and lists in a config
-# Activations that DI-engine's config files give as objects of torch, by `repr`, so that torch is not imported here.
-ACTIVATIONS = {
-    "Tanh()": "tanh",
-    "ReLU()": "relu",
-    "ReLU(inplace=True)": "relu",
-    "GELU(approximate='none')": "gelu",
-    "ELU(alpha=1.0)": "elu",
-}
 TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
     seed=Key(0, "seed of all random numbers: networks, exploration, environments, replay", low=0, high=math.inf),
@@ -193,7 +186,7 @@ def show_error(error: BaseException) -> str:
 def plain(value: Any, path: str, depth: int = 0) -> Any:
     """Copy a config into plain dicts, lists, strings and Python numbers, which can be written to a file and read back.
 
-    NumPy numbers become Python numbers. A torch activation, such as `nn.Tanh()`, becomes its name, 'tanh'.
+    NumPy numbers become Python numbers. An activation of torch, `nn.Tanh()` or `nn.Tanh`, becomes its name, 'tanh'.
 
     Args:
         value: the config, or a value in it.
@@ -220,8 +213,8 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         raise ConfigError(f"{path}: expected a string that can be written as UTF-8, got {show(value)}.")
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if type(value).__module__ == "torch.nn.modules.activation" and repr(value) in ACTIVATIONS:
-        return ACTIVATIONS[repr(value)]
+    if is_activation(value):
+        return activation_name(value, path)
     raise ConfigError(
         f"{path}: expected a number, string, list or dict, so that the config can be saved, got {show(value)}. Pass "
         "objects in code, such as the pipeline's argument `model`."

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.discrete_qac import DiscreteCriticNetwork
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.mode_model import ModeModel
@@ -48,7 +49,7 @@ class ACER(ModeModel):
         actor_head_layer_num: int = 1,
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.gaussian import GaussianHead, HybridHead
 from ding_lite.model.mlp import MLP, ActionShape, single_size
 from ding_lite.utils.registry import ConfigError, closest
@@ -28,12 +29,12 @@ class BranchesHead(nn.Module):
     Args:
         inner: number of features, then the sizes of the hidden layers.
         options: number of options of each branch.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
     """
 
     lacking: Tensor
 
-    def __init__(self, inner: Sequence[int], options: Sequence[int], activation: str) -> None:
+    def __init__(self, inner: Sequence[int], options: Sequence[int], activation: Activation) -> None:
         super().__init__()
         options_D1 = torch.tensor(list(options))[:, None]
         self.register_buffer("lacking", torch.arange(max(options)) >= options_D1, persistent=False)
@@ -49,7 +50,7 @@ def create_actor_head(
     inner: Sequence[int],
     action_shape: ActionShape | Mapping[str, int],
     action_space: str,
-    activation: str,
+    activation: Activation,
     sigma_type: str = "independent",
     fixed_sigma_value: float = 0.3,
     bound_type: str | None = None,
@@ -62,7 +63,7 @@ def create_actor_head(
             'hybrid' a dict of A and D, under DI-engine's keys `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'. As in DI-engine, 'discrete' with a list of
             several numbers is 'multi_discrete'.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         sigma_type: see `GaussianHead`.
         fixed_sigma_value: see `GaussianHead`.
         bound_type: see `GaussianHead`.

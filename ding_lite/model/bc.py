@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import BOUND_TYPES, check_choice
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
@@ -45,7 +46,7 @@ class BC(nn.Module):
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         actor_head_hidden_size: int | None = None,
         actor_head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         bound_type: str | None = "tanh",
         encoder: EncoderChoice = None,
     ) -> None:
@@ -92,7 +93,7 @@ class DiscreteBC(DQN):
         dueling: bool = True,
         *,
         head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         action_space: str = "discrete",
         encoder: EncoderChoice = None,
     ) -> None:
@@ -127,7 +128,7 @@ class ContinuousBC(BC):
         action_space: str = "regression",
         actor_head_hidden_size: int = 64,
         actor_head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         encoder_hidden_size_list: Sequence[int] | None = None,
         bound_type: str | None = "tanh",
         encoder: EncoderChoice = None,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import branch_options
 from ding_lite.model.mlp import create_encoder
 from ding_lite.model.q_learning import DiscreteHead
@@ -50,7 +51,7 @@ class BDQ(nn.Module):
         a_layer_num: int | None = None,
         v_layer_num: int | None = None,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        activation: str = "relu",
+        activation: Activation = "relu",
         noise: bool = False,
         action_shape: int | Sequence[int] | None = None,
         encoder: EncoderChoice = None,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
@@ -42,7 +43,7 @@ class DistributionHead(nn.Module):
         n_atom: K.
         v_min: the smallest atom.
         v_max: the largest atom.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         noise: use noisy layers, see `NoisyLinear`.
         dueling: compute the logits from a value and advantages.
     """
@@ -55,7 +56,7 @@ class DistributionHead(nn.Module):
         n_atom: int = 51,
         v_min: float = -10.0,
         v_max: float = 10.0,
-        activation: str = "relu",
+        activation: Activation = "relu",
         noise: bool = False,
         dueling: bool = False,
     ) -> None:
@@ -108,7 +109,7 @@ class C51DQN(nn.Module):
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         *,
         head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         v_min: float = -10.0,
         v_max: float = 10.0,
         n_atom: int = 51,
@@ -161,7 +162,7 @@ class RainbowDQN(nn.Module):
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         *,
         head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         v_min: float = -10.0,
         v_max: float = 10.0,
         n_atom: int = 51,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import ACTIVATIONS
+from ding_lite.model.activations import Activation, find_activation
 
 ObsShape = int | Sequence[int] | Mapping[str, Any]  # of a vector, of an image, or a dict of these
 
@@ -22,7 +22,7 @@ class DictEncoder(nn.Module):
         obs_shape: the shape of each part.
         hidden_size_list: sizes of the layers of each part's encoder; the last one is also F. Without layers, the
             features are the vectors themselves, concatenated.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         create_encoder: returns the encoder of a part for these three arguments.
     """
 
@@ -30,11 +30,11 @@ class DictEncoder(nn.Module):
         self,
         obs_shape: Mapping[str, Any],
         hidden_size_list: Sequence[int],
-        activation: str,
-        create_encoder: Callable[[ObsShape, Sequence[int], str], nn.Module],
+        activation: Activation,
+        create_encoder: Callable[[ObsShape, Sequence[int], Activation], nn.Module],
     ) -> None:
         super().__init__()
-        self._keys, self._activation = sorted(obs_shape), ACTIVATIONS[activation]
+        self._keys, self._activation = sorted(obs_shape), find_activation(activation)
         self.encoders = nn.ModuleList(
             create_encoder(obs_shape[key], hidden_size_list, activation) for key in self._keys
         )

@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.qac import ActorNetwork
@@ -24,11 +25,11 @@ class DiscreteCriticNetwork(nn.Module):
     Args:
         encoder: maps observations to features.
         sizes: number of features, the sizes of a critic's hidden layers, A.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         num: C.
     """
 
-    def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> None:
+    def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, num: int) -> None:
         super().__init__()
         self.encoder = encoder
         self.heads = nn.ModuleList(MLP(sizes, activation, output=True) for _ in range(num))
@@ -72,7 +73,7 @@ class DiscreteQAC(ModeModel):
         actor_head_layer_num: int = 1,
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:

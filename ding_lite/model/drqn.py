@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.model.recurrent import RecurrentCore, run_core
@@ -39,7 +40,7 @@ class DRQN(nn.Module):
         *,
         head_layer_num: int = 1,
         lstm_type: str = "normal",
-        activation: str = "relu",
+        activation: Activation = "relu",
         res_link: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from ding_lite.model.activations import ACTIVATIONS
+from ding_lite.model.activations import Activation, find_activation
 from ding_lite.model.image import ImageConv, ImageDense
 from ding_lite.model.mlp import MLP
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
@@ -27,12 +27,12 @@ class DenseBlock(nn.Module):
     Args:
         one: f.
         two: g, which returns as many features as f takes.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
     """
 
-    def __init__(self, one: nn.Module, two: nn.Module, activation: str) -> None:
+    def __init__(self, one: nn.Module, two: nn.Module, activation: Activation) -> None:
         super().__init__()
-        self.one, self.two, self._activation = one, two, ACTIVATIONS[activation]
+        self.one, self.two, self._activation = one, two, find_activation(activation)
 
     def forward(self, x: Tensor) -> Tensor:
         return self._activation(x + self.two(self._activation(self.one(x))))
@@ -45,7 +45,7 @@ class FCEncoder(MLP):
     Args:
         obs_shape: the length of a vector, as a number or as a list.
         hidden_size_list: sizes of the layers.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         res_block: one linear layer, then a residual block (see `DenseBlock`) for each number of the list. The numbers
             must be equal.
         layer_norm: layer normalisation after each linear layer, before the activation.
@@ -60,7 +60,7 @@ class FCEncoder(MLP):
         self,
         obs_shape: int | Sequence[int],
         hidden_size_list: Sequence[int],
-        activation: str = "relu",
+        activation: Activation = "relu",
         res_block: bool = False,
         layer_norm: bool = False,
     ) -> None:
@@ -82,13 +82,13 @@ class ConvBlock(nn.Module):
 
     Args:
         channels: C.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
     """
 
-    def __init__(self, channels: int, activation: str) -> None:
+    def __init__(self, channels: int, activation: Activation) -> None:
         super().__init__()
         self.one, self.two = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
-        self._activation = ACTIVATIONS[activation]
+        self._activation = find_activation(activation)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.two(self._activation(self.one(self._activation(x))))
@@ -106,7 +106,7 @@ class IMPALAConvEncoder(nn.Module):
         obs_shape: C, H, W.
         hidden_size_list: channels of the three sections, then the size of the dense layer. With three numbers, the
             dense layer has the last section's size. The paper's are 16, 32, 32, 256.
-        activation: a key of `ACTIVATIONS`; the paper's is 'relu'.
+        activation: see `Activation`; the paper's is 'relu'.
         nblock: residual blocks of each section.
 
     Raises:
@@ -119,7 +119,7 @@ class IMPALAConvEncoder(nn.Module):
         self,
         obs_shape: Sequence[int],
         hidden_size_list: Sequence[int] = (16, 32, 32, 256),
-        activation: str = "relu",
+        activation: Activation = "relu",
         nblock: int = 2,
     ) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class IMPALAConvEncoder(nn.Module):
                 "policy.model.encoder_hidden_size_list for the encoder 'impala' must be the channels of three sections "
                 f"and the size of a dense layer, like [16, 32, 32, 256], got {list(hidden_size_list)}."
             )
-        self._activation = ACTIVATIONS[activation]
+        self._activation = find_activation(activation)
         channels, height, width = obs_shape
         sections: list[nn.Module] = []
         for size in hidden_size_list[:3]:

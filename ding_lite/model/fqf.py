@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.iqn import QuantileHead
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
@@ -63,7 +64,7 @@ class FQF(nn.Module):
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,
-        activation: str = "relu",
+        activation: Activation = "relu",
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:

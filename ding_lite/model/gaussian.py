@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.mlp import MLP
 
 LOG_SIGMA_RANGE = (-20.0, 2.0)  # for 'conditioned': keeps exp and its gradient finite
@@ -21,7 +22,7 @@ class GaussianHead(nn.Module):
 
     Args:
         sizes: number of features, sizes of the hidden layers, D.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         sigma_type: 'independent': learned parameters that do not depend on the observation; 'conditioned': computed
             from the features, like mu; 'fixed': a constant.
         fixed_sigma_value: the constant.
@@ -31,7 +32,7 @@ class GaussianHead(nn.Module):
     def __init__(
         self,
         sizes: Sequence[int],
-        activation: str = "relu",
+        activation: Activation = "relu",
         sigma_type: str = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import hybrid_sizes
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.gaussian import HybridHead
@@ -83,7 +84,7 @@ class HybridQAC(ModeModel):
         actor_head_layer_num: int = 1,
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:

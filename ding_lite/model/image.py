@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.grad import conv2d_input
 
-from ding_lite.model.activations import ACTIVATIONS
+from ding_lite.model.activations import Activation, find_activation
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
 
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
@@ -82,7 +82,7 @@ class ConvEncoder(nn.ModuleList):
         obs_shape: C, H, W.
         hidden_size_list: channels of the convolutions, then the size of the dense layer. Without the last number, the
             dense layer has the last convolution's size.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         kernel_size: width of each convolution's kernel, in pixels.
         stride: pixels from one place of each kernel to the next.
         padding: zeros that each convolution adds at every border; None: none.
@@ -99,7 +99,7 @@ class ConvEncoder(nn.ModuleList):
         self,
         obs_shape: Sequence[int],
         hidden_size_list: Sequence[int],
-        activation: str = "relu",
+        activation: Activation = "relu",
         kernel_size: Sequence[int] = KERNEL_SIZES,
         stride: Sequence[int] = STRIDES,
         padding: Sequence[int] | None = None,
@@ -108,7 +108,7 @@ class ConvEncoder(nn.ModuleList):
         super().__init__()
         padding = [0] * len(kernel_size) if padding is None else padding
         _check_lists(hidden_size_list, kernel_size, stride, padding)
-        self._activation = ACTIVATIONS[activation]
+        self._activation = find_activation(activation)
         channels, height, width = obs_shape
         windows = list(zip(kernel_size, stride, padding, strict=True))
         least = 1

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead
 from ding_lite.model.qrdqn import midpoints
@@ -31,7 +32,7 @@ class QuantileHead(nn.Module):
         output_size: A.
         layer_num: hidden layers before the output.
         quantile_embedding_size: E.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         noise: use noisy layers in f, see `NoisyLinear`.
     """
 
@@ -41,7 +42,7 @@ class QuantileHead(nn.Module):
         output_size: int,
         layer_num: int = 1,
         quantile_embedding_size: int = 128,
-        activation: str = "relu",
+        activation: Activation = "relu",
         noise: bool = False,
     ) -> None:
         super().__init__()
@@ -81,7 +82,7 @@ class IQN(nn.Module):
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,
-        activation: str = "relu",
+        activation: Activation = "relu",
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:

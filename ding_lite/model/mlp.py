@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import ACTIVATIONS
+from ding_lite.model.activations import Activation, find_activation
 from ding_lite.model.dict_encoder import DictEncoder, ObsShape
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.named_encoder import named_encoder, no_encoder
+from ding_lite.utils.activation import activation_name
 from ding_lite.utils.registry import ConfigError, EncoderChoice
 
 ActionShape = int | Sequence[int]  # a number, also as the only one of a list; or the numbers of several choices
@@ -26,7 +27,7 @@ class MLP(nn.ModuleList):
 
     Args:
         sizes: number of input features, then the size of each layer.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         output: whether this is the head of a network.
         linear: function of the input and output size that creates a layer.
     """
@@ -34,12 +35,12 @@ class MLP(nn.ModuleList):
     def __init__(
         self,
         sizes: Sequence[int],
-        activation: str = "relu",
+        activation: Activation = "relu",
         output: bool = False,
         linear: Callable[[int, int], nn.Module] = nn.Linear,
     ) -> None:
         super().__init__([linear(*pair) for pair in itertools.pairwise(sizes)])
-        self._activation = ACTIVATIONS[activation]
+        self._activation = find_activation(activation)
         self._output, self._num_hidden = output, len(sizes) - 1 - output
 
     def forward(self, x: Tensor) -> Tensor:
@@ -56,7 +57,7 @@ class MLP(nn.ModuleList):
 
 
 def create_encoder(
-    obs_shape: ObsShape, hidden_size_list: Sequence[int], activation: str, encoder: EncoderChoice = None
+    obs_shape: ObsShape, hidden_size_list: Sequence[int], activation: Activation, encoder: EncoderChoice = None
 ) -> nn.Module:
     """Return a fully connected encoder for vectors, a convolutional one for images, or a `DictEncoder`.
 
@@ -64,14 +65,13 @@ def create_encoder(
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of shapes.
         hidden_size_list: sizes of the layers, see `MLP` and `ConvEncoder`; the last one is the number of features.
             Without layers, vectors are the features themselves.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
         ConfigError: the activation or the encoder is unknown, or the shape is that of neither a vector nor an image.
     """
-    if activation not in ACTIVATIONS:
-        raise ConfigError(f"policy.model.activation must be one of {', '.join(ACTIVATIONS)}, got '{activation}'.")
+    activation = activation_name(activation)
     if encoder is not None:
         return named_encoder(encoder, obs_shape, hidden_size_list, activation, create_encoder)
     if isinstance(obs_shape, Mapping):

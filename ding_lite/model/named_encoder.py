@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.dict_encoder import DictEncoder, ObsShape
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError, EncoderChoice
 
@@ -51,7 +52,7 @@ def named_encoder(
         )
     if dims is not None and isinstance(obs_shape, Mapping):
 
-        def encode_part(shape: ObsShape, sizes: Sequence[int], activation: str) -> nn.Module:
+        def encode_part(shape: ObsShape, sizes: Sequence[int], activation: Activation) -> nn.Module:
             return create_encoder(shape, sizes, activation, encoder if dims in _dims_of(shape) else None)
 
         return DictEncoder(obs_shape, hidden_size_list, activation, encode_part)

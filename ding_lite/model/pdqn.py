@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import hybrid_sizes
 from ding_lite.model.mlp import create_encoder
 from ding_lite.model.mode_model import ModeModel
@@ -77,7 +78,7 @@ class PDQN(ModeModel):
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
         head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         multi_pass: bool = False,
         action_mask: list[list[int]] | None = None,
         encoder: EncoderChoice = None,

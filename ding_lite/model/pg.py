@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import create_actor_head
 from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import ActionShape, create_encoder
@@ -38,7 +39,7 @@ class PG(nn.Module):
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_hidden_size: int | None = None,
         head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()

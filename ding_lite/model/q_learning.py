@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.noisy import NoisyLinear
@@ -22,12 +23,17 @@ class DiscreteHead(MLP):
         hidden_size: number of features, and size of the hidden layers.
         output_size: A.
         layer_num: hidden layers before the output.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         noise: use noisy layers, see `NoisyLinear`.
     """
 
     def __init__(
-        self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
+        self,
+        hidden_size: int,
+        output_size: int,
+        layer_num: int = 1,
+        activation: Activation = "relu",
+        noise: bool = False,
     ) -> None:
         linear = NoisyLinear if noise else nn.Linear
         super().__init__([hidden_size] * (layer_num + 1) + [output_size], activation, output=True, linear=linear)
@@ -40,7 +46,12 @@ class DuelingHead(nn.Module):
     """
 
     def __init__(
-        self, hidden_size: int, output_size: int, layer_num: int = 1, activation: str = "relu", noise: bool = False
+        self,
+        hidden_size: int,
+        output_size: int,
+        layer_num: int = 1,
+        activation: Activation = "relu",
+        noise: bool = False,
     ) -> None:
         super().__init__()
         self.A = DiscreteHead(hidden_size, output_size, layer_num, activation, noise)
@@ -76,7 +87,7 @@ class DQN(nn.Module):
         dueling: bool = True,
         *,
         head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:

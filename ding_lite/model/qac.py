@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.gaussian import GaussianHead
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
@@ -51,11 +52,11 @@ class CriticNetwork(nn.Module):
     Args:
         encoder: maps observations to features.
         sizes: number of features, plus D if there are actions; then the sizes of a critic's hidden layers.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         num: C.
     """
 
-    def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> None:
+    def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, num: int) -> None:
         super().__init__()
         self.encoder = encoder
         # A loop is as fast as one batched product of the critics' weights, measured on one CPU thread.
@@ -104,7 +105,7 @@ class QAC(ModeModel):
         actor_head_layer_num: int = 1,
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:
@@ -126,12 +127,14 @@ class QAC(ModeModel):
         if "compute_value" in self.modes:
             self.value = CriticNetwork(new_encoder(), [size, *critic_sizes], activation, 1)
 
-    def _create_actor_head(self, sizes: Sequence[int], activation: str) -> nn.Module:
+    def _create_actor_head(self, sizes: Sequence[int], activation: Activation) -> nn.Module:
         if self.action_space == "regression":
             return RegressionHead(sizes, activation, output=True)
         return GaussianHead(sizes, activation, sigma_type="conditioned")
 
-    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> CriticNetwork:
+    def _create_critic(
+        self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, num: int
+    ) -> CriticNetwork:
         return CriticNetwork(encoder, sizes, activation, num)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
@@ -157,7 +160,7 @@ class QVAC(QAC):
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_value")
 
-    def _create_actor_head(self, sizes: Sequence[int], activation: str) -> nn.Module:
+    def _create_actor_head(self, sizes: Sequence[int], activation: Activation) -> nn.Module:
         if self.action_space == "regression":
             return super()._create_actor_head(sizes, activation)
         return GaussianHead(sizes, activation, sigma_type="independent", bound_type="tanh")
@@ -173,14 +176,14 @@ class DistributionalCritic(nn.Module):
     Args:
         encoder: maps observations to features.
         sizes: number of features plus D, then the sizes of the hidden layers.
-        activation: a key of `ACTIVATIONS`.
+        activation: see `Activation`.
         v_min: the smallest atom.
         v_max: the largest atom.
         n_atom: K.
     """
 
     def __init__(
-        self, encoder: nn.Module, sizes: Sequence[int], activation: str, v_min: float, v_max: float, n_atom: int
+        self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, v_min: float, v_max: float, n_atom: int
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -236,7 +239,7 @@ class QACDIST(QAC):
         actor_head_layer_num: int = 1,
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:
@@ -254,7 +257,7 @@ class QACDIST(QAC):
             encoder=encoder,
         )
 
-    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: str, num: int) -> Any:
+    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, num: int) -> Any:
         return DistributionalCritic(encoder, sizes, activation, self.v_min, self.v_max, self.n_atom)
 
     def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

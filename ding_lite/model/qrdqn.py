@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead
@@ -37,7 +38,7 @@ class QRDQN(nn.Module):
         *,
         head_layer_num: int = 1,
         num_quantiles: int = 32,
-        activation: str = "relu",
+        activation: Activation = "relu",
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:

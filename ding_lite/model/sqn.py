@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.mlp import ActionShape
 from ding_lite.model.q_learning import DQN
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
@@ -36,7 +37,7 @@ class SQN(nn.Module):
         dueling: bool = True,
         *,
         head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()

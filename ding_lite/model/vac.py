@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import create_actor_head
 from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder
@@ -59,7 +60,7 @@ class VAC(nn.Module):
         actor_head_layer_num: int = 1,
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
-        activation: str = "relu",
+        activation: Activation = "relu",
         sigma_type: str = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,

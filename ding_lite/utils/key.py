@@ -235,7 +235,8 @@ def describe(hint: Any) -> str:
         return " or ".join(dict.fromkeys(describe(option) for option in hint))
     text = str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
     names = {"collections.abc.Mapping[str, typing.Any]": "dict", "collections.abc.Sequence": "list"}
-    for long, short in (*names.items(), ("typing.", ""), ("NoneType", "None"), (" | ", " or ")):
+    short_parts = (("typing.", ""), ("torch.nn.modules.module.", "nn."), ("NoneType", "None"), (" | ", " or "))
+    for long, short in (*names.items(), *short_parts):
         text = text.replace(long, short)
     return text
 
