@@ -169,8 +169,9 @@ def make_page() -> str:
         page += _table(f"`policy` of type `{name}`", policy_entries(cls), "policy.")
     for name, cls in own(MODEL_REGISTRY):
         page += _table(f"`policy.model` of type `{name}`", model_entries(cls), "policy.model.")
-    for name, cls in own(ENCODER_REGISTRY):  # the model passes the first three arguments itself
-        page += _table(f"`policy.model.encoder` of type `{name}`", model_entries(cls)[3:], f"{schema.ENCODER}.")
+    for name, cls in own(ENCODER_REGISTRY):  # the model passes the first two arguments and the activation itself
+        options = [entry for entry in model_entries(cls)[2:] if entry.key != "activation"]
+        page += _table(f"`policy.model.encoder` of type `{name}`", options, f"{schema.ENCODER}.")
     for name, cls in own(BUFFER_REGISTRY):
         page += _table(f"Replay buffer of type `{name}`", class_entries(cls), f"{schema.BUFFER}.")
     page += _table("`reward_model`, whatever its type", class_entries(RewardModel), "reward_model.")

@@ -84,6 +84,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
     "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
     "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run sets it"),
+    "policy.model.dropout": (None, "the models have no dropout"),
     "policy.model.share_encoder": (False, "actor and critics have separate encoders"),
     "policy.model.global_obs_shape": (Any, "this policy has a single agent, which sees obs_shape"),
     "policy.multi_agent": (False, "this policy has a single agent"),

@@ -145,7 +145,8 @@ def _encoder_options(encoder: Any) -> Schema:
         ENCODER_REGISTRY.find(encoder)
         return {}
     encoder_cls = ENCODER_REGISTRY.find(encoder.get("type", ""))
-    keys = _constructor_keys(encoder_cls, f"{ENCODER}.", {}, skip=3)  # the model passes the first three itself
+    keys = _constructor_keys(encoder_cls, f"{ENCODER}.", {}, skip=2)  # the model passes these and the activation
+    keys.pop(f"{ENCODER}.activation", None)
     return {f"{ENCODER}.type": Key(UNSET, "name in the encoder registry", str), **keys}
 
 

@@ -133,7 +133,9 @@ def _advice(policy_type: str, space: type) -> str:
 
 
 def _same_shape(given: Any, shape: Any) -> bool:
-    """Return whether two shapes are equal; one length may be written as a number or as a list."""
+    """Return whether two shapes, or dicts of shapes, are equal; a length may be written as a number or as a list."""
+    if isinstance(given, dict) and isinstance(shape, dict):
+        return given.keys() == shape.keys() and all(_same_shape(given[key], shape[key]) for key in shape)
     left, right = (part[0] if isinstance(part, list) and len(part) == 1 else part for part in (given, shape))
     return bool(left == right)
 

@@ -32,6 +32,7 @@ class ACER(ModeModel):
         critic_head_hidden_size: size of the hidden layers of the critic's head.
         critic_head_layer_num: hidden layers in the critic's head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
@@ -50,6 +51,7 @@ class ACER(ModeModel):
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
@@ -57,9 +59,10 @@ class ACER(ModeModel):
         size = encoder_hidden_size_list[-1]
         actor_sizes = [size, *[actor_head_hidden_size] * actor_head_layer_num, action_shape]
         critic_sizes = [size, *[critic_head_hidden_size] * critic_head_layer_num, action_shape]
-        encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder) for _ in range(2)]
-        self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, activation, output=True))
-        self.critic = DiscreteCriticNetwork(encoders[1], critic_sizes, activation, 1)
+        options = (encoder_hidden_size_list, activation, encoder, norm_type)
+        encoders = [create_encoder(obs_shape, *options) for _ in range(2)]
+        self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, activation, output=True, norm_type=norm_type))
+        self.critic = DiscreteCriticNetwork(encoders[1], critic_sizes, activation, 1, norm_type)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit` `[B, A]`."""

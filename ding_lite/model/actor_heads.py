@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
 from ding_lite.model.gaussian import GaussianHead, HybridHead
-from ding_lite.model.mlp import MLP, ActionShape, single_size
+from ding_lite.model.mlp import MLP, ActionShape, HybridShape, single_size
 from ding_lite.utils.registry import ConfigError, closest
 
 ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "hybrid")
@@ -48,12 +48,13 @@ class BranchesHead(nn.Module):
 
 def create_actor_head(
     inner: Sequence[int],
-    action_shape: ActionShape | Mapping[str, int],
+    action_shape: ActionShape | HybridShape,
     action_space: str,
     activation: Activation,
     sigma_type: str = "independent",
     fixed_sigma_value: float = 0.3,
     bound_type: str | None = None,
+    norm_type: str | None = None,
 ) -> nn.Module:
     """Return the head for one kind of action.
 
@@ -67,6 +68,7 @@ def create_actor_head(
         sigma_type: see `GaussianHead`.
         fixed_sigma_value: see `GaussianHead`.
         bound_type: see `GaussianHead`.
+        norm_type: normalisation of the hidden layers, see `with_norm`.
 
     Raises:
         ConfigError: an argument has an unknown value, or the shape does not fit the kind of action.
@@ -76,10 +78,10 @@ def create_actor_head(
     check_choice("bound_type", bound_type, BOUND_TYPES)
 
     def discrete(size: int) -> nn.Module:
-        return MLP([*inner, size], activation, output=True)
+        return MLP([*inner, size], activation, output=True, norm_type=norm_type)
 
     def continuous(size: int) -> nn.Module:
-        return GaussianHead([*inner, size], activation, sigma_type, fixed_sigma_value, bound_type)
+        return GaussianHead([*inner, size], activation, sigma_type, fixed_sigma_value, bound_type, norm_type)
 
     if action_space == "hybrid":
         num_types, num_args = hybrid_sizes(action_shape)
@@ -107,12 +109,14 @@ def hybrid_sizes(action_shape: Any) -> tuple[int, int]:
     """Return the number of action types and the number of arguments, from the `action_shape` of a hybrid action.
 
     Raises:
-        ConfigError: it is not a dict of DI-engine's keys `action_type_shape` and `action_args_shape`.
+        ConfigError: it is not a dict of DI-engine's keys `action_type_shape` and `action_args_shape`, each a number or
+            a list of one number.
     """
     if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
         expected = f"a dict of {' and '.join(HYBRID_SHAPES)}"
         raise ConfigError(f"policy.model.action_shape of a hybrid action must be {expected}, got {action_shape}.")
-    return action_shape[HYBRID_SHAPES[0]], action_shape[HYBRID_SHAPES[1]]
+    num_types, num_args = (single_size(action_shape[key], f".{key}") for key in HYBRID_SHAPES)
+    return num_types, num_args
 
 
 def check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +30,7 @@ class BC(nn.Module):
         actor_head_hidden_size: size of the head's hidden layers; None: the number of features.
         actor_head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         bound_type: 'tanh' keeps continuous actions between -1 and 1; None: no bound.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
@@ -47,6 +47,7 @@ class BC(nn.Module):
         actor_head_hidden_size: int | None = None,
         actor_head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         bound_type: str | None = "tanh",
         encoder: EncoderChoice = None,
     ) -> None:
@@ -54,10 +55,11 @@ class BC(nn.Module):
         check_choice("action_space", action_space, ACTION_SPACES)
         check_choice("bound_type", bound_type, BOUND_TYPES)
         self._discrete, self._bound = action_space == "discrete", bound_type is not None
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
         size = feature_size(obs_shape, encoder_hidden_size_list)
         inner = [actor_head_hidden_size or size] * actor_head_layer_num
-        self.head = MLP([size, *inner, single_size(action_shape)], activation, output=True)
+        sizes = [size, *inner, single_size(action_shape)]
+        self.head = MLP(sizes, activation, output=True, norm_type=norm_type)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit` `[B, A]` or `action` `[B, D]`, for observations `[B, ...]`."""
@@ -72,12 +74,14 @@ class DiscreteBC(DQN):
     """Predicts a logit for each discrete action, with the layers of `DQN`.
 
     Args:
-        obs_shape: see `DQN` for this and the next five.
+        obs_shape: see `DQN` for this and the next seven.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers.
         dueling: compute the logits from a value and advantages.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         action_space: only 'discrete'.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
@@ -91,15 +95,17 @@ class DiscreteBC(DQN):
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         action_space: str = "discrete",
         encoder: EncoderChoice = None,
     ) -> None:
         check_choice("action_space", action_space, ACTION_SPACES[:1])
-        options: dict[str, Any] = dict(head_layer_num=head_layer_num, activation=activation, encoder=encoder)
-        super().__init__(obs_shape, action_shape, encoder_hidden_size_list, dueling, **options)
+        sizes = (encoder_hidden_size_list, dueling, head_hidden_size, head_layer_num)
+        super().__init__(obs_shape, action_shape, *sizes, activation, norm_type, encoder=encoder)
 
 
 @MODEL_REGISTRY.register("continuous_bc")
@@ -113,6 +119,7 @@ class ContinuousBC(BC):
         actor_head_hidden_size: size of the head's hidden layers.
         actor_head_layer_num: hidden layers in addition to the first one.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder_hidden_size_list: sizes of the encoder's layers. None: vectors are passed to the head directly.
         bound_type: 'tanh' keeps actions between -1 and 1; None: no bound.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
@@ -129,11 +136,12 @@ class ContinuousBC(BC):
         actor_head_hidden_size: int = 64,
         actor_head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         encoder_hidden_size_list: Sequence[int] | None = None,
         bound_type: str | None = "tanh",
         encoder: EncoderChoice = None,
     ) -> None:
         check_choice("action_space", action_space, ACTION_SPACES[1:])
-        head = (actor_head_hidden_size, 1 + actor_head_layer_num)
+        head = (actor_head_hidden_size, 1 + actor_head_layer_num, activation, norm_type)
         layers = encoder_hidden_size_list or ()
-        super().__init__(obs_shape, action_shape, action_space, layers, *head, activation, bound_type, encoder)
+        super().__init__(obs_shape, action_shape, action_space, layers, *head, bound_type, encoder)

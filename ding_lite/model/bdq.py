@@ -33,6 +33,8 @@ class BDQ(nn.Module):
         v_layer_num: hidden layers of V; None: `layer_num`.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
+        head_hidden_size: size of the hidden layers of V and of each A_d; None: the number of features.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
         noise: use noisy layers in V and A_d, see `NoisyLinear`.
         action_shape: number of options of each branch; or one number, if an action is a single choice.
@@ -51,7 +53,10 @@ class BDQ(nn.Module):
         a_layer_num: int | None = None,
         v_layer_num: int | None = None,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_hidden_size: int | None = None,
+        norm_type: str | None = None,
         activation: Activation = "relu",
+        *,
         noise: bool = False,
         action_shape: int | Sequence[int] | None = None,
         encoder: EncoderChoice = None,
@@ -59,10 +64,15 @@ class BDQ(nn.Module):
         super().__init__()
         self.single = isinstance(action_shape, int)
         self.sizes = _branch_sizes(num_branches, action_bins_per_branch, action_shape)
-        size, a_layers = encoder_hidden_size_list[-1], layer_num if a_layer_num is None else a_layer_num
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
-        self.V = DiscreteHead(size, 1, layer_num if v_layer_num is None else v_layer_num, activation, noise)
-        self.A = nn.ModuleList(DiscreteHead(size, options, a_layers, activation, noise) for options in self.sizes)
+        size = encoder_hidden_size_list[-1]
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+
+        def new_head(options: int, layers: int | None) -> DiscreteHead:
+            sizes = (head_hidden_size or size, options, layer_num if layers is None else layers)
+            return DiscreteHead(*sizes, activation, norm_type, noise=noise, input_size=size)
+
+        self.V = new_head(1, v_layer_num)
+        self.A = nn.ModuleList(new_head(options, a_layer_num) for options in self.sizes)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit`, the action values, for observations `[B, ...]`.

@@ -6,6 +6,7 @@ Shapes: B samples, A discrete actions, K atoms.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,20 +33,22 @@ def check_support(v_min: float, v_max: float, n_atom: int) -> None:
 
 
 class DistributionHead(nn.Module):
-    """Maps features `[B, hidden_size]` to a distribution of the return of each action.
+    """Maps features `[B, input_size]` to a distribution of the return of each action.
 
     With `dueling`, the logits of the atoms are V_i + A_i(a) - mean_a A_i (Hessel et al. 2018, arXiv:1710.02298).
 
     Args:
-        hidden_size: number of features, and size of the hidden layers.
+        hidden_size: size of the hidden layers.
         output_size: A.
         layer_num: hidden layers before the output.
         n_atom: K.
         v_min: the smallest atom.
         v_max: the largest atom.
         activation: see `Activation`.
+        norm_type: normalisation of the hidden layers, see `with_norm`.
         noise: use noisy layers, see `NoisyLinear`.
         dueling: compute the logits from a value and advantages.
+        input_size: number of features, if it is not `hidden_size`.
     """
 
     def __init__(
@@ -57,17 +60,24 @@ class DistributionHead(nn.Module):
         v_min: float = -10.0,
         v_max: float = 10.0,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         noise: bool = False,
         dueling: bool = False,
+        input_size: int | None = None,
     ) -> None:
         super().__init__()
         check_support(v_min, v_max, n_atom)
         self._shape, self._bounds = (output_size, n_atom), (v_min, v_max)
-        self.A = DiscreteHead(hidden_size, output_size * n_atom, layer_num, activation, noise)
-        self.V = DiscreteHead(hidden_size, n_atom, layer_num, activation, noise) if dueling else None
+
+        def new_head(size: int) -> DiscreteHead:
+            options = (layer_num, activation, norm_type)
+            return DiscreteHead(hidden_size, size, *options, noise=noise, input_size=input_size)
+
+        self.A, self.V = new_head(output_size * n_atom), new_head(n_atom) if dueling else None
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
-        """Return a dict for features `[B, hidden_size]`, see `C51DQN`."""
+        """Return a dict for features `[B, input_size]`, see `C51DQN`."""
         logit_BAK = self.A(x).unflatten(-1, self._shape)
         if self.V is not None:
             logit_BAK = self.V(x)[:, None] + logit_BAK - logit_BAK.mean(1, keepdim=True)
@@ -90,8 +100,10 @@ class C51DQN(nn.Module):
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         v_min: the smallest return that the distribution can express.
         v_max: the largest one.
         n_atom: K, number of returns from v_min to v_max that the distribution can express.
@@ -107,22 +119,24 @@ class C51DQN(nn.Module):
         obs_shape: int | Sequence[int],
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         v_min: float = -10.0,
         v_max: float = 10.0,
         n_atom: int = 51,
+        *,
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         action_shape = single_size(action_shape)
         self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
-        self.head = DistributionHead(
-            encoder_hidden_size_list[-1], action_shape, head_layer_num, n_atom, v_min, v_max, activation, noise
-        )
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        size = encoder_hidden_size_list[-1]
+        sizes, support = (head_hidden_size or size, action_shape, head_layer_num), (n_atom, v_min, v_max)
+        self.head = DistributionHead(*sizes, *support, activation, norm_type, noise=noise, input_size=size)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.
@@ -138,11 +152,13 @@ class RainbowDQN(nn.Module):
     """The network of Rainbow (Hessel et al. 2018, arXiv:1710.02298): that of C51 with a dueling head.
 
     Args:
-        obs_shape: see `C51DQN` for this and the next seven.
+        obs_shape: see `C51DQN` for this and the next nine.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         v_min: the smallest return that the distribution can express.
         v_max: the largest one.
         n_atom: K.
@@ -160,12 +176,14 @@ class RainbowDQN(nn.Module):
         obs_shape: int | Sequence[int],
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         v_min: float = -10.0,
         v_max: float = 10.0,
         n_atom: int = 51,
+        *,
         noise: bool = False,
         dueling: bool = True,
         distributional: bool = True,
@@ -174,13 +192,15 @@ class RainbowDQN(nn.Module):
         super().__init__()
         action_shape = single_size(action_shape)
         self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
-        sizes = (encoder_hidden_size_list[-1], action_shape, head_layer_num)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        size = encoder_hidden_size_list[-1]
+        sizes, support = (head_hidden_size or size, action_shape, head_layer_num), (n_atom, v_min, v_max)
+        options: dict[str, Any] = dict(activation=activation, norm_type=norm_type, noise=noise, input_size=size)
         self.head: nn.Module
         if distributional:
-            self.head = DistributionHead(*sizes, n_atom, v_min, v_max, activation, noise, dueling)
+            self.head = DistributionHead(*sizes, *support, dueling=dueling, **options)
         else:
-            self.head = (DuelingHead if dueling else DiscreteHead)(*sizes, activation, noise)
+            self.head = (DuelingHead if dueling else DiscreteHead)(*sizes, **options)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return what `C51DQN` returns; only `logit` if the model is not distributional."""

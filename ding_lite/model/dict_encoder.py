@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation, find_activation
+from ding_lite.model.norm import with_norm
 
 ObsShape = int | Sequence[int] | Mapping[str, Any]  # of a vector, of an image, or a dict of these
 
@@ -23,7 +24,8 @@ class DictEncoder(nn.Module):
         hidden_size_list: sizes of the layers of each part's encoder; the last one is also F. Without layers, the
             features are the vectors themselves, concatenated.
         activation: see `Activation`.
-        create_encoder: returns the encoder of a part for these three arguments.
+        create_encoder: returns the encoder of a part for these arguments; by name it takes `norm_type`.
+        norm_type: normalisation of the dense layers, see `with_norm`.
     """
 
     def __init__(
@@ -31,15 +33,16 @@ class DictEncoder(nn.Module):
         obs_shape: Mapping[str, Any],
         hidden_size_list: Sequence[int],
         activation: Activation,
-        create_encoder: Callable[[ObsShape, Sequence[int], Activation], nn.Module],
+        create_encoder: Callable[..., nn.Module],
+        norm_type: str | None = None,
     ) -> None:
         super().__init__()
         self._keys, self._activation = sorted(obs_shape), find_activation(activation)
         self.encoders = nn.ModuleList(
-            create_encoder(obs_shape[key], hidden_size_list, activation) for key in self._keys
+            create_encoder(obs_shape[key], hidden_size_list, activation, norm_type=norm_type) for key in self._keys
         )
         size = hidden_size_list[-1] if hidden_size_list else 0
-        self.join = nn.Linear(size * len(self._keys), size) if size else None
+        self.join = with_norm(nn.Linear(size * len(self._keys), size), size, norm_type) if size else None
 
     def forward(self, obs: Mapping[str, Any]) -> Tensor:
         """Return features `[B, F]` for a dict of arrays `[B, ...]`."""

@@ -27,12 +27,20 @@ class DiscreteCriticNetwork(nn.Module):
         sizes: number of features, the sizes of a critic's hidden layers, A.
         activation: see `Activation`.
         num: C.
+        norm_type: normalisation of a critic's hidden layers, see `with_norm`.
     """
 
-    def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, num: int) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        sizes: Sequence[int],
+        activation: Activation,
+        num: int,
+        norm_type: str | None = None,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.heads = nn.ModuleList(MLP(sizes, activation, output=True) for _ in range(num))
+        self.heads = nn.ModuleList(MLP(sizes, activation, output=True, norm_type=norm_type) for _ in range(num))
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return values `[C, B, A]` for observations `[B, ...]`."""
@@ -53,6 +61,7 @@ class DiscreteQAC(ModeModel):
         critic_head_hidden_size: size of the hidden layers of a critic's head.
         critic_head_layer_num: hidden layers in addition to the first one.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the actor and one for the
             critics. None: vectors are passed to the heads directly. For images: three convolutions' channels, then the
             dense layer's size.
@@ -74,6 +83,7 @@ class DiscreteQAC(ModeModel):
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:
@@ -83,9 +93,9 @@ class DiscreteQAC(ModeModel):
         size = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *layers][-1]
         actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num), action_shape]
         critic_sizes = [size, *[critic_head_hidden_size] * (1 + critic_head_layer_num), action_shape]
-        actor_encoder, critic_encoder = (create_encoder(obs_shape, layers, activation, encoder) for _ in range(2))
-        self.actor = ActorNetwork(actor_encoder, MLP(actor_sizes, activation, output=True))
-        self.critic = DiscreteCriticNetwork(critic_encoder, critic_sizes, activation, 1 + twin_critic)
+        encoders = [create_encoder(obs_shape, layers, activation, encoder, norm_type) for _ in range(2)]
+        self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, activation, output=True, norm_type=norm_type))
+        self.critic = DiscreteCriticNetwork(encoders[1], critic_sizes, activation, 1 + twin_critic, norm_type)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit` `[B, A]`."""

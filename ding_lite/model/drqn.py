@@ -24,9 +24,11 @@ class DRQN(nn.Module):
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size. The last one is also the size of the recurrent state.
         dueling: compute Q from a value and advantages, see `DuelingHead`.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         res_link: add the encoder's features to those of the recurrent core.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
@@ -37,20 +39,23 @@ class DRQN(nn.Module):
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         lstm_type: str = "normal",
         activation: Activation = "relu",
+        norm_type: str | None = None,
         res_link: bool = False,
+        *,
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         size = encoder_hidden_size_list[-1]
         self._res_link = res_link
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
         self.core = RecurrentCore(size, size, lstm_type)
         head = DuelingHead if dueling else DiscreteHead
-        self.head = head(size, single_size(action_shape), head_layer_num, activation)
+        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num)
+        self.head = head(*sizes, activation, norm_type, input_size=size)
 
     def forward(self, obs: Tensor, **sequence: Any) -> dict[str, Any]:
         """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`.

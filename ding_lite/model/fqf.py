@@ -47,10 +47,12 @@ class FQF(nn.Module):
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         num_quantiles: K.
         quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         noise: use noisy layers in the head, see `NoisyLinear`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
@@ -60,20 +62,22 @@ class FQF(nn.Module):
         obs_shape: int | Sequence[int],
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        hidden_size = encoder_hidden_size_list[-1]
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
-        action_shape = single_size(action_shape)
-        self.head = QuantileHead(hidden_size, action_shape, head_layer_num, quantile_embedding_size, activation, noise)
-        self.fraction = FractionHead(hidden_size, num_quantiles)
+        size = encoder_hidden_size_list[-1]
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num, quantile_embedding_size)
+        self.head = QuantileHead(*sizes, activation, norm_type, noise=noise, input_size=size)
+        self.fraction = FractionHead(size, num_quantiles)
 
     def forward(self, obs: Tensor, boundaries: bool = False) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.

@@ -27,6 +27,7 @@ class GaussianHead(nn.Module):
             from the features, like mu; 'fixed': a constant.
         fixed_sigma_value: the constant.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
+        norm_type: normalisation of the hidden layers, see `with_norm`.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class GaussianHead(nn.Module):
         sigma_type: str = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,
+        norm_type: str | None = None,
     ) -> None:
         super().__init__()
         self._sigma_type, self._fixed_sigma, self._bound = sigma_type, fixed_sigma_value, bound_type is not None
@@ -43,7 +45,8 @@ class GaussianHead(nn.Module):
         if sigma_type == "independent":
             self.log_sigma_param = nn.Parameter(torch.zeros(1, size_out))
         # if conditioned, the last layer computes mu and log sigma in one product
-        self.mlp = MLP([*inner, size_out * (2 if sigma_type == "conditioned" else 1)], activation, output=True)
+        number = size_out * (2 if sigma_type == "conditioned" else 1)
+        self.mlp = MLP([*inner, number], activation, output=True, norm_type=norm_type)
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         """Return `mu` and `sigma`, both `[B, D]`, for features `[B, sizes[0]]`."""

@@ -18,7 +18,7 @@ from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import hybrid_sizes
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.gaussian import HybridHead
-from ding_lite.model.mlp import MLP, create_encoder
+from ding_lite.model.mlp import MLP, HybridShape, create_encoder
 from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.qac import ActorNetwork, CriticNetwork, RegressionHead
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
@@ -65,6 +65,7 @@ class HybridQAC(ModeModel):
         critic_head_hidden_size: size of the hidden layers of a critic's head.
         critic_head_layer_num: hidden layers in addition to the first one.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder_hidden_size_list: sizes of the layers of the encoders, as for `QAC`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
@@ -77,7 +78,7 @@ class HybridQAC(ModeModel):
     def __init__(
         self,
         obs_shape: ObsShape,
-        action_shape: dict[str, int],
+        action_shape: HybridShape,
         action_space: Literal["hybrid"] = "hybrid",
         twin_critic: bool = False,
         actor_head_hidden_size: int = 64,
@@ -85,6 +86,7 @@ class HybridQAC(ModeModel):
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:
@@ -92,13 +94,14 @@ class HybridQAC(ModeModel):
         num_types, num_args = hybrid_sizes(action_shape)
         layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
         size = feature_size(obs_shape, layers)
-        encoders = [create_encoder(obs_shape, layers, activation, encoder) for _ in range(2)]
+        encoders = [create_encoder(obs_shape, layers, activation, encoder, norm_type) for _ in range(2)]
         actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num)]
         critic_sizes = [size + num_types + num_args, *[critic_head_hidden_size] * (1 + critic_head_layer_num)]
-        action_type = MLP([*actor_sizes, num_types], activation, output=True)
-        action_args = RegressionHead([*actor_sizes, num_args], activation, output=True)
+        action_type = MLP([*actor_sizes, num_types], activation, output=True, norm_type=norm_type)
+        action_args = RegressionHead([*actor_sizes, num_args], activation, output=True, norm_type=norm_type)
         self.actor = ActorNetwork(encoders[0], HybridHead(action_type, action_args))
-        self.critic = HybridCritic(CriticNetwork(encoders[1], critic_sizes, activation, 1 + twin_critic), num_types)
+        critic = CriticNetwork(encoders[1], critic_sizes, activation, 1 + twin_critic, norm_type)
+        self.critic = HybridCritic(critic, num_types)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with the types' `logit` `[B, K]` and `action_args` `[B, D]` for observations `[B, ...]`."""

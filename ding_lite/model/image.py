@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.nn.grad import conv2d_input
 
 from ding_lite.model.activations import Activation, find_activation
+from ding_lite.model.norm import with_norm
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
 
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
@@ -60,14 +61,20 @@ class ImageDense(nn.Conv2d):
 
 
 class ImageConv(nn.Conv2d):
-    """The first convolution, which scales uint8 images to [0, 1]."""
+    """The first convolution, which scales uint8 images, by default to [0, 1].
+
+    Attributes:
+        scale: what uint8 images are divided by.
+    """
+
+    scale: float = 255.0
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[B, out, ...]` for `[B, C, H, W]`."""
         if x.dtype != torch.uint8:
             return super().forward(x)
         # bfloat16 represents 0 to 255 exactly. Scaling the weight equals scaling the image, with less work.
-        weight = self.weight * (1 / 255)
+        weight = self.weight * (1 / self.scale)
         autocast = torch.is_autocast_enabled(x.device.type)
         x = x.contiguous(memory_format=torch.channels_last)
         x = x.to(torch.get_autocast_dtype(x.device.type) if autocast else weight.dtype)
@@ -88,6 +95,7 @@ class ConvEncoder(nn.ModuleList):
         padding: zeros that each convolution adds at every border; None: none.
         layer_norm: layer normalisation after each convolution, before the activation. Mean and variance are those of
             all channels and pixels of an image; each channel has a gain and a bias.
+        norm_type: 'LN': layer normalisation after the dense layer, before the activation; None: none.
 
     Raises:
         ConfigError: the lists have different lengths, or the images are too small.
@@ -98,12 +106,13 @@ class ConvEncoder(nn.ModuleList):
     def __init__(
         self,
         obs_shape: Sequence[int],
-        hidden_size_list: Sequence[int],
+        hidden_size_list: Sequence[int] = (32, 64, 64, 128),
         activation: Activation = "relu",
         kernel_size: Sequence[int] = KERNEL_SIZES,
         stride: Sequence[int] = STRIDES,
         padding: Sequence[int] | None = None,
         layer_norm: bool = False,
+        norm_type: str | None = None,
     ) -> None:
         super().__init__()
         padding = [0] * len(kernel_size) if padding is None else padding
@@ -123,7 +132,8 @@ class ConvEncoder(nn.ModuleList):
             # normalising one group of all channels, see Wu and He 2018, arXiv:1803.08494
             self.append(nn.Sequential(layer, nn.GroupNorm(1, size_out)) if layer_norm else layer)
             channels, height, width = size_out, *((n + 2 * border - kernel) // step + 1 for n in (height, width))
-        self.append(ImageDense(channels, hidden_size_list[-1], (height, width)))
+        size = hidden_size_list[-1]
+        self.append(with_norm(ImageDense(channels, size, (height, width)), size, norm_type))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features `[B, hidden_size_list[-1]]` for images `[B, C, H, W]`; uint8 images are scaled to [0, 1]."""

@@ -28,12 +28,14 @@ class QuantileHead(nn.Module):
     sum begins at e = 0, which adds a constant, as b_j does.
 
     Args:
-        hidden_size: H, and size of the hidden layers.
+        hidden_size: size of the hidden layers.
         output_size: A.
         layer_num: hidden layers before the output.
         quantile_embedding_size: E.
         activation: see `Activation`.
+        norm_type: normalisation of the hidden layers of f, see `with_norm`.
         noise: use noisy layers in f, see `NoisyLinear`.
+        input_size: H, if it is not `hidden_size`.
     """
 
     def __init__(
@@ -43,11 +45,15 @@ class QuantileHead(nn.Module):
         layer_num: int = 1,
         quantile_embedding_size: int = 128,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         noise: bool = False,
+        input_size: int | None = None,
     ) -> None:
         super().__init__()
-        self.Q = DiscreteHead(hidden_size, output_size, layer_num, activation, noise)
-        self.phi = nn.Linear(quantile_embedding_size, hidden_size)
+        sizes = (hidden_size, output_size, layer_num)
+        self.Q = DiscreteHead(*sizes, activation, norm_type, noise=noise, input_size=input_size)
+        self.phi = nn.Linear(quantile_embedding_size, hidden_size if input_size is None else input_size)
 
     def forward(self, x: Tensor, tau: Tensor) -> Tensor:
         """Return quantiles `[K, B, A]` for features `[B, H]` and probabilities `[B, K]`."""
@@ -65,10 +71,12 @@ class IQN(nn.Module):
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         num_quantiles: K if no probabilities are given.
         quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         noise: use noisy layers in the head, see `NoisyLinear`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
@@ -78,21 +86,22 @@ class IQN(nn.Module):
         obs_shape: int | Sequence[int],
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         self._num_quantiles = num_quantiles
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
-        action_shape = single_size(action_shape)
-        self.head = QuantileHead(
-            encoder_hidden_size_list[-1], action_shape, head_layer_num, quantile_embedding_size, activation, noise
-        )
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        size = encoder_hidden_size_list[-1]
+        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num, quantile_embedding_size)
+        self.head = QuantileHead(*sizes, activation, norm_type, noise=noise, input_size=size)
 
     def forward(self, obs: Tensor, tau: Tensor | None = None) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]` and probabilities `[B, K]`.

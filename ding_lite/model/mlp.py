@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +14,12 @@ from ding_lite.model.activations import Activation, find_activation
 from ding_lite.model.dict_encoder import DictEncoder, ObsShape
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.named_encoder import named_encoder, no_encoder
+from ding_lite.model.norm import check_norm_type, with_norm
 from ding_lite.utils.activation import activation_name
 from ding_lite.utils.registry import ConfigError, EncoderChoice
 
 ActionShape = int | Sequence[int]  # a number, also as the only one of a list; or the numbers of several choices
+HybridShape = Mapping[str, Any]  # an `ActionShape` for each of `action_type_shape` and `action_args_shape`
 
 
 class MLP(nn.ModuleList):
@@ -30,6 +34,7 @@ class MLP(nn.ModuleList):
         activation: see `Activation`.
         output: whether this is the head of a network.
         linear: function of the input and output size that creates a layer.
+        norm_type: normalisation before each activation, see `with_norm`.
     """
 
     def __init__(
@@ -38,10 +43,13 @@ class MLP(nn.ModuleList):
         activation: Activation = "relu",
         output: bool = False,
         linear: Callable[[int, int], nn.Module] = nn.Linear,
+        norm_type: str | None = None,
     ) -> None:
         super().__init__([linear(*pair) for pair in itertools.pairwise(sizes)])
         self._activation = find_activation(activation)
         self._output, self._num_hidden = output, len(sizes) - 1 - output
+        for index in range(self._num_hidden):
+            self[index] = with_norm(self[index], sizes[index + 1], norm_type)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., sizes[-1]]` for features `[..., sizes[0]]`."""
@@ -57,7 +65,11 @@ class MLP(nn.ModuleList):
 
 
 def create_encoder(
-    obs_shape: ObsShape, hidden_size_list: Sequence[int], activation: Activation, encoder: EncoderChoice = None
+    obs_shape: ObsShape,
+    hidden_size_list: Sequence[int],
+    activation: Activation,
+    encoder: EncoderChoice = None,
+    norm_type: str | None = None,
 ) -> nn.Module:
     """Return a fully connected encoder for vectors, a convolutional one for images, or a `DictEncoder`.
 
@@ -67,24 +79,27 @@ def create_encoder(
             Without layers, vectors are the features themselves.
         activation: see `Activation`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        norm_type: normalisation of the dense layers, see `with_norm`.
 
     Raises:
-        ConfigError: the activation or the encoder is unknown, or the shape is that of neither a vector nor an image.
+        ConfigError: the activation, the encoder or the normalisation is unknown, or the shape is that of neither a
+            vector nor an image.
     """
+    check_norm_type(norm_type)
     activation = activation_name(activation)
     if encoder is not None:
-        return named_encoder(encoder, obs_shape, hidden_size_list, activation, create_encoder)
+        return named_encoder(encoder, obs_shape, hidden_size_list, activation, create_encoder, norm_type)
     if isinstance(obs_shape, Mapping):
-        return DictEncoder(obs_shape, hidden_size_list, activation, create_encoder)
+        return DictEncoder(obs_shape, hidden_size_list, activation, create_encoder, norm_type)
     shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
     if len(shape) == 1:
-        return MLP([shape[0], *hidden_size_list], activation)
+        return MLP([shape[0], *hidden_size_list], activation, norm_type=norm_type)
     if len(shape) == 3:
-        return ConvEncoder(shape, hidden_size_list, activation)
+        return ConvEncoder(shape, hidden_size_list, activation, norm_type=norm_type)
     raise no_encoder(obs_shape)
 
 
-def single_size(action_shape: ActionShape | Mapping[str, int], of: str = "") -> int:
+def single_size(action_shape: ActionShape | HybridShape, of: str = "") -> int:
     """Return an `action_shape` that is a number, or a list of one number, as this number.
 
     Args:
@@ -92,9 +107,9 @@ def single_size(action_shape: ActionShape | Mapping[str, int], of: str = "") -> 
         of: whose shape it is, for the message.
 
     Raises:
-        ConfigError: there are several numbers.
+        ConfigError: it is another shape.
     """
-    sizes = [action_shape] if isinstance(action_shape, int) else action_shape
-    if isinstance(sizes, Mapping) or len(sizes) != 1:
+    sizes = action_shape if isinstance(action_shape, list | tuple) else [action_shape]
+    if len(sizes) != 1 or not isinstance(sizes[0], Integral):  # NumPy's integers are too
         raise ConfigError(f"policy.model.action_shape{of} must be a whole number, got {action_shape}.")
-    return sizes[0]
+    return int(sizes[0])

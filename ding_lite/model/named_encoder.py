@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,13 +20,15 @@ def named_encoder(
     hidden_size_list: Sequence[int],
     activation: str,
     create_encoder: Callable[..., nn.Module],
+    norm_type: str | None = None,
 ) -> nn.Module:
     """Return an encoder of a class in `ENCODER_REGISTRY`.
 
-    The class is called with `(obs_shape, hidden_size_list, activation, **options)`. Its module maps observations
-    `[B, ...]` to features `[B, hidden_size_list[-1]]`. If it has the attribute `obs_dims`, 1 for vectors or 3 for
-    images, it encodes observations with that many dimensions and, in a dict of observations, the parts that have them.
-    The other parts get the encoder of their shape. Without the attribute, it encodes whatever the observation is.
+    The class is called with `(obs_shape, hidden_size_list, activation=activation, **options)`. Its module maps
+    observations `[B, ...]` to features `[B, hidden_size_list[-1]]`. If it has the attribute `obs_dims`, 1 for vectors
+    or 3 for images, it encodes observations with that many dimensions and, in a dict of observations, the parts that
+    have them. The other parts get the encoder of their shape. Without the attribute, it encodes whatever the
+    observation is.
 
     Args:
         encoder: a name; or a dict of `type`, the name, and options of the class.
@@ -33,6 +36,7 @@ def named_encoder(
         hidden_size_list: sizes of the layers, in the order that the class determines.
         activation: a key of `ACTIVATIONS`.
         create_encoder: the function of this name, for the parts of a dict.
+        norm_type: passed to a class that has this argument, unless it is one of the options.
 
     Raises:
         ConfigError: no class has this name, it does not encode this observation, or it returns other features.
@@ -52,12 +56,14 @@ def named_encoder(
         )
     if dims is not None and isinstance(obs_shape, Mapping):
 
-        def encode_part(shape: ObsShape, sizes: Sequence[int], activation: Activation) -> nn.Module:
-            return create_encoder(shape, sizes, activation, encoder if dims in _dims_of(shape) else None)
+        def encode_part(shape: ObsShape, sizes: Sequence[int], activation: Activation, **norm: Any) -> nn.Module:
+            return create_encoder(shape, sizes, activation, encoder if dims in _dims_of(shape) else None, **norm)
 
-        return DictEncoder(obs_shape, hidden_size_list, activation, encode_part)
+        return DictEncoder(obs_shape, hidden_size_list, activation, encode_part, norm_type)
     shape = [obs_shape] if isinstance(obs_shape, int) else obs_shape
-    module: nn.Module = cls(shape, hidden_size_list, activation, **options)
+    if norm_type is not None and "norm_type" in inspect.signature(cls).parameters:
+        options.setdefault("norm_type", norm_type)
+    module: nn.Module = cls(shape, hidden_size_list, activation=activation, **options)
     _check_features(name, module, shape, hidden_size_list[-1])
     return module
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import hybrid_sizes
-from ding_lite.model.mlp import create_encoder
+from ding_lite.model.mlp import HybridShape, create_encoder
 from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.model.qac import ActorNetwork, RegressionHead
@@ -59,8 +59,10 @@ class PDQN(ModeModel):
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the values and one for the
             arguments; for images three convolutions' channels, then the dense layer's size.
         dueling: compute the values from a state value and advantages, see `DuelingHead`.
+        head_hidden_size: size of the hidden layers of each head; None: the number of the head's inputs.
         head_layer_num: hidden layers in each head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         multi_pass: the value of a type depends on its own arguments only, see `ArgumentQNetwork`.
         action_mask: K lists of D numbers, 1 where an argument belongs to a type, else 0; required by `multi_pass`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
@@ -74,11 +76,13 @@ class PDQN(ModeModel):
     def __init__(
         self,
         obs_shape: int | Sequence[int],
-        action_shape: dict[str, int],
+        action_shape: HybridShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         multi_pass: bool = False,
         action_mask: list[list[int]] | None = None,
         encoder: EncoderChoice = None,
@@ -91,12 +95,14 @@ class PDQN(ModeModel):
                 f"{num_args} numbers 0 or 1, one for each argument, got {action_mask}."
             )
         size = encoder_hidden_size_list[-1]
-        encoders = [create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder) for _ in range(2)]
-        head = (DuelingHead if dueling else DiscreteHead)(size + num_args, num_types, head_layer_num, activation)
+        options = (encoder_hidden_size_list, activation, encoder, norm_type)
+        encoders = [create_encoder(obs_shape, *options) for _ in range(2)]
+        sizes = (head_hidden_size or size + num_args, num_types, head_layer_num)
+        head = (DuelingHead if dueling else DiscreteHead)(*sizes, activation, norm_type, input_size=size + num_args)
         self.dis = ArgumentQNetwork(encoders[0], head, action_mask if multi_pass else None)
-        self.cont = ActorNetwork(
-            encoders[1], RegressionHead([size] * (1 + head_layer_num) + [num_args], activation, output=True)
-        )
+        args_sizes = [size, *[head_hidden_size or size] * head_layer_num, num_args]
+        args_head = RegressionHead(args_sizes, activation, output=True, norm_type=norm_type)
+        self.cont = ActorNetwork(encoders[1], args_head)
 
     def compute_continuous(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `action_args` `[B, D]` for observations `[B, ...]`."""

@@ -17,14 +17,16 @@ from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
 class DiscreteHead(MLP):
-    """Maps features `[B, hidden_size]` to action values `[B, A]`.
+    """Maps features `[B, input_size]` to action values `[B, A]`.
 
     Args:
-        hidden_size: number of features, and size of the hidden layers.
+        hidden_size: size of the hidden layers.
         output_size: A.
         layer_num: hidden layers before the output.
         activation: see `Activation`.
+        norm_type: normalisation of the hidden layers, see `with_norm`.
         noise: use noisy layers, see `NoisyLinear`.
+        input_size: number of features, if it is not `hidden_size`.
     """
 
     def __init__(
@@ -33,10 +35,13 @@ class DiscreteHead(MLP):
         output_size: int,
         layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         noise: bool = False,
+        input_size: int | None = None,
     ) -> None:
-        linear = NoisyLinear if noise else nn.Linear
-        super().__init__([hidden_size] * (layer_num + 1) + [output_size], activation, output=True, linear=linear)
+        sizes = [hidden_size if input_size is None else input_size, *[hidden_size] * layer_num, output_size]
+        super().__init__(sizes, activation, True, NoisyLinear if noise else nn.Linear, norm_type)
 
 
 class DuelingHead(nn.Module):
@@ -51,14 +56,18 @@ class DuelingHead(nn.Module):
         output_size: int,
         layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         noise: bool = False,
+        input_size: int | None = None,
     ) -> None:
         super().__init__()
-        self.A = DiscreteHead(hidden_size, output_size, layer_num, activation, noise)
-        self.V = DiscreteHead(hidden_size, 1, layer_num, activation, noise)
+        options = (layer_num, activation, norm_type)
+        self.A = DiscreteHead(hidden_size, output_size, *options, noise=noise, input_size=input_size)
+        self.V = DiscreteHead(hidden_size, 1, *options, noise=noise, input_size=input_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return action values `[B, A]` for features `[B, hidden_size]`."""
+        """Return action values `[B, A]` for features `[B, input_size]`."""
         advantage_BA = self.A(x)
         return self.V(x) + advantage_BA - advantage_BA.mean(dim=-1, keepdim=True)
 
@@ -73,8 +82,10 @@ class DQN(nn.Module):
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         dueling: compute Q from a value and advantages, see `DuelingHead`.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         noise: use noisy layers in the head, see `NoisyLinear`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
@@ -85,16 +96,20 @@ class DQN(nn.Module):
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
+        size = encoder_hidden_size_list[-1]
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num)
         head = DuelingHead if dueling else DiscreteHead
-        self.head = head(encoder_hidden_size_list[-1], single_size(action_shape), head_layer_num, activation, noise)
+        self.head = head(*sizes, activation, norm_type, noise=noise, input_size=size)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit`, the action values `[B, A]`, for observations `[B, ...]`."""

@@ -54,13 +54,21 @@ class CriticNetwork(nn.Module):
         sizes: number of features, plus D if there are actions; then the sizes of a critic's hidden layers.
         activation: see `Activation`.
         num: C.
+        norm_type: normalisation of a critic's hidden layers, see `with_norm`.
     """
 
-    def __init__(self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, num: int) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        sizes: Sequence[int],
+        activation: Activation,
+        num: int,
+        norm_type: str | None = None,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         # A loop is as fast as one batched product of the critics' weights, measured on one CPU thread.
-        self.heads = nn.ModuleList(MLP([*sizes, 1], activation, output=True) for _ in range(num))
+        self.heads = nn.ModuleList(MLP([*sizes, 1], activation, output=True, norm_type=norm_type) for _ in range(num))
 
     def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
         """Return values `[C, ..., B]` for observations `[B, ...]` and actions `[..., B, D]`."""
@@ -85,6 +93,7 @@ class QAC(ModeModel):
         critic_head_hidden_size: size of the hidden layers of a critic's head.
         critic_head_layer_num: hidden layers in addition to the first one.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for each network. None: vectors are
             passed to the heads directly. For images: three convolutions' channels, then the dense layer's size.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
@@ -106,6 +115,7 @@ class QAC(ModeModel):
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:
@@ -115,27 +125,28 @@ class QAC(ModeModel):
         size = feature_size(obs_shape, layers)
 
         def new_encoder() -> nn.Module:
-            return create_encoder(obs_shape, layers, activation, encoder)
+            return create_encoder(obs_shape, layers, activation, encoder, norm_type)
 
         actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num), action_shape]
         critic_sizes = [critic_head_hidden_size] * (1 + critic_head_layer_num)
         self.action_space = action_space
-        self.actor = ActorNetwork(new_encoder(), self._create_actor_head(actor_sizes, activation))
+        layer_options: dict[str, Any] = dict(activation=activation, norm_type=norm_type)
+        self.actor = ActorNetwork(new_encoder(), self._create_actor_head(actor_sizes, layer_options))
         self.critic = self._create_critic(
-            new_encoder(), [size + action_shape, *critic_sizes], activation, 1 + twin_critic
+            new_encoder(), [size + action_shape, *critic_sizes], 1 + twin_critic, layer_options
         )
         if "compute_value" in self.modes:
-            self.value = CriticNetwork(new_encoder(), [size, *critic_sizes], activation, 1)
+            self.value = CriticNetwork(new_encoder(), [size, *critic_sizes], num=1, **layer_options)
 
-    def _create_actor_head(self, sizes: Sequence[int], activation: Activation) -> nn.Module:
+    def _create_actor_head(self, sizes: Sequence[int], layer_options: dict[str, Any]) -> nn.Module:
         if self.action_space == "regression":
-            return RegressionHead(sizes, activation, output=True)
-        return GaussianHead(sizes, activation, sigma_type="conditioned")
+            return RegressionHead(sizes, output=True, **layer_options)
+        return GaussianHead(sizes, sigma_type="conditioned", **layer_options)
 
     def _create_critic(
-        self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, num: int
+        self, encoder: nn.Module, sizes: Sequence[int], num: int, layer_options: dict[str, Any]
     ) -> CriticNetwork:
-        return CriticNetwork(encoder, sizes, activation, num)
+        return CriticNetwork(encoder, sizes, num=num, **layer_options)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `action` `[B, D]`, or with `logit`, a dict of `mu` and `sigma` `[B, D]`."""
@@ -160,10 +171,10 @@ class QVAC(QAC):
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_value")
 
-    def _create_actor_head(self, sizes: Sequence[int], activation: Activation) -> nn.Module:
+    def _create_actor_head(self, sizes: Sequence[int], layer_options: dict[str, Any]) -> nn.Module:
         if self.action_space == "regression":
-            return super()._create_actor_head(sizes, activation)
-        return GaussianHead(sizes, activation, sigma_type="independent", bound_type="tanh")
+            return super()._create_actor_head(sizes, layer_options)
+        return GaussianHead(sizes, sigma_type="independent", bound_type="tanh", **layer_options)
 
     def compute_value(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `v_value` `[B]` for observations `[B, ...]`."""
@@ -177,18 +188,21 @@ class DistributionalCritic(nn.Module):
         encoder: maps observations to features.
         sizes: number of features plus D, then the sizes of the hidden layers.
         activation: see `Activation`.
-        v_min: the smallest atom.
-        v_max: the largest atom.
-        n_atom: K.
+        atoms: the smallest atom, the largest one, and K.
+        norm_type: normalisation of the hidden layers, see `with_norm`.
     """
 
     def __init__(
-        self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, v_min: float, v_max: float, n_atom: int
+        self,
+        encoder: nn.Module,
+        sizes: Sequence[int],
+        activation: Activation,
+        atoms: tuple[float, float, int],
+        norm_type: str | None = None,
     ) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.head = MLP([*sizes, n_atom], activation, output=True)
-        self._atoms = (v_min, v_max, n_atom)
+        self.encoder, self._atoms = encoder, atoms
+        self.head = MLP([*sizes, atoms[-1]], activation, output=True, norm_type=norm_type)
 
     def forward(self, obs: Tensor, action: Tensor) -> dict[str, Tensor]:
         """Return the critic's output for observations `[B, ...]` and actions `[..., B, D]`.
@@ -211,14 +225,15 @@ class QACDIST(QAC):
         action_shape: D.
         action_space: 'regression' or 'reparameterization'.
         critic_head_type: only 'categorical', as in DI-engine.
-        v_min: the smallest atom.
-        v_max: the largest atom.
-        n_atom: K.
         actor_head_hidden_size: size of the hidden layers of the actor's head.
         actor_head_layer_num: hidden layers in addition to the first one.
         critic_head_hidden_size: size of the hidden layers of the critic's head.
         critic_head_layer_num: hidden layers in addition to the first one.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        v_min: the smallest atom.
+        v_max: the largest atom.
+        n_atom: K.
         encoder_hidden_size_list: sizes of the layers of the encoders.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
@@ -232,14 +247,15 @@ class QACDIST(QAC):
         action_shape: ActionShape,
         action_space: Literal["regression", "reparameterization"] = "regression",
         critic_head_type: Literal["categorical"] = "categorical",
-        v_min: float = -10.0,
-        v_max: float = 10.0,
-        n_atom: int = 51,
         actor_head_hidden_size: int = 64,
         actor_head_layer_num: int = 1,
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        n_atom: int = 51,
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
     ) -> None:
@@ -253,12 +269,13 @@ class QACDIST(QAC):
             critic_head_hidden_size=critic_head_hidden_size,
             critic_head_layer_num=critic_head_layer_num,
             activation=activation,
+            norm_type=norm_type,
             encoder_hidden_size_list=encoder_hidden_size_list,
             encoder=encoder,
         )
 
-    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], activation: Activation, num: int) -> Any:
-        return DistributionalCritic(encoder, sizes, activation, self.v_min, self.v_max, self.n_atom)
+    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], num: int, layer_options: dict[str, Any]) -> Any:
+        return DistributionalCritic(encoder, sizes, atoms=(self.v_min, self.v_max, self.n_atom), **layer_options)
 
     def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return `q_value` `[..., B]` and `distribution` `[..., B, K]`; arguments as for `QAC`."""

@@ -23,9 +23,11 @@ class QRDQN(nn.Module):
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         num_quantiles: K, quantiles of each action.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         noise: use noisy layers in the head, see `NoisyLinear`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
@@ -35,19 +37,22 @@ class QRDQN(nn.Module):
         obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         num_quantiles: int = 32,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         noise: bool = False,
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
         action_shape = single_size(action_shape)
         self._shape = (action_shape, num_quantiles)
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
-        output_size = action_shape * num_quantiles
-        self.head = DiscreteHead(encoder_hidden_size_list[-1], output_size, head_layer_num, activation, noise)
+        size = encoder_hidden_size_list[-1]
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        sizes = (head_hidden_size or size, action_shape * num_quantiles, head_layer_num)
+        self.head = DiscreteHead(*sizes, activation, norm_type, noise=noise, input_size=size)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +23,10 @@ class SQN(nn.Module):
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         dueling: compute Q from a value and advantages, see `DuelingHead`.
+        head_hidden_size: size of a head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in a head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """
 
@@ -35,15 +36,16 @@ class SQN(nn.Module):
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
-        *,
+        head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        sizes = (obs_shape, action_shape, encoder_hidden_size_list, dueling)
-        options: dict[str, Any] = dict(head_layer_num=head_layer_num, activation=activation, encoder=encoder)
-        self.q0, self.q1 = (DQN(*sizes, **options) for _ in range(2))
+        sizes = (obs_shape, action_shape, encoder_hidden_size_list, dueling, head_hidden_size, head_layer_num)
+        self.q0, self.q1 = (DQN(*sizes, activation, norm_type, encoder=encoder) for _ in range(2))
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import create_actor_head
 from ding_lite.model.dict_encoder import ObsShape
-from ding_lite.model.mlp import MLP, ActionShape, create_encoder
+from ding_lite.model.mlp import MLP, ActionShape, HybridShape, create_encoder
 from ding_lite.model.recurrent import RecurrentCore, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
@@ -41,6 +41,7 @@ class VAC(nn.Module):
         critic_head_hidden_size: size of the hidden layers of the value's head.
         critic_head_layer_num: hidden layers in the value's head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
         fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
@@ -52,7 +53,7 @@ class VAC(nn.Module):
     def __init__(
         self,
         obs_shape: ObsShape,
-        action_shape: ActionShape | dict[str, int],
+        action_shape: ActionShape | HybridShape,
         action_space: str = "discrete",
         share_encoder: bool = True,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
@@ -61,6 +62,7 @@ class VAC(nn.Module):
         critic_head_hidden_size: int = 64,
         critic_head_layer_num: int = 1,
         activation: Activation = "relu",
+        norm_type: str | None = None,
         sigma_type: str = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,
@@ -69,18 +71,19 @@ class VAC(nn.Module):
     ) -> None:
         super().__init__()
         self._share_encoder = share_encoder
+        options = (encoder_hidden_size_list, activation, encoder, norm_type)
         if share_encoder:
-            self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
+            self.encoder = create_encoder(obs_shape, *options)
         else:
-            self.actor_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
-            self.critic_encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder)
+            self.actor_encoder, self.critic_encoder = (create_encoder(obs_shape, *options) for _ in range(2))
         size = encoder_hidden_size_list[-1]
         self.core = RecurrentCore(size, size, lstm_type) if lstm_type else None
         inner = [size, *[actor_head_hidden_size] * actor_head_layer_num]
         self.actor_head = create_actor_head(
-            inner, action_shape, action_space, activation, sigma_type, fixed_sigma_value, bound_type
+            inner, action_shape, action_space, activation, sigma_type, fixed_sigma_value, bound_type, norm_type
         )
-        self.critic_head = MLP([size, *[critic_head_hidden_size] * critic_head_layer_num, 1], activation, output=True)
+        critic_sizes = [size, *[critic_head_hidden_size] * critic_head_layer_num, 1]
+        self.critic_head = MLP(critic_sizes, activation, output=True, norm_type=norm_type)
 
     def forward(self, obs: Tensor, mode: str = "compute_actor_critic", **sequence: Any) -> dict[str, Any]:
         """Return the result of the method named `mode` for observations `[B, ...]`.

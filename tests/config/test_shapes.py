@@ -44,6 +44,16 @@ def test_unset_shapes_are_the_environments() -> None:
     assert cfg.policy.model == dict(obs_shape=[4, 84, 84], action_shape=6)
 
 
+def test_a_length_inside_a_dict_of_shapes_may_be_a_list() -> None:
+    shapes = dict(obs_shape=[4], action_shape=dict(action_type_shape=(3,), action_args_shape=[2]))
+    cfg = compiled("pdqn", dict(model=shapes))
+    check_shapes(cfg, spec(action=SPACES["hybrid"]))
+    assert cfg.policy.model.action_shape == dict(action_type_shape=3, action_args_shape=2)
+    other = compiled("pdqn", dict(model=shapes | dict(action_shape=dict(action_type_shape=3, action_args_shape=5))))
+    with pytest.raises(ConfigError, match=r"action_shape: expected the environment's {'action_type_shape': 3, "):
+        check_shapes(other, spec(action=SPACES["hybrid"]))
+
+
 NESTED = Dict(camera=Box(0, 255, (3, 40, 40), np.uint8), body=Dict(joints=Box(-1, 1, (5,)), goal=Box(0, 1, (2,))))
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model import MLP, FCEncoder, IMPALAConvEncoder
-from ding_lite.model.encoders import ConvBlock, DenseBlock
+from ding_lite.model import MLP, ConvEncoder, FCEncoder, IMPALAConvEncoder
+from ding_lite.model.encoders import ConvBlock, DenseBlock, IMPALAEncoder
 from ding_lite.utils import ConfigError
 
 
@@ -30,7 +30,7 @@ def test_a_dense_block_by_hand() -> None:
 
 def test_residual_blocks_follow_a_first_dense_layer() -> None:
     torch.manual_seed(0)
-    encoder, x = FCEncoder([3], [5, 5], "tanh", res_block=True), torch.randn(7, 3)
+    encoder, x = FCEncoder([3], [5, 5], True, "tanh"), torch.randn(7, 3)
     first, *blocks = encoder
     expected = torch.tanh(first(x))
     assert len(blocks) == 2  # one for each number of the list
@@ -42,7 +42,7 @@ def test_residual_blocks_follow_a_first_dense_layer() -> None:
 
 
 def test_layers_are_normalised_before_the_activation() -> None:
-    encoder: Any = FCEncoder(1, [4], "relu", layer_norm=True)
+    encoder: Any = FCEncoder(1, [4], layer_norm=True)
     fill(encoder[0][0], [[1.0], [2.0], [3.0], [4.0]], [0.0] * 4)
     # 1, 2, 3, 4 have mean 2.5 and variance 1.25; x = 2 doubles all, which changes nothing but epsilon's part
     expected = torch.tensor([-1.5, -0.5, 0.5, 1.5]) / 1.25**0.5
@@ -86,7 +86,7 @@ def pool(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_impala_equals_the_papers_figure(memory_format: torch.memory_format) -> None:
     torch.manual_seed(0)
-    encoder = IMPALAConvEncoder((2, 9, 7), [3, 4, 4, 6]).double()
+    encoder = IMPALAConvEncoder((2, 9, 7), [3, 4, 4], 6).double()
     images = torch.randn(2, 2, 9, 7, dtype=torch.float64)
     weights = iter([value.numpy().copy() for value in encoder.state_dict().values()])
     encoder.to(memory_format=memory_format)  # type: ignore[call-overload]  # torch's hints lack it
@@ -114,16 +114,39 @@ def test_impala_scales_bytes_and_has_the_papers_sizes() -> None:
     assert encoder.dense.kernel_size == (9, 12)
 
 
-def test_impala_with_three_sizes_and_another_number_of_blocks() -> None:
-    encoder = IMPALAConvEncoder((3, 8, 8), [4, 5, 6], nblock=1)
-    assert encoder(torch.rand(2, 3, 8, 8)).shape == (2, 6)
-    assert sum(isinstance(module, ConvBlock) for module in encoder.modules()) == 3
+def test_impala_with_other_numbers_of_sections_and_of_blocks() -> None:
+    encoder = IMPALAConvEncoder((3, 8, 8), [4, 5], 7, 10.0, 1)  # by position, as in DI-engine
+    x = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8)
+    torch.testing.assert_close(encoder(x), encoder(x / 10))
+    assert encoder(x).shape == (2, 7)
+    assert sum(isinstance(module, ConvBlock) for module in encoder.modules()) == 2
+
+
+def test_in_a_config_impalas_sizes_are_one_list() -> None:
+    torch.manual_seed(0)
+    one = IMPALAConvEncoder((3, 8, 8), [4, 5, 6], 9, nblock=1)
+    for sizes, last in (([4, 5, 6, 9], 9), ([4, 5, 6], 6)):
+        torch.manual_seed(0)
+        encoder = IMPALAEncoder((3, 8, 8), sizes, nblock=1)
+        assert encoder(torch.rand(2, 3, 8, 8)).shape == (2, last)
+        if last == 9:
+            torch.testing.assert_close(encoder.state_dict(), one.state_dict(), rtol=0, atol=0)
+
+
+def test_the_positions_of_the_arguments_are_those_of_di_engine() -> None:
+    """`FCEncoder(obs_shape, hidden_size_list, res_block, activation, norm_type)`, `ConvEncoder(obs_shape)`."""
+    encoder = FCEncoder(4, [64, 64], True, nn.Tanh(), "LN")
+    assert [type(layer) for layer in encoder] == [nn.Sequential, DenseBlock, DenseBlock]
+    assert FCEncoder((4,), (6, 5))(torch.rand(2, 4)).shape == (2, 5)
+    sizes = [layer.out_channels for layer in ConvEncoder([4, 84, 84]) if isinstance(layer, nn.Conv2d)]
+    assert sizes == [32, 64, 64, 128]
+    assert IMPALAConvEncoder((4, 16, 16))(torch.rand(1, 4, 16, 16)).shape == (1, 256)
 
 
 def test_gradients_reach_every_parameter() -> None:
     encoders: list[tuple[nn.Module, Tensor]] = [
-        (FCEncoder(3, [5, 5], "tanh", res_block=True, layer_norm=True), torch.randn(7, 3)),
-        (IMPALAConvEncoder((2, 9, 9), [3, 4, 4, 6], "tanh"), torch.randn(7, 2, 9, 9)),
+        (FCEncoder(3, [5, 5], True, "tanh", "LN"), torch.randn(7, 3)),
+        (IMPALAConvEncoder((2, 9, 9), [3, 4, 4], 6, activation="tanh"), torch.randn(7, 2, 9, 9)),
     ]
     for encoder, x in encoders:
         encoder(x).square().sum().backward()
@@ -134,4 +157,4 @@ def test_sizes_that_do_not_fit_are_one_clear_line() -> None:
     with pytest.raises(ConfigError, match=r"res_block=True needs layers of one size: .* equal numbers, got \[5, 6\]"):
         FCEncoder(3, [5, 6], res_block=True)
     with pytest.raises(ConfigError, match=r"three sections .* like \[16, 32, 32, 256\], got \[16, 256\]"):
-        IMPALAConvEncoder((3, 8, 8), [16, 256])
+        IMPALAEncoder((3, 8, 8), [16, 256])

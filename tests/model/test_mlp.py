@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from ding_lite.model import DQN, MLP, PG, VAC
+from ding_lite.model.mlp import single_size
+from ding_lite.utils import ConfigError
 
 BATCH = 4096
 
@@ -21,6 +24,16 @@ def test_layers_are_linear_with_an_activation_after_each_but_an_outputs_last() -
         hidden = torch.tanh(nn.functional.linear(x, first.weight, first.bias))
         expected = nn.functional.linear(hidden, second.weight, second.bias)
         torch.testing.assert_close(mlp(x), expected if output else torch.tanh(expected))
+
+
+def test_one_number_may_be_numpys_or_in_a_list_and_nothing_else_may() -> None:
+    right: list[Any] = [3, [3], (3,), np.int64(3), [np.int64(3)]]
+    for shape in right:
+        assert (single_size(shape), type(single_size(shape))) == (3, int)
+    wrong: list[Any] = [[], [2, 3], 2.0, "3", None, {"action_type_shape": 3}]
+    for shape in wrong:
+        with pytest.raises(ConfigError, match=r"policy\.model\.action_shape of X must be a whole number, got "):
+            single_size(shape, " of X")
 
 
 def test_encoders_may_compute_in_bfloat16_and_heads_never_do() -> None:

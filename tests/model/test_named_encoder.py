@@ -14,29 +14,14 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config
 from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN, VAC, ConvEncoder, FCEncoder, IMPALAConvEncoder, create_encoder
-from ding_lite.utils import ENCODER_REGISTRY, MODEL_REGISTRY, ConfigError
+from ding_lite.utils import ENCODER_REGISTRY, ConfigError
 from ding_lite.utils.registry import EncoderChoice
-
-HYBRID = dict(action_type_shape=2, action_args_shape=3)
-SPACES = {"hybrid_qac": HYBRID, "pdqn": HYBRID}
-# The built-in models with an encoder, by their registered names; `seams` and other tests register their own.
-MODELS = (
-    *("acer", "bc", "bdq", "c51dqn", "continuous_bc", "continuous_qac", "continuous_qvac", "discrete_bc"),
-    *("discrete_qac", "dqn", "drqn", "fqf", "hybrid_qac", "iqn", "pdqn", "pg", "qac_dist", "qrdqn"),
-    *("rainbowdqn", "sqn", "vac"),
-)
+from tests.model.models import HYBRID, HYBRID_MODELS, MODELS, build
 
 
 def compile_model(policy: str = "dqn", **model: Any) -> Any:
     main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=model))
     return compile_config((main, dict(policy=dict(type=policy)))).policy.model
-
-
-def build(name: str, **model: Any) -> nn.Module:
-    spaces: dict[str, Any] = dict(action_shape=SPACES.get(name, 3))
-    if name in ("continuous_qac", "continuous_qvac"):
-        spaces["action_space"] = "reparameterization"
-    return MODEL_REGISTRY.find(name)(**spaces, **model)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -55,19 +40,18 @@ def test_every_model_takes_shapes_as_a_number_a_list_or_a_tuple(name: str) -> No
     states = []
     for obs, action in ((5, 3), ([5], [3]), ((5,), (3,))):
         torch.manual_seed(0)
-        shapes: dict[str, Any] = dict(obs_shape=obs, action_shape=SPACES.get(name, action))
-        if name in ("continuous_qac", "continuous_qvac"):
-            shapes["action_space"] = "regression"
-        states.append(MODEL_REGISTRY.find(name)(**shapes).state_dict())
+        kind: Any = type(obs)
+        parts = HYBRID if kind is int else {key: kind([size]) for key, size in HYBRID.items()}
+        shape = parts if name in HYBRID_MODELS else action
+        states.append(build(name, obs_shape=obs, action_shape=shape).state_dict())
     for state in states[1:]:
         torch.testing.assert_close(state, states[0], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bdq", "hybrid_qac", "pdqn")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bdq", *HYBRID_MODELS)])
 def test_several_choices_are_refused_where_an_action_is_one(name: str) -> None:
-    space: dict[str, Any] = {"action_space": "regression"} if name.startswith("continuous_q") else {}
     with pytest.raises(ConfigError, match=r"policy\.model\.action_shape.* must be a whole number, got \[2, 3\]"):
-        MODEL_REGISTRY.find(name)(obs_shape=5, action_shape=[2, 3], **space)
+        build(name, obs_shape=5, action_shape=[2, 3])
 
 
 def test_shapes_in_a_config_may_be_lists() -> None:
@@ -126,8 +110,7 @@ def test_an_encoder_that_does_not_fit_the_observation_is_refused(
 def test_parts_of_a_dict_get_the_encoder_that_fits_them() -> None:
     shape = dict(camera=[3, 16, 16], inner=dict(front=[1, 16, 16], joints=5))
     encoder: Any = create_encoder(shape, [4, 4, 4, 8], "relu", dict(type="impala", nblock=1))
-    kinds = [type(module) for module in encoder.modules()]
-    assert kinds.count(IMPALAConvEncoder) == 2
+    assert sum(isinstance(module, IMPALAConvEncoder) for module in encoder.modules()) == 2
     obs = dict(camera=torch.rand(2, 3, 16, 16), inner=dict(front=torch.rand(2, 1, 16, 16), joints=torch.rand(2, 5)))
     assert encoder(obs).shape == (2, 8)
 

@@ -69,6 +69,10 @@ def test_multi_pass_is_the_plain_network_with_the_other_arguments_at_zero() -> N
     ("change", "message"),
     [
         (dict(action_shape=3), "must be a dict of action_type_shape and action_args_shape, got 3"),
+        (
+            dict(action_shape=dict(action_type_shape=[3, 2], action_args_shape=2)),
+            r"policy\.model\.action_shape\.action_type_shape must be a whole number, got \[3, 2\]",
+        ),
         (dict(multi_pass=True), "needs an action_mask of 3 lists, one for each type, of 2 numbers"),
         (dict(multi_pass=True, action_mask=[[1, 0], [0, 1]]), "needs an action_mask of 3 lists"),
     ],

@@ -1,0 +1,78 @@
+"""What the built-in models share: DI-engine's arguments by position, and the sizes of their heads."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ding_lite.model import MLP, FractionHead
+from ding_lite.utils import MODEL_REGISTRY
+from tests.model.models import backward, build, run
+
+HEADS = ("bdq", "c51dqn", "discrete_bc", "dqn", "drqn", "fqf", "iqn", "pdqn", "pg", "qrdqn", "rainbowdqn", "sqn")
+VALUES = "obs_shape action_shape encoder_hidden_size_list"
+HEAD = "head_hidden_size head_layer_num"
+TWO_HEADS = "actor_head_hidden_size actor_head_layer_num critic_head_hidden_size critic_head_layer_num"
+# The first arguments of the models in DI-engine 0.5, in their order.
+POSITIONS = {
+    "acer": f"{VALUES} {TWO_HEADS} activation norm_type",
+    "bdq": "obs_shape num_branches action_bins_per_branch layer_num a_layer_num v_layer_num encoder_hidden_size_list "
+    "head_hidden_size norm_type activation",
+    "c51dqn": f"{VALUES} {HEAD} activation norm_type v_min v_max n_atom",
+    "continuous_bc": "obs_shape action_shape action_space actor_head_hidden_size actor_head_layer_num activation "
+    "norm_type",
+    "continuous_qac": f"obs_shape action_shape action_space twin_critic {TWO_HEADS} activation norm_type",
+    "discrete_bc": f"{VALUES} dueling {HEAD} activation norm_type",
+    "discrete_qac": f"obs_shape action_shape twin_critic {TWO_HEADS} activation norm_type",
+    "dqn": f"{VALUES} dueling {HEAD} activation norm_type",
+    "drqn": f"{VALUES} dueling {HEAD} lstm_type activation norm_type res_link",
+    "fqf": f"{VALUES} {HEAD} num_quantiles quantile_embedding_size activation norm_type",
+    "iqn": f"{VALUES} {HEAD} num_quantiles quantile_embedding_size activation norm_type",
+    "pdqn": f"{VALUES} dueling {HEAD} activation norm_type multi_pass action_mask",
+    "pg": f"obs_shape action_shape action_space encoder_hidden_size_list {HEAD} activation norm_type",
+    "qac_dist": f"obs_shape action_shape action_space critic_head_type {TWO_HEADS} activation norm_type v_min v_max "
+    "n_atom",
+    "qrdqn": f"{VALUES} {HEAD} num_quantiles activation norm_type",
+    "rainbowdqn": f"{VALUES} {HEAD} activation norm_type v_min v_max n_atom",
+    "sqn": f"{VALUES} dueling {HEAD} activation norm_type",
+    "vac": f"obs_shape action_shape action_space share_encoder encoder_hidden_size_list {TWO_HEADS} activation "
+    "norm_type sigma_type fixed_sigma_value bound_type",
+}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_the_first_arguments_are_those_of_di_engine(name: str) -> None:
+    parameters = inspect.signature(MODEL_REGISTRY.find(name)).parameters.values()
+    positional = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    expected = POSITIONS[name].split()
+    assert positional[: len(expected)] == expected
+
+
+def head_sizes(model: nn.Module) -> list[list[tuple[int, int]]]:
+    """Return the sizes (output, input) of the layers of each head."""
+    heads: list[Any] = [mlp for path, mlp in model.named_modules() if isinstance(mlp, MLP) and "encoder" not in path]
+    return [[tuple(layer.weight.shape) for layer in mlp] for mlp in heads]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_size_of_a_heads_hidden_layers_is_free_and_by_default_that_of_its_inputs(name: str) -> None:
+    options: dict[str, Any] = dict(obs_shape=5, encoder_hidden_size_list=[6, 4])
+    options["layer_num" if name == "bdq" else "head_layer_num"] = 2
+    torch.manual_seed(0)
+    model = build(name, head_hidden_size=9, activation="tanh", **options)
+    inputs = {4, 7} if name == "pdqn" else {4}  # 4 features; PDQN's values also depend on 3 arguments
+    assert {first[1] for first, *_ in head_sizes(model)} == inputs
+    assert all((first[0], second) == (9, (9, 9)) for first, second, _ in head_sizes(model))
+    backward(run(model, torch.randn(3, 5)))
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+    assert all(first[0] == first[1] for first, *_ in head_sizes(build(name, **options)))
+
+
+def test_fqfs_fractions_are_a_layer_of_the_features_whatever_the_heads_size() -> None:
+    model: Any = build("fqf", obs_shape=5, encoder_hidden_size_list=[4], head_hidden_size=9)
+    assert isinstance(model.fraction, FractionHead)
+    assert (model.fraction.in_features, model.head.phi.out_features) == (4, 4)
