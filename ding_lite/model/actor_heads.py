@@ -119,13 +119,14 @@ def hybrid_sizes(action_shape: Any) -> tuple[int, int]:
     return num_types, num_args
 
 
-def check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> None:
+def check_choice(key: str, value: str | None, choices: Sequence[str | None], elsewhere: Mapping[str, str] = {}) -> None:
     """Check an argument of a model.
 
     Args:
         key: its name in `policy.model`.
         value: its value in the config.
         choices: the allowed values.
+        elsewhere: values that other classes take, and a sentence that says which.
 
     Raises:
         ConfigError: the value is not one of the choices.
@@ -133,4 +134,6 @@ def check_choice(key: str, value: str | None, choices: Sequence[str | None]) -> 
     if value not in choices:
         words = [choice for choice in choices if choice is not None]
         names = ", ".join(str(choice) for choice in choices)
-        raise ConfigError(f"policy.model.{key} must be one of {names}, got '{value}'.{closest(str(value), words)}")
+        place = elsewhere.get(str(value))
+        hint = f" {place}" if place else closest(str(value), words)
+        raise ConfigError(f"policy.model.{key} must be one of {names}, got '{value}'.{hint}")

@@ -15,6 +15,10 @@ from ding_lite.model.q_learning import DQN
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 ACTION_SPACES = ("discrete", "continuous", "regression")
+ELSEWHERE = {  # values of DI-engine's `ContinuousBC`
+    "reparameterization": "Here a distribution is not imitated, only the action: use 'regression'.",
+    "hybrid": "No model imitates hybrid actions.",
+}
 
 
 @MODEL_REGISTRY.register("bc")
@@ -52,7 +56,7 @@ class BC(nn.Module):
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        check_choice("action_space", action_space, ACTION_SPACES)
+        check_choice("action_space", action_space, ACTION_SPACES, ELSEWHERE)
         check_choice("bound_type", bound_type, BOUND_TYPES)
         self._discrete, self._bound = action_space == "discrete", bound_type is not None
         self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
@@ -141,7 +145,7 @@ class ContinuousBC(BC):
         bound_type: str | None = "tanh",
         encoder: EncoderChoice = None,
     ) -> None:
-        check_choice("action_space", action_space, ACTION_SPACES[1:])
+        check_choice("action_space", action_space, ACTION_SPACES[1:], ELSEWHERE)
         head = (actor_head_hidden_size, 1 + actor_head_layer_num, activation, norm_type)
         layers = encoder_hidden_size_list or ()
         super().__init__(obs_shape, action_shape, action_space, layers, *head, bound_type, encoder)

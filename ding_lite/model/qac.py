@@ -14,11 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
+from ding_lite.model.actor_heads import check_choice
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.gaussian import GaussianHead
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.mode_model import ModeModel
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
+
+ACTION_SPACES = ("regression", "reparameterization")
+ELSEWHERE = {"hybrid": "Hybrid actions have the model HybridQAC, 'hybrid_qac', and the policy 'paddpg'."}
 
 
 class RegressionHead(MLP):
@@ -99,7 +103,7 @@ class QAC(ModeModel):
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Raises:
-        ConfigError: `action_shape` is not a whole number.
+        ConfigError: `action_space` is another one, or `action_shape` is not a whole number.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
@@ -120,6 +124,7 @@ class QAC(ModeModel):
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
+        check_choice("action_space", action_space, ACTION_SPACES, ELSEWHERE)
         action_shape = single_size(action_shape)
         layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
         size = feature_size(obs_shape, layers)

@@ -60,3 +60,7 @@ def test_each_kind_of_action_has_a_model_of_its_own() -> None:
         DiscreteBC(4, 2, action_space="continuous")
     with pytest.raises(ConfigError, match="action_space must be one of continuous, regression, got 'discrete'"):
         ContinuousBC(4, 2, action_space="discrete")
+    with pytest.raises(ConfigError, match=r"continuous, regression, got 'reparameterization'\. Here .* 'regression'"):
+        ContinuousBC(4, 2, action_space="reparameterization")
+    with pytest.raises(ConfigError, match=r"got 'hybrid'\. No model imitates hybrid actions"):
+        ContinuousBC(4, {"action_type_shape": 2, "action_args_shape": 1}, action_space="hybrid")  # type: ignore[arg-type]

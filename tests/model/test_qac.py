@@ -92,6 +92,11 @@ def test_layers_may_come_before_the_heads_and_images_have_some(cls: type[QAC]) -
         (dict(obs_shape=(4, 36, 36)), "encoder_hidden_size_list for images"),
         (dict(action_shape=[2, 2]), "action_shape must be a whole number"),
         (dict(activation="rellu"), "activation must be one of"),
+        (
+            dict(action_space="hybrid"),
+            r"must be one of regression, .* got 'hybrid'\. Hybrid actions have the model Hyb",
+        ),
+        (dict(action_space="regresion"), r"got 'regresion'\. Did you mean 'regression'\?"),
     ],
 )
 def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], message: str) -> None:
