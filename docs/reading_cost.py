@@ -71,6 +71,7 @@ BESIDE = {
     "ding_lite/torch_utils/optimizer.py": "choosing and creating torch's optimizers",
     "ding_lite/torch_utils/optimizer_keys.py": "config keys of optimizers",
     "ding_lite/torch_utils/running_mean.py": "means of figures for the log",
+    "ding_lite/utils/activation.py": "names of activations, also for torch's modules",
     "ding_lite/utils/allocator.py": "memory of the C library",
     "ding_lite/utils/checkpoint/file.py": "checkpoint files",
     "ding_lite/utils/checkpoint/outcome.py": "one outcome on all ranks",

@@ -32,7 +32,6 @@ COVERED = {
     "envs/test_vector_env.py": [
         *("envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/mixed_infos.py", "envs/seeded_env.py"),
     ],
-    "model/test_mlp.py": ["model/activations.py"],
     "model/test_q_learning.py": ["model/qrdqn.py"],
     "model/test_qac.py": ["model/mode_model.py"],
     "model/test_recurrent.py": ["model/drqn.py"],

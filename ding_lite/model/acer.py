@@ -11,6 +11,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from ding_lite.model.activations import Activation
+from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.discrete_qac import DiscreteCriticNetwork
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.mode_model import ModeModel
@@ -23,7 +24,7 @@ class ACER(ModeModel):
     """A policy over discrete actions, and Q(s, .), each with its own encoder.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: A.
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
@@ -43,7 +44,7 @@ class ACER(ModeModel):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         actor_head_hidden_size: int = 64,

@@ -1,4 +1,4 @@
-"""Activation functions, under the names that configs use."""
+"""Activation functions, and the normalisation before them, under the names that configs use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.utils.activation import activation_name
+from ding_lite.utils.registry import ConfigError
 
 Activation = str | nn.Module | type[nn.Module]  # a key of `ACTIVATIONS`, or torch's module of the same function
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -26,3 +27,32 @@ def find_activation(activation: Activation) -> Callable[[Tensor], Tensor]:
         ConfigError: it is none of `ACTIVATIONS`.
     """
     return ACTIVATIONS[activation_name(activation)]
+
+
+def with_norm(layer: nn.Module, size: int, norm_type: str | None) -> nn.Module:
+    """Return a layer followed by the normalisation of its output, which precedes the activation.
+
+    Args:
+        layer: a layer without activation.
+        size: number of its output features.
+        norm_type: 'LN': layer normalisation (Ba et al. 2016, arXiv:1607.06450); None: the layer itself.
+
+    Raises:
+        ConfigError: another type.
+    """
+    check_norm_type(norm_type)
+    return layer if norm_type is None else nn.Sequential(layer, nn.LayerNorm(size))
+
+
+def check_norm_type(norm_type: str | None) -> None:
+    """Check `policy.model.norm_type`.
+
+    Raises:
+        ConfigError: it is neither None nor 'LN'. Batch normalisation is not offered, because the statistics of a batch
+            would be those of one rank's share, so that N processes would not take the step of one.
+    """
+    if norm_type not in (None, "LN"):
+        raise ConfigError(
+            f"policy.model.norm_type must be None or 'LN', got {norm_type!r}: statistics of a batch would differ "
+            "between ranks. Use 'LN', layer normalisation, whose statistics are those of each sample."
+        )

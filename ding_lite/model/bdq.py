@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import branch_options
+from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import create_encoder
 from ding_lite.model.q_learning import DiscreteHead
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
@@ -25,7 +26,7 @@ class BDQ(nn.Module):
     Q_d(s, a) = V(s) + A_d(s, a) - mean_a' A_d(s, a')
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         num_branches: D. It and `action_bins_per_branch` may replace `action_shape`; if both are given, they must agree.
         action_bins_per_branch: number of options of each branch.
         layer_num: hidden layers of V and of each A_d before its output.
@@ -46,7 +47,7 @@ class BDQ(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         num_branches: int | None = None,
         action_bins_per_branch: int | None = None,
         layer_num: int = 3,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
+from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
@@ -96,7 +97,7 @@ class C51DQN(nn.Module):
     """A categorical distribution of the return of each discrete action (Bellemare et al. 2017, arXiv:1707.06887).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
@@ -116,7 +117,7 @@ class C51DQN(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_hidden_size: int | None = None,
@@ -173,7 +174,7 @@ class RainbowDQN(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_hidden_size: int | None = None,

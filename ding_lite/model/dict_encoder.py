@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation, find_activation
-from ding_lite.model.norm import with_norm
+from ding_lite.model.activations import Activation, find_activation, with_norm
 
 ObsShape = int | Sequence[int] | Mapping[str, Any]  # of a vector, of an image, or a dict of these
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
+from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.qac import ActorNetwork
@@ -53,7 +54,7 @@ class DiscreteQAC(ModeModel):
     """An actor and critics Q(s, .) for discrete actions.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: A.
         twin_critic: two critics instead of one.
         actor_head_hidden_size: size of the hidden layers of the actor's head.
@@ -75,7 +76,7 @@ class DiscreteQAC(ModeModel):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         twin_critic: bool = False,
         actor_head_hidden_size: int = 64,
@@ -90,7 +91,7 @@ class DiscreteQAC(ModeModel):
         super().__init__()
         action_shape = single_size(action_shape)
         layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
-        size = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *layers][-1]
+        size = feature_size(obs_shape, layers)
         actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num), action_shape]
         critic_sizes = [size, *[critic_head_hidden_size] * (1 + critic_head_layer_num), action_shape]
         encoders = [create_encoder(obs_shape, layers, activation, encoder, norm_type) for _ in range(2)]

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
+from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
 from ding_lite.model.recurrent import RecurrentCore, run_core
@@ -19,7 +20,7 @@ class DRQN(nn.Module):
     """Q of discrete actions, given all observations of the episode so far (Hausknecht & Stone 2015, arXiv:1507.06527).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size. The last one is also the size of the recurrent state.
@@ -35,7 +36,7 @@ class DRQN(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,

@@ -10,10 +10,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation, find_activation
+from ding_lite.model.activations import Activation, find_activation, with_norm
 from ding_lite.model.image import ImageConv, ImageDense
 from ding_lite.model.mlp import MLP
-from ding_lite.model.norm import with_norm
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
 
 

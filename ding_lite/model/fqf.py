@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.model.activations import Activation
+from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.iqn import QuantileHead
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
@@ -43,7 +44,7 @@ class FQF(nn.Module):
     """Quantiles of the return of each action, with probabilities that depend on the state (arXiv:1911.02140).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
@@ -59,7 +60,7 @@ class FQF(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_hidden_size: int | None = None,

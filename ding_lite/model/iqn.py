@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.model.activations import Activation
+from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DiscreteHead
 from ding_lite.model.qrdqn import midpoints
@@ -67,7 +68,7 @@ class IQN(nn.Module):
     """Quantiles of the return of each discrete action for any probabilities (Dabney et al. 2018, arXiv:1806.06923).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
@@ -83,7 +84,7 @@ class IQN(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_hidden_size: int | None = None,

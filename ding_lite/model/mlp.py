@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation, find_activation
+from ding_lite.model.activations import Activation, check_norm_type, find_activation, with_norm
 from ding_lite.model.dict_encoder import DictEncoder, ObsShape
 from ding_lite.model.image import ConvEncoder
 from ding_lite.model.named_encoder import named_encoder, no_encoder
-from ding_lite.model.norm import check_norm_type, with_norm
 from ding_lite.utils.activation import activation_name
 from ding_lite.utils.registry import ConfigError, EncoderChoice
 

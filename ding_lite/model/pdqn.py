@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
 from ding_lite.model.actor_heads import hybrid_sizes
+from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import HybridShape, create_encoder
 from ding_lite.model.mode_model import ModeModel
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead
@@ -54,7 +55,7 @@ class PDQN(ModeModel):
     """Values of action types, and the arguments of the types between -1 and 1 (Xiong et al. 2018, arXiv:1810.06394).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: a dict of K and D, under `action_type_shape` and `action_args_shape`.
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the values and one for the
             arguments; for images three convolutions' channels, then the dense layer's size.
@@ -75,7 +76,7 @@ class PDQN(ModeModel):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: HybridShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,

@@ -248,7 +248,7 @@ class QACDIST(QAC):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         action_space: Literal["regression", "reparameterization"] = "regression",
         critic_head_type: Literal["categorical"] = "categorical",

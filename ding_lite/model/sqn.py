@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
+from ding_lite.model.dict_encoder import ObsShape
 from ding_lite.model.mlp import ActionShape
 from ding_lite.model.q_learning import DQN
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
@@ -18,7 +19,7 @@ class SQN(nn.Module):
     """Two independent Q-networks for discrete actions.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
@@ -32,7 +33,7 @@ class SQN(nn.Module):
 
     def __init__(
         self,
-        obs_shape: int | Sequence[int],
+        obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,

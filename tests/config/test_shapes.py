@@ -67,6 +67,14 @@ def test_a_dict_of_observations_has_a_dict_of_shapes() -> None:
         check_shapes(compile_config((nested("policy.model.obs_shape", 7), dict(policy=dict(type="dqn")))), spec(NESTED))
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_default_model_of_every_policy_takes_a_dict_of_observations(policy: str) -> None:
+    spaces = POLICY_REGISTRY.find(policy).action_spaces
+    cfg = compiled(policy)
+    check_shapes(cfg, spec(NESTED, next(space for space in SPACES.values() if isinstance(space, spaces))))
+    assert cfg.policy.model.obs_shape == dict(camera=[3, 40, 40], body=dict(joints=5, goal=2))
+
+
 def test_a_dict_with_a_mask_is_for_a_model_that_obeys_it() -> None:
     cfg = compile_config((nested("policy.type", "dqn"), dict(policy=dict(type="dqn"))))
     with pytest.raises(

@@ -45,19 +45,29 @@ class Camera(gymnasium.Wrapper):
         return {"camera": camera, "state": state, "parity": self.count % 2}
 
 
-@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+# What is smaller than by default, so that a few steps are enough to learn from.
+SMALL: dict[str, dict[str, Any]] = {
+    "rainbow": dict(random_collect_size=32),
+    "discrete_sac": dict(random_collect_size=32),
+    "r2d2": dict(burnin_step=2, unroll_len=6, nstep=1, collect=dict(n_sample=4)),  # sequences
+}
+
+
+@pytest.mark.parametrize("kind", ["dqn", "rainbow", "iqn", "r2d2", "discrete_sac", "ppo"])
 def test_a_dict_of_an_image_a_vector_and_a_number_trains(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    learn = dict(batch_size=16) | ({"epoch_per_collect": 1} if kind == "ppo" else {"update_per_collect": 1})
+    learn = dict(batch_size=4 if kind == "r2d2" else 16)
+    learn |= {"epoch_per_collect": 1} if kind == "ppo" else {"update_per_collect": 1}
     model = dict(encoder_hidden_size_list=[4, 4, 4, 16])
     env = dict(n_evaluator_episode=1, max_episode_steps=20, norm_obs=True)
-    main = dict(exp_name="run", env=env, policy=dict(collect=dict(n_sample=32), learn=learn, model=model))
+    policy_keys = dict(collect=dict(n_sample=32), learn=learn, model=model) | SMALL.get(kind, {})
+    main = dict(exp_name="run", env=env, policy=policy_keys)
     setting: Any = (Camera, [{}] * 2, [{}])
-    pipeline = serial_pipeline if kind == "dqn" else serial_pipeline_onpolicy
+    pipeline = serial_pipeline_onpolicy if kind == "ppo" else serial_pipeline
     create = dict(env=dict(type="gymnasium"), policy=dict(type=kind))
-    policy = pipeline((main, create), seed=0, env_setting=setting, max_env_step=96)
+    policy = pipeline((main, create), seed=0, env_setting=setting, max_env_step=128)
     assert json.loads(Path("run/result.json").read_text())["train_iter"] >= 3
     assert policy.learn_mode.state_dict()["normalizer"]["obs.mean"].shape == (6,)  # the state and the parity
 

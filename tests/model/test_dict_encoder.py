@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
-from ding_lite.model import DQN, PG, QAC, QVAC, VAC, create_encoder
+from ding_lite.model import create_encoder
 from ding_lite.model.dict_encoder import feature_size
 from ding_lite.utils import ConfigError
+from tests.model.models import MODELS, backward, build, run
 
 SHAPE = dict(camera=[1, 36, 36], body=dict(joints=5, goal=[2]))
 SIZES = [4, 6, 8]
@@ -57,21 +57,25 @@ def test_without_layers_the_features_are_the_vectors_themselves() -> None:
         create_encoder(SHAPE, (), "relu")
 
 
-@pytest.mark.parametrize("kind", ["dqn", "vac", "pg", "qac", "qvac"])
-def test_every_model_accepts_a_dict_of_shapes(kind: str) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_learns_from_an_image_and_a_vector(name: str) -> None:
     torch.manual_seed(0)
-    obs, action = draw(), torch.randn(3, 2)
-    outputs: list[Tensor]
-    if kind in ("dqn", "vac", "pg"):
-        model: nn.Module = {"dqn": DQN, "vac": VAC, "pg": PG}[kind](SHAPE, 2, encoder_hidden_size_list=SIZES)
-        outputs = [output for name, output in model(obs).items() if isinstance(output, Tensor)]
-    else:
-        cls = {"qac": QAC, "qvac": QVAC}[kind]
-        model = cls(SHAPE, 2, "reparameterization", encoder_hidden_size_list=SIZES)
-        inputs = {"obs": obs, "action": action}
-        outputs = [model(obs, mode="compute_actor")["logit"]["mu"], model(inputs, mode="compute_critic")["q_value"][0]]
-    assert all(len(output) == 3 for output in outputs)
-    changed = dict(obs, body={"joints": obs["body"]["joints"] + 1, "goal": obs["body"]["goal"]})
-    again = model(changed) if kind in ("dqn", "vac", "pg") else model(changed, mode="compute_actor")
-    other = again["logit"] if kind in ("dqn", "vac", "pg") else again["logit"]["mu"]
-    assert not torch.equal(outputs[0], other)
+    shape = {"image": [3, 44, 44], "vector": 5}
+    model = build(name, obs_shape=shape, encoder_hidden_size_list=[4, 4, 4, 8], activation="tanh")
+    obs = {"image": torch.randint(256, (3, 3, 44, 44), dtype=torch.uint8), "vector": torch.randn(3, 5)}
+    outputs = run(model, obs)
+    backward(outputs)
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+    for part, other in (("image", 255 - obs["image"]), ("vector", obs["vector"] + 1)):
+        torch.manual_seed(0)
+        changed = run(model, {**obs, part: other})
+        assert not all(map(torch.equal, outputs, changed))
+
+
+@pytest.mark.parametrize("name", ["continuous_bc", "continuous_qac", "discrete_qac", "hybrid_qac", "qac_dist"])
+def test_a_model_without_layers_of_its_own_says_that_an_image_needs_them(name: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^policy\.model\.encoder_hidden_size_list for images must be the .*got \[\]"
+    ):
+        build(name, obs_shape={"image": [3, 44, 44], "vector": 5})
+    build(name, obs_shape={"left": 3, "right": [5]})
