@@ -1,12 +1,13 @@
 """The head of a policy network, which depends on the kind of action.
 
-Shapes: B samples, A discrete actions or options of the largest branch, D branches of a multi-discrete action or
+Shapes: F features, A discrete actions or options of the largest branch, D branches of a multi-discrete action or
 dimensions of a continuous one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -27,23 +28,22 @@ class BranchesHead(nn.Module):
     """Maps features to a logit for each branch of a multi-discrete action.
 
     Args:
-        inner: number of features, then the sizes of the hidden layers.
-        options: number of options of each branch.
-        activation: see `Activation`.
+        mlp: maps features to D A numbers.
+        options: number of options of each branch; A is the largest.
     """
 
     lacking: Tensor
 
-    def __init__(self, inner: Sequence[int], options: Sequence[int], activation: Activation) -> None:
+    def __init__(self, mlp: nn.Module, options: Sequence[int]) -> None:
         super().__init__()
-        options_D1 = torch.tensor(list(options))[:, None]
-        self.register_buffer("lacking", torch.arange(max(options)) >= options_D1, persistent=False)
-        self.mlp = MLP([*inner, self.lacking.numel()], activation, output=True)
+        self.mlp = mlp
+        lacking_DA = torch.arange(max(options)) >= torch.tensor(options)[:, None]
+        self.register_buffer("lacking", lacking_DA, persistent=False)
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
-        """Return `branches` `[B, D, A]` for features `[B, inner[0]]`: -inf for options that a branch lacks."""
-        logit_BDA = self.mlp(x).unflatten(-1, self.lacking.shape)
-        return {"branches": logit_BDA.masked_fill(self.lacking, -torch.inf)}
+        """Return `branches` `[..., D, A]` for features `[..., F]`: -inf for options that a branch lacks."""
+        logit_DA = self.mlp(x).unflatten(-1, self.lacking.shape)
+        return {"branches": logit_DA.masked_fill(self.lacking, -torch.inf)}
 
 
 def create_actor_head(
@@ -86,9 +86,10 @@ def create_actor_head(
     if action_space == "hybrid":
         num_types, num_args = hybrid_sizes(action_shape)
         return HybridHead(discrete(num_types), continuous(num_args))
-    several = not isinstance(action_shape, int | Mapping) and len(action_shape) > 1
+    several = isinstance(action_shape, Sequence) and len(action_shape) > 1
     if action_space == "multi_discrete" or (action_space == "discrete" and several):
-        return BranchesHead(inner, branch_options(action_shape), activation)
+        options = branch_options(action_shape)
+        return BranchesHead(discrete(len(options) * max(options)), options)
     size = single_size(action_shape, f" of a {action_space} action")
     return continuous(size) if action_space == "continuous" else discrete(size)
 
@@ -99,10 +100,10 @@ def branch_options(action_shape: Any) -> list[int]:
     Raises:
         ConfigError: it is not a list of whole numbers.
     """
-    numbers = isinstance(action_shape, Sequence) and all(isinstance(options, int) for options in action_shape)
-    if not numbers or not action_shape:
+    given = action_shape if isinstance(action_shape, Sequence) else ()
+    if not given or not all(isinstance(options, Integral) for options in given):
         raise ConfigError(f"policy.model.action_shape: expected a list of numbers of options, got {action_shape}.")
-    return list(action_shape)
+    return [int(options) for options in given]
 
 
 def hybrid_sizes(action_shape: Any) -> tuple[int, int]:

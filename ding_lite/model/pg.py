@@ -22,7 +22,7 @@ class PG(nn.Module):
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions if 'discrete', of each branch's options if 'multi_discrete', of dimensions if
             'continuous'; for 'hybrid' a dict under `action_type_shape` and `action_args_shape`.
-        action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid', see `create_actor_head`.
+        action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         head_hidden_size: size of the head's hidden layers; None: the number of features.

@@ -32,7 +32,7 @@ class VAC(nn.Module):
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions if 'discrete', of each branch's options if 'multi_discrete', of dimensions if
             'continuous'; for 'hybrid' a dict under `action_type_shape` and `action_args_shape`.
-        action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid', see `create_actor_head`.
+        action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'.
         share_encoder: policy and value use the same encoder; False: each has its own.
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
