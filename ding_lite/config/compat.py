@@ -192,6 +192,8 @@ TYPES: dict[str, dict[str, str]] = {
     },
     "replay_buffer": {"advanced": "", "deque": "", "naive": ""},
 }
+# DI-engine's buffer that ignores priorities; the other types have them there too.
+WITHOUT_PRIORITIES = "naive"
 
 
 def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -222,7 +224,8 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
         if not isinstance(name, str):
             raise ConfigError(f"create_config.{key}.type: expected a name, got {show(name)}.")
         if known.get(name, name) != name:
-            notes.append(f"create_config.{key}.type '{name}' is '{known[name] or 'chosen by policy.priority'}' here.")
+            meaning = f"'{known[name]}' here" if known[name] else _describe_buffer(name)
+            notes.append(f"create_config.{key}.type '{name}' is {meaning}.")
             parts[key]["type"] = known[name]
     name = parts["env_manager"].get("type", "base")
     if name not in TYPES["env_manager"]:
@@ -250,7 +253,13 @@ def rename_buffer(user: dict[str, Any], notes: list[str]) -> None:
     name = get_key(user, f"{BUFFER}.type")
     if isinstance(name, str) and name in TYPES["replay_buffer"]:
         set_key(user, f"{BUFFER}.type", TYPES["replay_buffer"][name])
-        notes.append(f"{BUFFER}.type '{name}' is the policy's own buffer here.")
+        notes.append(f"{BUFFER}.type '{name}' is {_describe_buffer(name)}.")
+
+
+def _describe_buffer(name: str) -> str:
+    """Return what a buffer type of DI-engine is here, for a note."""
+    own = "the policy's own buffer here"
+    return f"{own}, which draws by priority if policy.priority is True" if name == WITHOUT_PRIORITIES else own
 
 
 def choose_hybrid(user: dict[str, Any], notes: list[str]) -> None:

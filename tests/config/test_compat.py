@@ -16,6 +16,10 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.config.helpers import nested, pair
 
 CREATE = dict(policy=dict(type="dqn"))
+OWN_BUFFER = {  # DI-engine's naive buffer ignores priorities, its advanced buffer does not
+    "naive": "the policy's own buffer here, which draws by priority if policy.priority is True",
+    "advanced": "the policy's own buffer here",
+}
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_IDS.items())
@@ -187,14 +191,23 @@ def test_a_learning_rate_that_decays_as_in_di_engine_is_pointed_to_schedules() -
 
 
 @pytest.mark.parametrize(("priority", "own"), [(False, "uniform"), (True, "prioritized")])
-def test_a_buffer_type_of_di_engine_is_the_policys_own(priority: bool, own: str) -> None:
-    buffer = dict(type="naive", replay_buffer_size=500)
+@pytest.mark.parametrize("name", ["naive", "advanced"])
+def test_a_buffer_type_of_di_engine_is_the_policys_own(name: str, priority: bool, own: str) -> None:
+    buffer = dict(type=name, replay_buffer_size=500)
     main = dict(env=dict(env_id="CartPole-v0"), policy=dict(priority=priority, other=dict(replay_buffer=buffer)))
     cfg = compile_config((main, CREATE))
     assert cfg.policy.other.replay_buffer.type == own
     assert cfg.policy.other.replay_buffer.replay_buffer_size == 500
-    assert cfg.notes == ["policy.other.replay_buffer.type 'naive' is the policy's own buffer here."]
-    assert buffer["type"] == "naive"
+    assert cfg.notes == [f"policy.other.replay_buffer.type '{name}' is {OWN_BUFFER[name]}."]
+    assert buffer["type"] == name
+
+
+@pytest.mark.parametrize("name", ["naive", "advanced"])
+def test_a_buffer_type_of_di_engine_in_create_config_is_the_policys_own(name: str) -> None:
+    main = dict(env=dict(env_id="CartPole-v0"), policy=dict(priority=True))
+    cfg = compile_config((main, dict(**CREATE, replay_buffer=dict(type=name))))
+    assert cfg.policy.other.replay_buffer.type == "prioritized"
+    assert cfg.notes == [f"create_config.replay_buffer.type '{name}' is {OWN_BUFFER[name]}."]
 
 
 @pytest.mark.parametrize("path", [path for path in IGNORED_KEYS if not path.startswith("create_config")])

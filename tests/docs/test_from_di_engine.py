@@ -25,6 +25,10 @@ GAMMA = "policy.collect.discount_factor is policy.discount_factor here."
 SPACE = "policy.action_space is policy.model.action_space here."
 UNROLL = "policy.collect.unroll_len is ignored: one step is one sample."
 PRINT = "policy.collect.collector is ignored: the collector has no options of its own."
+NAIVE = (
+    "create_config.replay_buffer.type 'naive' is the policy's own buffer here, which draws by priority if "
+    "policy.priority is True."
+)
 ONCE = "policy.learn.update_per_collect is ignored: this policy learns in epochs."
 
 
@@ -235,7 +239,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
         ),
         create("sac", "classic_control.pendulum", replay_buffer=dict(type="naive")),
         [
-            "create_config.replay_buffer.type 'naive' is 'chosen by policy.priority' here.",
+            NAIVE,
             "policy.model.actor_head_type is policy.model.action_space here.",
             "policy.learn.discount_factor is policy.discount_factor here.",
             "policy.learn.reparameterization is ignored: actions are differentiable functions of the actor's output.",
