@@ -23,6 +23,8 @@ from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_o
 from ding_lite.utils.tree import tree_map
 
 Builder = Callable[[EasyDict], gymnasium.Env]
+# Our extras, by the module of the environments in gymnasium that need them.
+EXTRAS = {"gymnasium.envs.box2d": "box2d", "gymnasium.envs.mujoco": "mujoco"}
 MANAGERS = ("base", "subprocess", *ENGINES)
 
 
@@ -77,6 +79,12 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
                 spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
             )
     except Exception as error:  # the environment's code may raise anything
+        extra = EXTRAS.get(".".join(str(spec.entry_point).split(".")[:3]))
+        if extra and isinstance(error, gymnasium.error.DependencyNotInstalled):
+            missing = str(error).partition(",")[0]  # then gymnasium's own extra, which for Box2D needs a compiler
+            raise ConfigError(
+                f"env.env_id '{spec.id}' needs the extra '{extra}' ({missing}): pip install 'ding_lite[{extra}]'."
+            ) from error
         own = not isinstance(error, (gymnasium.error.Error, ImportError, TypeError))  # env.kwargs cause a TypeError
         reason = (place_of(error) if own else "") + (str(error) or type(error).__name__)
         raise ConfigError(

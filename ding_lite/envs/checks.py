@@ -39,6 +39,12 @@ def find_id(env_id: str | None) -> Any:
     env_id = given_id(env_id)
     try:
         return gymnasium.spec(env_id)
+    except gymnasium.error.NamespaceNotFound as error:  # an id without it, the most similar one, is not meant
+        known = [key for key in gymnasium.registry if "/" in key]
+        hint = (
+            closest(env_id, known) or " Install its package, or add the module that registers it to env.import_names."
+        )
+        raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         hint = closest(env_id, gymnasium.registry) or " Add the module that registers it to env.import_names."
         raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error

@@ -77,7 +77,8 @@ class Registry(dict[str, type]):
             taken = super(Registry, self).get(name)
             if taken is not None and not _same_definition(taken, cls):
                 raise ConfigError(
-                    f"{self.kind} '{name}' is the name of {taken.__module__}.{taken.__name__}: choose another one."
+                    f"{self.kind} '{name}' is the name of {taken.__module__}.{taken.__name__}: choose another one for "
+                    f"{cls.__module__}.{cls.__name__}."
                 )
             self[name] = cls
             return cls

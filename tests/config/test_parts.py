@@ -14,6 +14,8 @@ from ding_lite.envs.vector_env import check_env
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY, ConfigError
 from tests.config.helpers import CARTPOLE, TinyEnv, nested, pair
 
+ATARI = "dizoo.atari.envs.atari_env"
+
 # Types of parts.
 
 
@@ -101,6 +103,13 @@ def test_a_module_of_import_names_that_fails_is_named_with_its_line(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(env=dict(type="config_test", import_names=["config_test_failing"])))
+
+
+def test_atari_without_ale_py_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, ATARI, raising=False)  # so that it imports the package again
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    with pytest.raises(ConfigError, match=r"^Atari games need the package ale-py \(.*\): pip install 'ale-py>=0"):
+        compile_config(pair(env=dict(type="atari", import_names=[ATARI])))
 
 
 @pytest.mark.parametrize("name", ["", ".", ".relative"])

@@ -6,6 +6,7 @@ import copy
 import multiprocessing
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -373,6 +374,33 @@ def test_envpool_that_is_not_installed_is_an_error_that_names_the_extra(monkeypa
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(ConfigError, match=r"needs the extra 'envpool' .*: pip install 'ding_lite\[envpool\]'\.$"):
         check_env(env_config(env_id="CartPole-v1", manager={"type": "env_pool"}))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "module", "extra"), [("LunarLander-v3", "Box2D", "box2d"), ("Hopper-v5", "mujoco", "mujoco")]
+)
+def test_a_package_that_gymnasium_misses_is_an_error_that_names_our_extra(
+    monkeypatch: pytest.MonkeyPatch, env_id: str, module: str, extra: str
+) -> None:
+    with suppress(gymnasium.error.DependencyNotInstalled):
+        gymnasium.envs.registration.load_env_creator(str(gymnasium.spec(env_id).entry_point))  # so that all is put back
+    for name in [name for name in sys.modules if name.startswith(f"gymnasium.envs.{extra}")]:
+        monkeypatch.delitem(sys.modules, name)  # so that they import the package again
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError) as error:
+        check_env(env_config(env_id=env_id))
+    message = str(error.value)
+    assert message.startswith(f"env.env_id '{env_id}' needs the extra '{extra}' (")
+    assert message.endswith(f"is not installed): pip install 'ding_lite[{extra}]'.")
+
+
+def test_an_id_whose_package_is_missing_is_not_taken_for_another_id() -> None:
+    with pytest.raises(ConfigError) as error:  # 'Ant-v5' would be similar to 'Pant/Ant-v5'
+        check_env(env_config(env_id="Pant/Ant-v5"))
+    assert str(error.value) == (
+        "env.env_id: gymnasium knows no 'Pant/Ant-v5'. Install its package, or add the module that registers it to "
+        "env.import_names."
+    )
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 4)])

@@ -40,7 +40,7 @@ def test_a_name_belongs_to_one_class_which_may_be_defined_again(animals: Registr
     assert animals.register("cat")(again) is animals.find("cat") is again
     with pytest.raises(ConfigError) as error:
         animals.register("cat")(type("Lion", (), {"__module__": "zoo"}))
-    assert str(error.value) == "animal 'cat' is the name of zoo.Cat: choose another one."
+    assert str(error.value) == "animal 'cat' is the name of zoo.Cat: choose another one for zoo.Lion."
 
 
 def test_a_name_that_is_like_none_has_no_closest_one() -> None:

@@ -16,8 +16,6 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
-from ale_py import ALEInterface, LoggerMode, roms
-from ale_py.vector_env import AtariVectorEnv
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode
 
@@ -27,6 +25,12 @@ from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
 from dizoo.atari.envs.atari_env_pool import make_task
+
+try:
+    from ale_py import ALEInterface, LoggerMode, roms
+    from ale_py.vector_env import AtariVectorEnv
+except ImportError as error:
+    raise ConfigError(f"Atari games need the package ale-py ({error}): pip install 'ale-py>=0.12.1'.") from error
 
 GAME_ID = re.compile(
     r"(?:ALE/)?(?P<v5>\w+)-v5|(?P<v4>\w+?)(?:NoFrameskip|Deterministic)?-v4|(?P<v0>\w+)NoFrameskip-v0|(?P<rom>\w+)"
