@@ -157,10 +157,21 @@ def test_car_racing_shows_images_with_their_channels_first(continuous: bool, act
     env.close()
 
 
-@pytest.mark.parametrize("kwargs", [dict(env_id="LunarLanderContinuous-v3"), dict(kwargs=dict(continuous=True))])
+@pytest.mark.parametrize(
+    "kwargs",
+    [dict(env_id="LunarLanderContinuous-v3"), dict(kwargs=dict(continuous=True)), dict(continuous=True)],
+)
 def test_lunar_lander_may_be_continuous(kwargs: dict[str, Any]) -> None:
     needs("Box2D")
     assert check_env(make_cfg("lunarlander", **kwargs)).action_space.shape == (2,)
+
+
+def test_lunar_lander_has_four_actions_unless_a_key_or_its_id_says_otherwise() -> None:
+    needs("Box2D")
+    for kwargs in ({}, dict(continuous=False)):
+        assert isinstance(check_env(make_cfg("lunarlander", **kwargs)).action_space, Discrete)
+    with pytest.raises(ConfigError, match=r"env\.continuous=False contradicts env\.env_id 'LunarLanderContinuous-v3'"):
+        check_env(make_cfg("lunarlander", env_id="LunarLanderContinuous-v3", continuous=False))
 
 
 def fall(training: bool = True, **env: Any) -> tuple[list[float], list[float]]:
