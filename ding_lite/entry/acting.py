@@ -14,8 +14,8 @@ import torch
 from gymnasium.spaces import Dict, Discrete, MultiDiscrete
 
 from ding_lite.envs.spaces import observation_side
+from ding_lite.utils.key import show
 from ding_lite.utils.registry import UserError
-from ding_lite.utils.tree import tree_map
 
 FEW = 3  # keys of a dict that a message names
 
@@ -103,13 +103,11 @@ class Observations:
 
     def _describe_mistake(self, obs: Any) -> str:
         forms = [_describe(parts) for parts in (self._parts, self._env_parts) if parts]
-        found = tree_map(_to_array, dict(obs) if isinstance(obs, Mapping) else obs)
-        shapes = {path: tuple(_at(found, path).shape) for path in find_paths(found)}
-        got = (
-            f"{', '.join(f'{_name(path)} {list(shape)}' for path, shape in list(shapes.items())[:FEW])}"
-            if isinstance(found, dict)
-            else f"shape {list(shapes[()])}"
-        )
+        if isinstance(obs, Mapping):
+            found = [f"{_name(path)} {_describe_leaf(_at(obs, path))}" for path in find_paths(obs)]
+            got = ", ".join(found[:FEW]) or "an empty dict"
+        else:
+            got = f"{'shape ' * _has_numbers(_to_array(obs))}{_describe_leaf(obs)}"
         return f"Expected one observation, {' or '.join(forms)}, or a batch with one more leading dimension, got {got}."
 
 
@@ -139,7 +137,12 @@ def _at(tree: Any, path: tuple[str, ...]) -> Any:
 
 
 def _to_array(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, np.ndarray | torch.Tensor) else np.asarray(leaf)
+    if isinstance(leaf, np.ndarray | torch.Tensor):
+        return leaf
+    try:
+        return np.asarray(leaf)
+    except ValueError:  # a list whose parts have different lengths is no array
+        return np.empty((), object)
 
 
 def _count(array: Any, shape: tuple[int, ...]) -> int | None:
@@ -177,9 +180,13 @@ def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
         return array.to(torch.from_numpy(np.empty(0, dtype)).dtype)
     if array.dtype == dtype:
         return array
-    if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
+    if not _has_numbers(array) or (array.dtype.kind == "f" and dtype.kind != "f"):
         raise _wrong_kind(dtype)
     return array.astype(dtype)
+
+
+def _has_numbers(array: Any) -> bool:
+    return isinstance(array, torch.Tensor) or array.dtype.kind in "biuf"
 
 
 def _wrong_kind(dtype: np.dtype[Any]) -> AgentError:
@@ -188,6 +195,12 @@ def _wrong_kind(dtype: np.dtype[Any]) -> AgentError:
 
 def _name(path: tuple[str, ...]) -> str:
     return f"'{'.'.join(path)}'"
+
+
+def _describe_leaf(leaf: Any) -> str:
+    """Return the shape of numbers; the type and the text of anything else."""
+    array = _to_array(leaf)
+    return str(list(array.shape)) if _has_numbers(array) else show(leaf)
 
 
 def _describe(parts: list[Part]) -> str:
