@@ -465,6 +465,13 @@ def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tm
     assert refused.stderr.splitlines() == [
         "The run in 'run' has finished (max_env_step): to train further, change the limit, such as max_env_step=640."
     ]
+    for processes in ("1", "2"):  # a limit that the run is past does not change how it ended
+        refused = command("resume", "run", "--nproc", processes, "max_env_step=160")
+        assert refused.returncode == 2
+        assert refused.stderr.splitlines() == [
+            "The run in 'run' has reached max_env_step=160 already: to train further, give more than 320."
+        ]
+    assert result(tmp_path / "run") == told
     done = command("resume", "run", "--nproc", "2", "max_env_step=480")
     assert done.returncode == 0, done.stderr
     told = result(tmp_path / "run")
