@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -151,14 +151,17 @@ def find_directories(path: Path) -> Iterator[Path]:
         below[:] = sorted((name for name in below if not name.startswith(".")), key=_natural)
 
 
-def check_figure(runs: Iterable[Run], key: str) -> None:
+def check_figure(runs: Sequence[Run], key: str) -> None:
     """Check that at least one run has recorded a figure.
 
     Raises:
-        UserError: none has; the message names the most similar figure.
+        UserError: none has; the message names the most similar figure, or a missing file of records.
     """
     known = set().union(*(run.keys for run in runs))
     if key not in known:
+        missing = [path for run in runs if not (path := run.path / METRICS).exists()]
+        if not known and missing:
+            raise UserError(f"There is nothing to draw: '{missing[0]}', which the run records, is missing.")
         hint = closest(key, known) or f" They have: {', '.join(sorted(known)) or 'nothing yet'}."
         raise UserError(f"None of these runs has recorded '{key}'.{hint}")
 

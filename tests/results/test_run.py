@@ -94,6 +94,15 @@ def test_a_figure_that_no_run_has_gets_a_hint(tmp_path: Path) -> None:
         check_figure(runs, "xyz")
 
 
+def test_a_run_without_records_is_one_line_that_names_their_file(tmp_path: Path) -> None:
+    runs = [read_run(write_run(tmp_path / name)) for name in ("run", "other")]
+    file = tmp_path / "run" / "metrics.jsonl"
+    file.unlink()
+    check_figure(runs, "eval/return_mean")  # the other run has it
+    with pytest.raises(UserError, match=rf"There is nothing to draw: '{file}', .* is missing\.$"):
+        check_figure([read_run(tmp_path / "run")], "eval/return_mean")
+
+
 def test_a_run_without_a_result_is_running_or_was_killed(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", ending=None)
     (path / "ckpt").mkdir()

@@ -197,7 +197,13 @@ def _load(path: str, name: str | None = None, is_newest: bool = False) -> Loaded
     """
     state, name_found, parts = on_rank_0(lambda: _read_global(path, name))
     own_path, own = _path(os.path.dirname(path), name_found, get_rank()), parts[get_rank()] if parts else None
-    if not is_newest and not any(on_every_rank(lambda: os.path.exists(own_path))):
+    if any(parts) and not any(on_every_rank(lambda: os.path.exists(own_path))):
+        if is_newest:
+            raise CheckpointError(
+                f"Cannot read checkpoint '{_path(os.path.dirname(path), name_found, 0)}': it is missing, as after "
+                "`ding_lite clean --parts`. The run can be evaluated, but not resumed; a new run may begin with its "
+                "model: policy.learn.learner.hook.load_ckpt_before_run."
+            )
         own = None
     local: list[dict[str, Any]] = []
     on_every_rank(lambda: local.append(read_checkpoint(own_path, own, mmap=True)[0]) if own else None)
