@@ -7,6 +7,7 @@ without one.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 
@@ -29,5 +30,6 @@ def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
     from ding_lite.cli.catalog import describe  # noqa: PLC0415  (it loads torch)
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None  # a file or a pipe gets whole lines
+    folds = sys.stdout.isatty() or "COLUMNS" in os.environ  # any other file or pipe gets whole lines
+    width = shutil.get_terminal_size().columns if folds else None
     show("\n\n".join(describe(kind, width) for kind in ([args.kind] if args.kind else KINDS)))

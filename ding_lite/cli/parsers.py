@@ -41,7 +41,9 @@ def create_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
         prog,
         usage=_fold_usage(f"{prog} {command.USAGE}", width),
         description="\n\n".join(_fold(part, width) for part in (command.__doc__ or "").strip().split("\n\n")),
-        epilog="examples:\n" + textwrap.indent(textwrap.dedent(command.EXAMPLES).strip(), "  "),
+        epilog="\n".join(
+            ["examples:", *(_fold_example(line, width) for line in command.EXAMPLES.strip().splitlines())]
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
@@ -64,6 +66,12 @@ def _fold_usage(usage: str, width: int) -> str:
     indent = " " * len("usage: ")
     lines = [_fold(indent + line.strip(), width, indent + "  ").strip() for line in tied.splitlines()]
     return f"\n{indent}".join(lines).replace(TIED, " ")
+
+
+def _fold_example(line: str, width: int) -> str:
+    """Return an example, indented; a long one is continued as a shell takes it, between options."""
+    tied = re.sub(r'(?:--?\w[\w-]* )?"[^"]*"|--?\w[\w-]* [^-\s]\S*', lambda part: part[0].replace(" ", TIED), line)
+    return _fold(f"  {tied}", width - len(" \\"), " " * 6).replace("\n", " \\\n").replace(TIED, " ")
 
 
 def parse(name: str, command: ModuleType, words: Sequence[str]) -> argparse.Namespace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from ding_lite.cli.main import main
 from ding_lite.cli.parsers import COMMANDS, create_parser, help_line, load_command, overview
 from tests.distributed.launcher import clean_environment
 from tests.entry.helpers import CONFIG
+
+UNBROKEN = ("  -s SEED [SEED ...]", "      -c dizoo/", "      dizoo/")  # three names of one option, and long paths
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +48,21 @@ def test_the_overview_and_the_options_fit_the_terminal(width: int, monkeypatch: 
     assert max(map(len, lines)) <= width
     assert " ".join(" ".join(lines).split()).count(" ".join(help_line("runs").split())) == 1  # nothing is lost
     for name in (*COMMANDS, "classic"):
-        text = create_parser(name, load_command(name)).format_help().partition("\nexamples:")[0]
-        long = [line for line in text.splitlines() if len(line) > width and not line.startswith("  -s SEED [SEED ...]")]
-        assert long == []  # three names of one option stay on a line
+        text = create_parser(name, load_command(name)).format_help()
+        long = [line for line in text.splitlines() if len(line) > width and not line.startswith(UNBROKEN)]
+        assert long == []
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("name", [*COMMANDS, "classic"])
+def test_a_folded_example_is_the_same_command_for_a_shell(
+    name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    command = load_command(name)
+    folded = create_parser(name, command).format_help().partition("\nexamples:\n")[2].replace("\\\n", "")
+    expected = command.EXAMPLES.strip().splitlines()
+    assert [shlex.split(line) for line in folded.splitlines()] == [shlex.split(line) for line in expected]
 
 
 @pytest.mark.parametrize("width", [60, 100])

@@ -124,7 +124,10 @@ def test_an_offline_policy_has_no_starter() -> None:
         starter_pair("CartPole-v1", OFFLINE[0], "run")
 
 
-def test_the_catalogue_has_every_registered_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_catalogue_has_every_registered_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     main(["list"])
     told = capsys.readouterr().out
     assert [block.splitlines()[0] for block in told.split("\n\n")] == [
@@ -135,8 +138,11 @@ def test_the_catalogue_has_every_registered_name(capsys: pytest.CaptureFixture[s
     summaries = [line for line in told.splitlines() if line.startswith(" ")]
     assert not [line for line in summaries if line.startswith("   ")]  # what is redirected has one line for each name
     assert max(map(len, summaries)) > 80
+    monkeypatch.setenv("COLUMNS", "80")
     main(["list", "buffers"])
-    assert capsys.readouterr().out.startswith("buffers\n")
+    told = capsys.readouterr().out
+    assert told.startswith("buffers\n")
+    assert max(map(len, told.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("width", [60, 80])
