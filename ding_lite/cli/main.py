@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif first.startswith("-") or OVERRIDE.match(first):
         _run_command("classic", words)
     else:
-        sys.stderr.write(f"Unknown command '{first}'.{closest(first, COMMANDS)} See ding_lite --help.\n")
+        hint = f" To train a config file: ding_lite -c {first}." if first.endswith(".py") else closest(first, COMMANDS)
+        sys.stderr.write(f"Unknown command '{first}'.{hint} See ding_lite --help.\n")
         raise SystemExit(2)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
+from ding_lite.utils.registry import closest
+
 COMMANDS = (  # modules of this package, in the order of the help
     *("new", "train", "sweep", "resume", "eval", "play", "video"),
     *("runs", "plot", "compare", "report", "clean"),
@@ -18,6 +20,7 @@ COMMANDS = (  # modules of this package, in the order of the help
 )
 WIDEST = 120  # characters of a line of help
 TIED = "\N{NO-BREAK SPACE}"  # a space at which a usage is not broken
+ONE_DASH = re.compile(r"-\w[\w-]+")  # a long option whose name begins with one dash
 OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")  # how a word that changes a config key begins
 
 
@@ -25,7 +28,8 @@ class Parser(argparse.ArgumentParser):
     """argparse's parser; an error prints one line, without the usage, and exits with status 2."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}. See {self.prog} --help.\n")
+        end = "" if message.endswith("?") else "."
+        self.exit(2, f"{self.prog}: {message}{end} See {self.prog} --help.\n")
 
 
 def load_command(name: str) -> ModuleType:
@@ -82,7 +86,17 @@ def parse(name: str, command: ModuleType, words: Sequence[str]) -> argparse.Name
     """
     takes = "key=value" in command.USAGE
     overrides = [word for word in words if takes and OVERRIDE.match(word)]  # or `-s 0 1 key=value` would take them
-    args = create_parser(name, command).parse_intermixed_args([word for word in words if word not in overrides])
+    parser = create_parser(name, command)
+    options = [option for action in parser._actions for option in action.option_strings]
+    for word in words:
+        if ONE_DASH.fullmatch(word) and f"-{word}" in options:  # argparse would take -seed for -s eed
+            parser.error(f"unrecognized arguments: {word}. Did you mean '-{word}'?")
+    args, unknown = parser.parse_known_intermixed_args([word for word in words if word not in overrides])
+    if unknown:
+        hint = closest(unknown[0], options) if unknown[0].startswith("--") else ""
+        if takes and not unknown[0].startswith("-"):
+            hint = " A key of the config is changed by key=value, without spaces"
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{'.' * bool(hint)}{hint}")
     args.words = [*getattr(args, "words", []), *overrides]
     return args
 

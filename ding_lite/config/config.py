@@ -43,6 +43,11 @@ from ding_lite.utils.key import SECTION, declared_keys, matches, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
 from ding_lite.utils.schedule import check_schedule, extremes, find_schedules, has_fields, is_schedule, set_number
 
+# The dicts of a config file, in short, for messages.
+LEAST = {
+    "main_config": " Add main_config = dict(exp_name='my_run').",
+    "create_config": " Add create_config = dict(policy=dict(type='ppo')).",
+}
 # Modules that register the built-in classes; they are imported when a config is compiled, before its import_names.
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker", "ding_lite.utils.tracker.services")
 PARTS = ("env", "policy", "reward_model")  # sections for which create_config names a class and modules to import
@@ -109,14 +114,16 @@ def read_saved_run(path: str | Path) -> SavedRun:
 def _get_dict(module: types.ModuleType, name: str) -> dict[str, Any]:
     value = getattr(module, name, None)
     if not isinstance(value, dict):
-        hint = closest(name, [key for key, value in vars(module).items() if isinstance(value, dict)])
+        others = [key for key, value in vars(module).items() if isinstance(value, dict) and key not in LEAST]
+        hint = closest(name, others) or LEAST.get(name, "")
         raise ConfigError(f"Config file '{module.__file__}', line 1: expected a dict called '{name}', got none.{hint}")
     return value
 
 
 def _run_file(path: Path) -> types.ModuleType:
     if not path.is_file():
-        raise ConfigError(f"Config file '{path}' does not exist: give the path of a Python file.")
+        what = "is a directory" if path.is_dir() else "does not exist"
+        raise ConfigError(f"Config file '{path}' {what}: give the path of a Python file.")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

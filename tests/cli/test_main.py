@@ -95,6 +95,23 @@ def test_help_has_two_spellings(capsys: pytest.CaptureFixture[str]) -> None:
         (["train"], "ding_lite train: the following arguments are required: -c/--config. See ding_lite train --help."),
         (["completion", "bash", "a.b=1"], "ding_lite completion: unrecognized arguments: a.b=1. See"),
         (["completion", "fish"], "ding_lite completion: argument shell: invalid choice: 'fish'"),
+        (
+            ["-c", "x.py", "-seed", "0"],
+            "ding_lite: unrecognized arguments: -seed. Did you mean '--seed'? See ding_lite",
+        ),
+        (
+            ["train", "-c", "x.py", "--sed", "0"],
+            "ding_lite train: unrecognized arguments: --sed 0. Did you mean '--seed",
+        ),
+        (
+            ["train", "-c", "x.py", "max_env_step"],
+            "ding_lite train: unrecognized arguments: max_env_step. A key of the config is changed by key=value, "
+            "without spaces. See ding_lite train --help.",
+        ),
+        (
+            ["my_config.py", "-s", "0"],
+            "Unknown command 'my_config.py'. To train a config file: ding_lite -c my_config.py",
+        ),
         (["help", "trian"], "Unknown command 'trian'. Did you mean 'train'? See ding_lite --help."),
     ],
 )

@@ -27,7 +27,8 @@ from tests.config.helpers import CARTPOLE, PONG, ROOT, pair
         ("def f():\n    return 1 / 0\n\nf()\n", r"line 2: ZeroDivisionError"),
         ("import sys\nsys.exit(3)\n", r"line 2: SystemExit: 3"),
         ("import no_such_module\n", r"line 1: ModuleNotFoundError"),
-        ("create_config = {}\n", "expected a dict called 'main_config'"),
+        ("create_config = {}\n", r"called 'main_config', got none\. Add main_config = dict\(exp_name='my_run'\)\.$"),
+        ("main_config = {}\n", r"called 'create_config', got none\. Add create_config = dict\(policy=.*\)\.$"),
         ("main_config = {}\ncreate_confg = {}\n", "called 'create_config', got none. Did you mean 'create_confg'"),
         ("main_config = 3\ncreate_config = {}\n", "expected a dict called 'main_config'"),
         ("\x00", r"line 1: "),
@@ -45,8 +46,8 @@ def test_broken_config_file_is_one_line_with_its_place(tmp_path: Path, text: str
 
 
 def test_missing_config_file(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.py", tmp_path):
-        with pytest.raises(ConfigError, match=r"does not exist: give the path"):
+    for path, what in ((tmp_path / "absent.py", "does not exist"), (tmp_path, "is a directory")):
+        with pytest.raises(ConfigError, match=rf"{what}: give the path of a Python file\.$"):
             read_config(path)
 
 

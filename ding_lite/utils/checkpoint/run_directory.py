@@ -109,9 +109,9 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any]) -> tuple[str, boo
             _write_job(path, record)
     except OSError as error:
         verb = "write into" if resume else "make"
-        raise ConfigError(
-            f"Cannot {verb} the experiment directory '{exp_name}': {error.strerror}; change exp_name."
-        ) from error
+        in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = f"'{error.filename}' is not a directory" if in_the_way else error.strerror
+        raise ConfigError(f"Cannot {verb} the experiment directory '{exp_name}': {reason}; change exp_name.") from error
     return path, resume or before is not None
 
 
