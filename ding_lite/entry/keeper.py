@@ -68,9 +68,11 @@ class RunKeeper(AbstractContextManager[Any]):
             resume = self._resumes and not self._hook.load_ckpt_before_run
             self._exp_dir, self._goes_on = open_exp_dir(setup.cfg.exp_name, resume)
             stack.callback(release_exp_dir, self._exp_dir)
+            self._root = os.path.abspath(self._exp_dir)  # a callback may change the current directory
             self.reporter = stack.enter_context(RunReporter(setup.cfg, self._exp_dir, axis))
             self._store = CheckpointStore(self._path("ckpt"), self._hook.keep_ckpt)
             newest = self._load_newest() if self._goes_on else None
+            self._store.fix_directory()
             self._loaded = newest or self._loaded
             if get_rank() == 0:
                 self._save_config(setup, begins=newest is None)
@@ -81,7 +83,9 @@ class RunKeeper(AbstractContextManager[Any]):
         self._stack.close()
 
     def _path(self, *parts: str) -> str:
-        return os.path.join(self._exp_dir, *parts)
+        """Return a path in the run's directory: as that was named, or absolute if the current directory has changed."""
+        moved = os.path.abspath(self._exp_dir) != self._root
+        return os.path.join(self._root if moved else self._exp_dir, *parts)
 
     def _save_config(self, setup: RunSetup, begins: bool) -> None:
         """Write the config of a new run; for a resumed one, remember what it changes."""

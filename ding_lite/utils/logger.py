@@ -40,6 +40,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
 
     def __init__(self, exp_dir: str, rank: int = 0, axis: str = "envstep") -> None:
         self._exp_dir, self._rank, self._axis = exp_dir, rank, axis
+        self._result = os.path.abspath(os.path.join(exp_dir, "result.json"))  # the current directory may change
         self._complained = False
         self._next_flush = 0.0  # when to flush the events, in seconds of time.monotonic()
         if rank == 0:
@@ -117,7 +118,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
     def write_result(self, result: dict[str, Any]) -> None:
         """Write result.json atomically, on rank 0 only."""
         if self._rank == 0:
-            with self._tolerant(), atomic_file(os.path.join(self._exp_dir, "result.json")) as file:
+            with self._tolerant(), atomic_file(self._result) as file:
                 file.write(json.dumps(_plain(result), indent=2).encode() + b"\n")
 
     def close(self) -> None:

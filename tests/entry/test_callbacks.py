@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,11 +14,26 @@ import pytest
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import DDPContext, UserError
+from ding_lite.utils.checkpoint.run_directory import last_exp_dir
 from ding_lite.utils.dist.ranks import get_rank
 from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from tests.distributed.launcher import run_ranks
 from tests.entry.helpers import SHORT, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
+
+
+class Mover(Callback):
+    """Changes the current directory when the run starts."""
+
+    def __init__(self) -> None:
+        self.paths: list[Path] = []
+
+    def on_start(self, run: WatchedRun) -> None:
+        os.mkdir("other")
+        os.chdir("other")
+
+    def after_checkpoint(self, run: WatchedRun, path: str) -> None:
+        self.paths.append(Path(path))
 
 
 class Recorder(Callback):
@@ -92,6 +108,16 @@ def test_every_event_is_seen_once_and_the_run_is_the_same(tmp_path: Path) -> Non
     assert (recorder.order[0], recorder.order[-1]) == ("start", "end")
     assert events["best"] >= 1
     assert parameter_hash(policy.model) == parameter_hash(run("exp_name=other").model)
+
+
+def test_a_callback_may_change_the_current_directory(tmp_path: Path) -> None:
+    mover = Mover()
+    run(callbacks=[mover])
+    assert list((tmp_path / "other").iterdir()) == []
+    assert result(tmp_path / "run")["stop_reason"] == "max_env_step"
+    assert {path.parent for path in mover.paths} == {tmp_path / "run" / "ckpt"}
+    assert all(path.is_file() for path in mover.paths)
+    assert last_exp_dir() == str(tmp_path / "run")
 
 
 def test_a_figure_of_ones_own_is_recorded_at_the_counts_of_the_run(tmp_path: Path) -> None:

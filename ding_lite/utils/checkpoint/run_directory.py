@@ -20,7 +20,7 @@ from ding_lite.utils.registry import ConfigError
 _locks: dict[str, int] = {}  # directories that this process writes into, and what locks them: closed when it ends
 _records: dict[str, dict[str, Any]] = {}  # content of job.json for directories whose runs are resumed
 _opened = itertools.count()  # a script may run several experiments; a restarted one opens them in the same order
-_paths: list[str] = []  # directories opened so far
+_paths: list[tuple[str, str]] = []  # directories opened so far: as they were named, and absolute
 
 
 def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
@@ -39,7 +39,7 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
     """
     record = {"agents": _agents(), "run": next(_opened)}
     path, continues = on_rank_0(lambda: _open(exp_name, resume, record))
-    _paths.append(path)
+    _paths.append((path, os.path.abspath(path)))
     return path, continues
 
 
@@ -64,8 +64,12 @@ def opened_exp_dirs() -> int:
 
 
 def last_exp_dir() -> str:
-    """Return the directory of the run that this process opened last; empty if there was none."""
-    return _paths[-1] if _paths else ""
+    """Return the directory of the run that this process opened last; empty if there was none.
+
+    If the current directory has changed since, the path is absolute.
+    """
+    path, absolute = _paths[-1] if _paths else ("", os.getcwd())
+    return path if os.path.abspath(path) == absolute else absolute
 
 
 def release_exp_dir(path: str) -> None:

@@ -111,6 +111,10 @@ class CheckpointStore:
             return str(error)
         return None
 
+    def fix_directory(self) -> None:
+        """Keep to the same directory from now on, even if the process changes its current one."""
+        self._directory = os.path.abspath(self._directory)
+
     def has_checkpoints(self) -> bool:
         """Return whether there are checkpoints, valid or not."""
         return bool(self._names)
