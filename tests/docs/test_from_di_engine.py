@@ -249,6 +249,39 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
         ],
         {"learn.log_space": True, "learn.learning_rate_q": 0.001, "model.action_space": "reparameterization"},
     ),
+    "r2d2": (
+        dict(
+            exp_name="cartpole_r2d2_seed0",
+            env=ENVS,
+            policy=dict(
+                cuda=False,
+                priority=False,
+                priority_IS_weight=False,
+                model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64]),
+                discount_factor=0.995,
+                nstep=5,
+                burnin_step=2,
+                learn_unroll_len=40,  # a sequence of DI-engine's has 2 + 40 steps
+                learn=dict(update_per_collect=5, batch_size=64, learning_rate=0.0005, target_update_theta=0.001),
+                collect=dict(n_sample=32, unroll_len=2 + 40, traj_len_inf=True, env_num=8),
+                eval=dict(env_num=5, evaluator=dict(eval_freq=30)),
+                other=dict(
+                    eps=dict(type="exp", start=0.95, end=0.05, decay=10000),
+                    replay_buffer=dict(replay_buffer_size=100000),
+                ),
+            ),
+        ),
+        create("r2d2"),
+        [
+            "policy.collect.unroll_len is ignored: policy.burnin_step and policy.unroll_len say it.",
+            "policy.learn_unroll_len is policy.unroll_len here.",
+            "policy.learn.target_update_theta is policy.learn.target_theta here.",
+            "policy.collect.traj_len_inf is ignored: sequences are cut when they are sampled.",
+            "policy.collect.env_num is ignored: env.collector_env_num sets it.",
+            "policy.eval.env_num is ignored: env.evaluator_env_num sets it.",
+        ],
+        {"unroll_len": 40, "burnin_step": 2, "learn.target_theta": 0.001},
+    ),
     "d4pg": (
         dict(
             exp_name="pendulum_d4pg_seed0",
