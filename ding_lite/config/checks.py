@@ -16,7 +16,7 @@ from ding_lite.config.normalization import check_normalization
 from ding_lite.envs.wrappers import check_wrappers
 from ding_lite.utils.key import declared_keys, matches, show
 from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError
-from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules
+from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules, numbers_of
 from ding_lite.utils.tree import tree_leaves
 
 ROUNDED = (  # the least that a part plays, and the number of environments that play it together
@@ -110,14 +110,24 @@ def check_schedules(policy: EasyDict, policy_cls: Any) -> None:
         policy_cls: the class of the policy.
 
     Raises:
-        ConfigError: a schedule depends on a count that the policy's pipeline does not have, or is part of a compiled
-            loss.
+        ConfigError: a schedule depends on a count that the policy's pipeline does not have, is part of a compiled loss,
+            or changes a number that this run reads only once.
     """
     for path, schedule in find_schedules(policy, declared_keys(policy_cls)).items():
         if policy_cls.pipeline == "serial_pipeline_offline" and schedule["by"] != "iteration":
             raise ConfigError(
                 f"policy.{path}.by: expected 'iteration', got '{schedule['by']}', because policy '{policy.type}' "
                 "learns from a data set and collects nothing."
+            )
+        if policy_cls.pipeline == "serial_pipeline_offline" and path == "discount_factor":
+            raise ConfigError(
+                f"policy.{path} is a schedule, but policy '{policy.type}' learns from a data set, whose rewards are "
+                "summed once, when it is read: give a number."
+            )
+        if path == "learn.momentum" and min(numbers_of(schedule)) <= 0:
+            raise ConfigError(
+                f"policy.{path}: expected numbers above 0 in its schedule, got {min(numbers_of(schedule))}, because an "
+                "optimizer without momentum has other moments in its checkpoints."
             )
         if policy.compile and not path.startswith(OUTSIDE_LOSSES):
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -36,6 +37,12 @@ def check_normalization(cfg: EasyDict) -> None:
         )
     if norm_reward.use_norm and norm_reward.reward_discount is None and "discount_factor" not in cfg.policy:
         raise ConfigError("env.norm_reward.reward_discount: expected a number, as the policy has no discount_factor.")
+    changes = isinstance(cfg.policy.get("discount_factor"), Mapping)
+    if norm_reward.use_norm and norm_reward.reward_discount is None and changes:
+        raise ConfigError(
+            "env.norm_reward.reward_discount: expected a number, as policy.discount_factor is a schedule, and the "
+            "returns that scale the rewards have one discount."
+        )
 
 
 def check_observations(observation_space: gymnasium.Space[Any]) -> None:

@@ -186,7 +186,7 @@ class Agent:
             cfg.env.update(episode_counts(episodes))
         cfg.seed = cfg.seed if seed is None else seed
         with _undisturbed():
-            return play_evaluation(replace(self._setup, cfg=cfg), self._state_dict(), self._name)
+            return play_evaluation(replace(self._setup, cfg=cfg), self._state_dict(), self._name)[0]
 
     def _state_dict(self) -> dict[str, Any]:
         """Return the policy's current state, in the form of a checkpoint that `load_model` reads."""

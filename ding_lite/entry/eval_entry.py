@@ -11,6 +11,7 @@ from ding_lite.entry.keeper import load_model
 from ding_lite.entry.reporter import describe_eval_epsilon
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
+from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.progress import Progress
@@ -47,16 +48,16 @@ def evaluate_checkpoint(
     if get_world_size() > 1:
         raise ConfigError("A checkpoint is evaluated by one process: run this without a launcher.")
     setup = prepare_run(input_cfg, seed, overrides=overrides)
-    info = play_evaluation(setup, load_checkpoint(path), path)
+    info, policy = play_evaluation(setup, load_checkpoint(path), path)
     print(
         f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
         f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"
-        f"{describe_eval_epsilon(setup.cfg.policy)}"
+        f"{describe_eval_epsilon(policy)}"
     )
     return info
 
 
-def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> dict[str, Any]:
+def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[dict[str, Any], Policy]:
     """Build a policy with the parameters of a checkpoint, and evaluate it once as `setup` says.
 
     Args:
@@ -65,7 +66,7 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> dict[s
         name: the checkpoint's name in messages.
 
     Returns:
-        What `evaluate_checkpoint` returns.
+        What `evaluate_checkpoint` returns, and the policy.
 
     Raises:
         CheckpointError: the checkpoint belongs to another model.
@@ -87,7 +88,7 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> dict[s
                 f"evaluating: {done} of {cfg.env.n_evaluator_episode} episodes, step {steps:,}"
             ),
         )
-        return evaluator.eval(state.get("learner", {}).get("train_iter", 0))[1]
+        return evaluator.eval(state.get("learner", {}).get("train_iter", 0))[1], policy
 
 
 def episode_counts(n_episode: int) -> dict[str, int]:

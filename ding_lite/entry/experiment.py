@@ -131,7 +131,7 @@ class Experiment(AbstractContextManager[Any]):
                 hook.check_ranks_after_iter,
                 self._on_update if self._callbacks else None,
             )
-            self._replay = setup.create_replay_buffer(self.policy.device) if replays else None
+            self._replay = setup.create_replay_buffer(self.policy) if replays else None
             model = source.rewarded and source.rewarded.model
             parts = (self.learner, self.collector, self.evaluator, self.counts, self._replay, model)
             keeper.resume(*parts, self._callbacks, self._on_save if self._callbacks else None)

@@ -62,6 +62,7 @@ class RunReporter(AbstractContextManager[Any]):
             step: the count on `axis` at which a resumed run starts, else 0.
             total: the count on `axis` at which the run ends.
         """
+        self._policy = policy
         limit, words = total if total < 1e10 else None, WORDS[self._axis]
         self._progress = self._stack.enter_context(Progress(limit, get_rank() == 0, self._logger.info, step, words))
         cfg, say = self._cfg, self._logger.info
@@ -203,7 +204,7 @@ class RunReporter(AbstractContextManager[Any]):
         self.figures(figures, counts)
         self._logger.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
-            f"{info['return_best']:.2f}\n  {len(info['returns'])} episodes{describe_eval_epsilon(self._cfg.policy)}, "
+            f"{info['return_best']:.2f}\n  {len(info['returns'])} episodes{describe_eval_epsilon(self._policy)}, "
             f"after {tqdm.format_interval(self._seconds())}"
         )
 
@@ -249,9 +250,9 @@ def has_bf16() -> bool:
     return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
-def describe_eval_epsilon(policy: EasyDict) -> str:
-    """Return a note on the epsilon of evaluations, to be appended to a result; empty if it is 0."""
-    epsilon = policy.eval.get("eps", 0.0)
+def describe_eval_epsilon(policy: Policy) -> str:
+    """Return a note on the epsilon of an evaluation that has ended, to be appended to its result; empty if it is 0."""
+    epsilon = policy.current_config.eval.get("eps", 0.0)
     return f", epsilon {epsilon:g}" if epsilon else ""
 
 

@@ -138,17 +138,17 @@ class RunSetup:
             on_progress,
         )
 
-    def create_replay_buffer(self, device: torch.device) -> ReplayBuffer:
-        """Build this rank's replay buffer, empty, whose batches are on `device`."""
+    def create_replay_buffer(self, built: Policy) -> ReplayBuffer:
+        """Build this rank's replay buffer, empty, for a policy; batches are on its device."""
         cfg, policy = self.cfg, self.cfg.policy
         options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
         options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
         return BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
             num_envs=cfg.env.collector_env_num,
             nstep=policy.get("nstep", 1),
-            gamma=policy.discount_factor,
+            gamma=built.follower("discount_factor"),
             frame_stack=self.spec.frame_stack,
-            batch_device=device,
+            batch_device=built.device,
             seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
             **options,
         )

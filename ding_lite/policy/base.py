@@ -143,6 +143,19 @@ class Policy:
         """The device of the networks."""
         return self._device
 
+    @property
+    def current_config(self) -> EasyDict:
+        """`cfg.policy`, in which every key that has a schedule has the current number."""
+        return self._cfg
+
+    def follower(self, path: str) -> float:
+        """Return a number of `cfg.policy` for another part of the run, see `Schedules.follower`.
+
+        Args:
+            path: the key's dotted name, such as 'discount_factor'.
+        """
+        return self._schedules.follower(path)
+
     # Learn mode.
 
     @property

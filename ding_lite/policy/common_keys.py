@@ -21,12 +21,19 @@ def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> 
         spread: whether the policy has the key `spread`.
     """
     meaning = "environment i of a rank's N explores with epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
-    more = dict(spread=Key(0.0, meaning, low=0)) if spread else {}
+    reason = "policy.other.eps is a schedule itself"
+    more = dict(spread=Key(0.0, meaning, low=0, constant=reason)) if spread else {}
     return dict(
         type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
-        start=Key(start, "epsilon, the share of random actions, at global env step 0", low=0, high=1),
-        end=Key(end, "final epsilon", low=0, high=1),
-        decay=Key(decay, "global env steps: time constant, or length of the linear decrease", type=float, low=1),
+        start=Key(start, "epsilon, the share of random actions, at global env step 0", low=0, high=1, constant=reason),
+        end=Key(end, "final epsilon", low=0, high=1, constant=reason),
+        decay=Key(
+            decay,
+            "global env steps: time constant, or length of the linear decrease",
+            type=float,
+            low=1,
+            constant=reason,
+        ),
         **more,
     )
 

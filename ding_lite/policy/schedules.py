@@ -12,13 +12,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
 from ding_lite.utils.key import declared_keys
-from ding_lite.utils.schedule import Scheduled, find_schedules, number_at, set_number, with_numbers
+from ding_lite.utils.schedule import (
+    Scheduled,
+    find_schedules,
+    get_number,
+    number_at,
+    numbers_of,
+    set_number,
+    with_numbers,
+)
 
 
 class Schedules:
@@ -36,8 +45,25 @@ class Schedules:
         self._schedules = find_schedules(cfg, declared_keys(policy_cls))
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
         self._figures: dict[str, Tensor] = {}
-        numbers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
-        self.cfg = with_numbers(cfg, numbers) if numbers else cfg
+        self._followers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
+        self.cfg = with_numbers(cfg, self._followers) if self._followers else cfg
+
+    def follower(self, path: str) -> float:
+        """Return the number of a key, to be kept by another part of the run.
+
+        Args:
+            path: the key's dotted name, without 'policy.'.
+
+        Returns:
+            A `Scheduled` number if the key has a schedule: as a function, it returns the current number. Otherwise the
+            number of the config.
+        """
+        return self._followers[path] if path in self._followers else get_number(self.cfg, path)
+
+    def numbers(self, path: str) -> list[float]:
+        """Return the numbers that a key's schedule contains, or its only number."""
+        schedule = self._schedules.get(path)
+        return [get_number(self.cfg, path)] if schedule is None else numbers_of(schedule)
 
     def _number(self, path: str) -> float:
         """Return the current number of a key."""
@@ -75,6 +101,11 @@ class Schedules:
             self._set()
             return collect.get_collect_kwargs(envstep)
 
+        def reset_eval(env_id: np.ndarray | None = None) -> None:
+            if env_id is None:  # a new evaluation
+                self._set()
+            evaluate.reset(env_id)
+
         def state_dict() -> dict[str, Any]:
             return learn.state_dict() | {"schedules": dict(self._counts)}
 
@@ -97,7 +128,7 @@ class Schedules:
                 load_state_dict=load_state_dict,
             ),
             replace(collect, get_collect_kwargs=get_collect_kwargs),
-            replace(evaluate, load_state_dict=load_to_act),
+            replace(evaluate, reset=reset_eval, load_state_dict=load_to_act),
         )
 
     def _load_counts(self, state: dict[str, Any]) -> None:

@@ -23,11 +23,19 @@ class Coefficient(nn.Module):
     def __init__(self, value: float, log_space: bool = True) -> None:
         super().__init__()
         self._log_space = log_space
-        self.learned = nn.Parameter(torch.tensor([math.log(value) if log_space else value]))
+        self.learned = nn.Parameter(self._to_learned(value))
+
+    def _to_learned(self, value: float) -> Tensor:
+        return torch.tensor([math.log(value) if self._log_space else value])
 
     def forward(self) -> Tensor:
         """Return the number, a scalar."""
         return self.learned[0].exp() if self._log_space else self.learned[0].clamp(min=0.0)
+
+    @torch.no_grad()
+    def set(self, value: float) -> None:
+        """Replace the number, for instance by that of a schedule."""
+        self.learned.copy_(self._to_learned(value))
 
     @torch.no_grad()
     def bound(self) -> None:

@@ -28,7 +28,7 @@ OPTIMIZER_KEYS: dict[str, Any] = dict(
         low=0,
         high=1,
     ),
-    momentum=Key(0.0, "momentum of SGD and RMSprop; 0: none", low=0, below=1, constant=True),
+    momentum=Key(0.0, "momentum of SGD and RMSprop; 0: none", low=0, below=1),
     weight_decay=Key(
         0.0,
         "L2 penalty; with 'adamw' each step subtracts this share of a parameter times the learning rate",

@@ -8,6 +8,7 @@ from typing import Any
 from easydict import EasyDict
 from torch import nn
 
+from ding_lite.torch_utils.optimizer import Rate
 from ding_lite.utils.dist.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError
 
@@ -36,7 +37,8 @@ class TargetNetwork:
         online: the network that learns; its parameters are views of `flat`.
         flat: the flat parameters of the network's optimizers.
         freq: learner iterations between two copies, or None.
-        theta: weight of the online network, or None. Exactly one of `freq` and `theta` is given.
+        theta: weight of the online network: a number, a function from the number of updates so far to it, or None.
+            Exactly one of `freq` and `theta` is given.
 
     Attributes:
         network: the copy; it needs no gradient.
@@ -47,7 +49,7 @@ class TargetNetwork:
     """
 
     def __init__(
-        self, online: nn.Module, flat: FlatParameters, freq: int | None = None, theta: float | None = None
+        self, online: nn.Module, flat: FlatParameters, freq: int | None = None, theta: Rate | None = None
     ) -> None:
         self.network = copy.deepcopy(online)
         self.updates = 0
@@ -59,9 +61,10 @@ class TargetNetwork:
 
     def update(self) -> None:
         """Update the copy; call this once after each step of the online network."""
+        theta = self._theta(self.updates) if callable(self._theta) else self._theta
         self.updates += 1
-        if self._theta is not None:
-            self._target.lerp_(self._online, self._theta)
+        if theta is not None:
+            self._target.lerp_(self._online, theta)
         elif self._freq is not None and self.updates % self._freq == 0:
             self._target.copy_(self._online)
         for buffer, source in self._buffer_pairs:

@@ -44,7 +44,8 @@ class Key:
         above: bound that numbers must exceed.
         below: bound that numbers must not reach.
         choices: the only allowed values; empty if there is no such restriction.
-        constant: the number is only read when the run is built, so it cannot be a schedule (see `utils/schedule.py`).
+        constant: whether the number cannot be a schedule (see `utils/schedule.py`): True if it is only read when the
+            run is built, or another reason, which follows 'because' in the message.
     """
 
     default: Any
@@ -55,7 +56,7 @@ class Key:
     above: float | None = None
     below: float | None = None
     choices: tuple[Any, ...] = ()
-    constant: bool = False
+    constant: bool | str = False
 
     @property
     def hint(self) -> Any:

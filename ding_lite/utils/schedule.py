@@ -35,9 +35,12 @@ from ding_lite.utils.registry import ConfigError, closest
 UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}
 SPAN = ("start", "end", "over", "by")
 FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "piecewise": ("points", "by")}
-SECTIONS = ("learn", "collect")  # the sections of `policy` whose numbers may be schedules
+SECTIONS = ("learn", "collect", "eval")  # sections of `policy` whose numbers may be schedules, as may those in none
 # Beginnings of the keys that losses do not read; only these may change if losses are compiled.
-OUTSIDE_LOSSES = ("collect.", "learn.learning_rate", "learn.weight_decay", "learn.adam_eps", "learn.grad_clip_value")
+OUTSIDE_LOSSES = (
+    *("collect.", "eval.", "learn.learning_rate", "learn.weight_decay", "learn.adam_eps", "learn.momentum"),
+    *("learn.grad_clip_value", "learn.target_theta"),
+)
 
 
 class Scheduled(float):
@@ -98,19 +101,38 @@ def numbers_of(schedule: Mapping[str, Any]) -> list[Any]:
 def is_schedule(path: str, key: Key, value: Any) -> bool:
     """Return whether the value of a config key is meant as a schedule: a dict where a number is expected.
 
+    Where a whole number is expected, which cannot change, only a dict with all fields of a schedule is meant as one.
+
     Args:
         path: dotted name of the key, which begins with 'policy.'.
         key: the declaration of the key.
         value: its value.
     """
-    is_number = not key.choices and matches(0.5, key.hint) and not matches({}, key.hint)
-    return isinstance(value, Mapping) and is_number and path.startswith("policy.")
+    if not isinstance(value, Mapping) or not path.startswith("policy.") or key.choices or matches({}, key.hint):
+        return False
+    return matches(0.5, key.hint) or (matches(1, key.hint) and has_fields(value))
 
 
 def has_fields(value: Any) -> bool:
     """Return whether a value has a type of a schedule and all fields of this type."""
     kind = value.get("type") if isinstance(value, Mapping) else None
     return isinstance(kind, str) and kind in FIELDS and set(FIELDS[kind]) <= value.keys()
+
+
+def why_constant(path: str, key: Key) -> str:
+    """Return why a number cannot change during a run; empty if it can.
+
+    Args:
+        path: dotted name of the key, which begins with 'policy.'.
+        key: the declaration of the key.
+    """
+    if isinstance(key.constant, str):
+        return key.constant
+    if not matches(0.5, key.hint):
+        return "it is a whole number"
+    _, *sections, _ = path.split(".")
+    fixed = key.constant or (sections and sections[0] not in SECTIONS)
+    return "it is only read when the run is built" if fixed else ""
 
 
 def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
@@ -124,8 +146,10 @@ def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: the key cannot change during a run, or the schedule has a mistake.
     """
-    if key.constant or path.split(".")[1] not in SECTIONS:
-        raise ConfigError(f"{path} cannot change during a run: expected a number, got {show_value(dict(schedule))}.")
+    if reason := why_constant(path, key):
+        raise ConfigError(
+            f"{path} cannot change during a run, because {reason}: expected a number, got {show_value(dict(schedule))}."
+        )
     kind, by = _check_fields(path, schedule)
     if kind == "piecewise":
         _check_points(f"{path}.points", schedule["points"], UNITS[by])
@@ -181,7 +205,7 @@ def find_schedules(policy: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[s
     """
     found = {}
     for path, key in keys.items():
-        if path.split(".")[0] in SECTIONS:
+        if not why_constant(f"policy.{path}", key):
             section, last = _section(policy, path)
             if is_schedule(f"policy.{path}", key, section.get(last)):
                 found[path] = section[last]
@@ -199,6 +223,13 @@ def with_numbers(policy: EasyDict, numbers: Mapping[str, float]) -> EasyDict:
     for path, number in numbers.items():
         set_number(changed, path, number)
     return changed
+
+
+def get_number(policy: Mapping[str, Any], path: str) -> float:
+    """Return the number of a key of `cfg.policy`, given by its dotted name."""
+    section, last = _section(policy, path)
+    number: float = section[last]
+    return number
 
 
 def set_number(policy: Mapping[str, Any], path: str, number: float | Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ OPTIONS = {
         *([], ["policy.noisy_net=True"]),
         [f"policy.learn.learning_rate={RATE}", "policy.learn.optimizer=rmsprop", "policy.learn.momentum=0.9"],
         ["policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.target_theta=0.1"],
+        ["policy.learn.optimizer=sgd", f"policy.learn.momentum={RATE}", f"policy.learn.target_theta={RATE}"],
     ],
     "qrdqn": [["policy.noisy_net=True", "policy.nstep=3"]],
     "c51": [["policy.priority=True", "policy.priority_IS_weight=True", "policy.nstep=3"]],
@@ -44,6 +45,7 @@ OPTIONS = {
         ["policy.learn.epoch_per_collect=3", "policy.learn.kl_beta=0.5", "policy.learn.kl_adaptive=True",
          "policy.learn.target_kl=1e-6", "policy.learn.value_clip=False", "policy.recompute_adv=False"],
         ["policy.learn.epoch_per_collect=3", "policy.model.lstm_type=lstm"],
+        ["policy.learn.epoch_per_collect=3", f"policy.learn.kl_beta={RATE}", f"policy.discount_factor={RATE}"],
     ],
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
     "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],
@@ -74,6 +76,7 @@ OPTIONS = {
     "sac": [
         [],
         ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.log_space=False"],
+        ["policy.learn.auto_alpha=False", f"policy.learn.alpha={RATE}"],
     ],
     "td3": [["policy.priority=True", "policy.priority_IS_weight=True"]],
     "paddpg": [

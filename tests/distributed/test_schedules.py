@@ -24,9 +24,9 @@ STEPS = 320  # env steps of both ranks: 20 collects of 2 x 8
 
 
 class Remembers(DQNPolicy):
-    """Remembers the learning rate of every step, and the env step before its collect."""
+    """Remembers the numbers of every step: the env step before its collect, learning rate, gamma, gamma^n in replay."""
 
-    seen: list[tuple[int, float]] = []
+    seen: list[tuple[int, float, float, float]] = []
 
     def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
         self.envstep = envstep
@@ -34,7 +34,8 @@ class Remembers(DQNPolicy):
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
-        self.seen.append((self.envstep, self._optimizer.optimizer.param_groups[0]["lr"]))
+        rate, gamma = self._optimizer.optimizer.param_groups[0]["lr"], self._cfg.discount_factor
+        self.seen.append((self.envstep, rate, gamma, float(batch["value_gamma"].min())))
         return output
 
 
@@ -43,6 +44,7 @@ def main() -> None:
     POLICY_REGISTRY["remembers"] = Remembers
     rate = dict(type="linear", start=1e-3, end=0.0, over=STEPS, by="env_step")
     overrides = ["exp_name=run", "policy.multi_gpu=True", f"policy.learn.learning_rate={rate}", "policy.eval.eps=0.0"]
+    overrides += [f"policy.discount_factor={dict(type='linear', start=0.5, end=1.0, over=STEPS, by='env_step')}"]
     pair = (main_config, {**create_config, "policy": dict(type="remembers")})
     with DDPContext(timeout=60):
         policy = serial_pipeline(pair, seed=0, max_env_step=STEPS, overrides=overrides)
@@ -55,10 +57,12 @@ def test_every_rank_uses_the_number_of_the_global_env_step(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
     assert first == second
-    steps = [envstep for envstep, _ in first["seen"]]
+    steps, rates, gammas, least = zip(*first["seen"], strict=True)
     assert len(steps) > 20
     assert steps[-1] == STEPS - 16  # before the last collect, in which each rank plays 8
-    assert [rate for _, rate in first["seen"]] == pytest.approx([1e-3 * (1 - step / STEPS) for step in steps])
+    assert rates == pytest.approx([1e-3 * (1 - step / STEPS) for step in steps])
+    assert gammas == pytest.approx([0.5 + 0.5 * step / STEPS for step in steps])
+    assert least == pytest.approx([gamma ** main_config["policy"]["nstep"] for gamma in gammas])
 
 
 if __name__ == "__main__":

@@ -212,17 +212,22 @@ def test_seconds_go_on_where_the_checkpoint_left_off(tmp_path: Path) -> None:
 
 
 def schedule(key: str, start: float, end: float, over: int, by: str) -> str:
-    return f"policy.learn.{key}={dict(type='linear', start=start, end=end, over=over, by=by)}"
+    return f"policy.{key}={dict(type='linear', start=start, end=end, over=over, by=by)}"
 
 
 SCHEDULED = {
     "dqn": [
-        schedule("learning_rate", 1e-3, 1e-5, STEPS, "env_step"), schedule("weight_decay", 0.0, 0.1, 200, "iteration"),
-        "policy.learn.optimizer=rmsprop", "policy.learn.momentum=0.9",
+        schedule("learn.learning_rate", 1e-3, 1e-5, STEPS, "env_step"),
+        schedule("learn.weight_decay", 0.0, 0.1, 200, "iteration"),
+        "policy.learn.optimizer=rmsprop", schedule("learn.momentum", 0.9, 0.5, 200, "iteration"),
+        schedule("learn.target_theta", 0.5, 0.01, 200, "iteration"), "policy.learn.target_update_freq=None",
+        schedule("discount_factor", 0.9, 0.99, 300, "iteration"), schedule("eval.eps", 0.5, 0.0, 300, "iteration"),
     ],
     "ppo": [
-        schedule("learning_rate", 1e-3, 1e-5, STEPS, "env_step"), schedule("clip_ratio", 0.3, 0.1, 8, "collect"),
-        schedule("entropy_weight", 0.1, 0.0, 30, "iteration"), "policy.learn.lr_scheduler=None",
+        schedule("learn.learning_rate", 1e-3, 1e-5, STEPS, "env_step"),
+        schedule("learn.clip_ratio", 0.3, 0.1, 8, "collect"),
+        schedule("learn.entropy_weight", 0.1, 0.0, 30, "iteration"), schedule("learn.kl_beta", 0.5, 0.0, 8, "collect"),
+        schedule("discount_factor", 0.9, 0.99, STEPS, "env_step"), "policy.learn.lr_scheduler=None",
         "policy.learn.clip_scheduler=None", "policy.learn.optimizer=adamw", "policy.learn.betas=[0.5,0.9]",
     ],
 }  # fmt: skip

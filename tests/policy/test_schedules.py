@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,12 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.config import compile_config
+from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
 from ding_lite.utils.key import Key, declared_keys, matches
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.schedule import SECTIONS, find_schedules, is_schedule
+from ding_lite.utils.schedule import SECTIONS, find_schedules, is_schedule, why_constant
 from tests.distributed import parity
 from tests.policy.helpers import make_batch, make_cfg, make_policy, same
 
@@ -201,8 +204,13 @@ def problem(name: str) -> EasyDict:
 def numbers(name: str) -> dict[str, Key]:
     """Return the keys of a policy that may be schedules."""
     keys = declared_keys(POLICY_REGISTRY[name])
-    in_sections = {path: key for path, key in keys.items() if path.split(".")[0] in SECTIONS and not key.constant}
-    return {path: key for path, key in in_sections.items() if is_schedule(f"policy.{path}", key, {})}
+    may_change = {path: key for path, key in keys.items() if not why_constant(f"policy.{path}", key)}
+    return {path: key for path, key in may_change.items() if is_schedule(f"policy.{path}", key, {})}
+
+
+# Read while the policy is built, and followed afterwards, see the tests of single keys.
+FOLLOWED = {name: {"learn.alpha"} for name in ("sac", "cql", "discrete_sac", "sac_discrete")}
+FOLLOWED["sqn"] = {"learn.target_entropy"}  # only compared with its bound
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -211,19 +219,19 @@ def test_a_number_that_is_read_while_a_policy_is_built_is_constant_or_an_optimiz
 ) -> None:
     """A policy that keeps a number, or computes with it, would not see it change: declare the key `constant=True`."""
     cfg, read = problem(name), set()
-    watched = {id(cfg[section]): section for section in SECTIONS}
+    watched = {id(cfg): "", **{id(cfg[section]): f"{section}." for section in SECTIONS}}
     original = EasyDict.__getattribute__
 
     def get(self: EasyDict, key: str) -> Any:
         if id(self) in watched:
-            read.add(f"{watched[id(self)]}.{key}")
+            read.add(f"{watched[id(self)]}{key}")
         return original(self, key)
 
     policy_cls: Any = POLICY_REGISTRY[name]
     monkeypatch.setattr(EasyDict, "__getattribute__", get)
     policy_cls(cfg)
     monkeypatch.undo()
-    allowed = {f"learn.{key}" for key in OPTIMIZER_KEYS}
+    allowed = {f"learn.{key}" for key in OPTIMIZER_KEYS} | FOLLOWED.get(name, set()) | {"learn.target_theta"}
     kept = {path for path in read & set(numbers(name)) - allowed if not path.startswith("learn.learning_rate")}
     assert "learn.optimizer" in read  # this test sees what is read
     assert kept == set()
@@ -260,6 +268,150 @@ def test_every_learning_rate_of_every_policy_follows_its_schedule(name: str) -> 
     assert len(policy._optimizers) >= len(rates) - 1  # an optimizer may be switched off
 
 
+# Single keys: at env step 50 of a schedule over 100, steps are those with the middle number.
+
+
+def compile_for(name: str, *overrides: str) -> EasyDict:
+    """Compile the config of a policy for the first kind of action that it supports; return the whole config."""
+    policy_cls: Any = POLICY_REGISTRY[name]
+    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
+    return parity.compile_problem(name, kind, [*parity.SEQUENCES.get(name, []), *overrides])
+
+
+def learned_at(cfg: EasyDict, plain: EasyDict, envstep: int) -> dict[str, Any]:
+    """Return what two steps change that follow a collect after `envstep` env steps.
+
+    Args:
+        cfg: the config of the policy.
+        plain: the same config without schedules, by which the samples are collected and replayed.
+        envstep: env steps before the collect.
+    """
+    for one in (cfg, plain):
+        one.policy.multi_gpu = False
+        one.policy.learn.batch_size = 10**6
+    block = parity.collect_block(plain)
+    policy = parity.create_policy(cfg)
+    policy.collect_mode.get_collect_kwargs(envstep)
+    samples = policy.collect_mode.get_train_sample(block)
+    for seed in range(2):
+        if parity.is_on_policy(cfg):
+            (batch,) = itertools.islice(policy.learn_mode.get_batches(samples), 1)
+        else:
+            batch = parity.replay_everything(plain, samples, parity.NUM_ENVS)
+        torch.manual_seed(seed)
+        policy.learn_mode.forward(batch)
+    state = policy.learn_mode.state_dict()
+    return {key: value for key, value in state.items() if key != "schedules"}
+
+
+KEYS: list[tuple[str, str, float, float, list[str]]] = [
+    ("mdqn", "entropy_tau", 0.25, 0.75, []),
+    ("mdqn", "m_alpha", 0.25, 0.75, []),
+    ("mdqn", "discount_factor", 0.5, 1.0, []),
+    ("acer", "discount_factor", 0.5, 1.0, []),
+    ("impala", "discount_factor", 0.5, 1.0, []),
+    ("a2c", "discount_factor", 0.5, 1.0, []),
+    ("ppo", "discount_factor", 0.5, 1.0, []),
+    ("pg", "discount_factor", 0.5, 1.0, []),
+    ("ppo_offpolicy", "discount_factor", 0.5, 1.0, []),
+    ("dqn", "learn.target_theta", 0.25, 0.75, []),
+    ("sac", "learn.target_theta", 0.25, 0.75, []),
+    ("sqn", "learn.target_theta", 0.25, 0.75, []),
+    ("sqn", "learn.target_entropy", 0.25, 0.75, []),
+    ("acer", "learn.target_theta", 0.25, 0.75, []),
+    ("discrete_cql", "learn.target_theta", 0.25, 0.75, []),
+    ("sac", "learn.alpha", 0.25, 0.75, ["policy.learn.auto_alpha=False"]),
+    ("sac", "learn.alpha", 0.25, 0.75, ["policy.learn.auto_alpha=False", "policy.learn.log_space=False"]),
+    ("discrete_sac", "learn.alpha", 0.25, 0.75, ["policy.learn.auto_alpha=False"]),
+    ("cql", "learn.alpha", 0.25, 0.75, ["policy.learn.auto_alpha=False", "policy.learn.with_q_entropy=True"]),
+    ("ppo", "learn.kl_beta", 0.0, 2.0, []),
+    ("dqn", "learn.momentum", 0.25, 0.75, ["policy.learn.optimizer=sgd"]),
+    ("dqn", "learn.momentum", 0.25, 0.75, ["policy.learn.optimizer=rmsprop"]),
+    ("dqn", "learn.adam_eps", 0.25, 0.75, []),
+    ("dqn", "learn.weight_decay", 0.25, 0.75, ["policy.learn.optimizer=adamw"]),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "start", "end", "overrides"), KEYS)
+def test_the_number_in_effect_at_an_env_step_is_that_of_the_schedule(
+    name: str, path: str, start: float, end: float, overrides: list[str]
+) -> None:
+    def learned(value: Any, envstep: int) -> dict[str, Any]:
+        plain = compile_for(name, *overrides, f"policy.{path}={middle}")
+        return learned_at(compile_for(name, *overrides, f"policy.{path}={value}"), plain, envstep)
+
+    middle, by = (start + end) / 2, "iteration" if "cql" in name else "env_step"  # which collect nothing
+    schedule = linear(start, end, 100, by)
+    if by == "iteration":
+        schedule = dict(type="piecewise", points=[[0, middle], [1, middle]], by=by)
+    assert same_tree(learned(schedule, 50), learned(middle, 50))
+    assert not same_tree(learned(start or 0.5, 50), learned(middle, 50))
+
+
+def same_tree(first: Any, second: Any) -> bool:
+    """Return whether nested dicts, and the tensors and numbers in them, are equal."""
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(same_tree(first[key], second[key]) for key in first)
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(same_tree, first, second))
+    return torch.equal(first, second) if isinstance(first, Tensor) else bool(first == second)
+
+
+def test_replay_sums_rewards_with_the_discount_of_the_current_iteration() -> None:
+    schedule = linear(0.5, 1.0, 2, "iteration")
+    policy_main = dict(nstep=3, discount_factor=schedule, collect=dict(n_sample=40))
+    main = dict(env=dict(env_id="CartPole-v1", collector_env_num=2), policy=policy_main)
+    setup = prepare_run((main, dict(env_manager=dict(type="base"), policy=dict(type="dqn"))), seed=0)
+    policy = setup.create_policy("policy")
+    replay = setup.create_replay_buffer(policy)
+    with ExitStack() as stack:
+        replay.push(setup.create_collector(policy.collect_mode, 0, lambda: False, stack).collect()[0])
+    found = []
+    for batch in replay.batches(32, 3):
+        found.append(float(batch["value_gamma"].min()))
+        policy.learn_mode.forward(batch)
+    assert found == pytest.approx([0.5**3, 0.75**3, 1.0])
+
+
+def test_an_evaluation_plays_with_the_epsilon_that_is_current_when_it_starts() -> None:
+    policy = make_policy(f"eval.eps={linear(0.0, 1.0, 4, 'iteration')}")
+    obs, seen = torch.randn(1, 5).expand(400, 5), []
+    for seed in range(5):
+        policy.eval_mode.reset()
+        assert policy.current_config.eval.eps == pytest.approx(seed / 4)
+        action = policy.eval_mode.forward(obs)["action"]
+        seen.append(float((action != action.mode().values).double().mean()))
+        policy.learn_mode.forward(make_batch(8, seed))
+    assert seen[0] == 0.0
+    # With epsilon 1, two thirds of 400 actions differ from the most frequent of three; standard deviation 0.024.
+    assert seen[-1] == pytest.approx(2 / 3, abs=0.1)
+    assert seen[1] < seen[2] < seen[4]
+
+
+def test_a_fixed_alpha_after_a_resume_is_that_of_the_config() -> None:
+    first = compile_for("sac", "policy.learn.auto_alpha=False", "policy.learn.alpha=0.5")
+    other = compile_for("sac", "policy.learn.auto_alpha=False", "policy.learn.alpha=0.125")
+    policies = [POLICY_REGISTRY["sac"](cfg.policy) for cfg in (first, other)]
+    policies[1].learn_mode.load_state_dict(copy.deepcopy(policies[0].learn_mode.state_dict()))
+    assert policies[1]._alpha().item() == pytest.approx(0.125)
+
+
+def test_rewards_are_normalised_with_one_discount() -> None:
+    env, schedule = dict(env_id="CartPole-v1"), linear(0.5, 1.0, 10, "env_step")
+    create = dict(policy=dict(type="dqn"))
+    given = dict(use_norm=True, reward_discount=0.9)
+    compile_config((dict(env=env | dict(norm_reward=given), policy=dict(discount_factor=schedule)), create))
+    with pytest.raises(ConfigError, match=r"^env.norm_reward.reward_discount: expected a number, as policy.discount_f"):
+        compile_config((dict(env=env | dict(norm_reward=True), policy=dict(discount_factor=schedule)), create))
+
+
+def test_a_pretrained_policy_may_lose_its_weight() -> None:
+    schedule, path = linear(0.5, 0.0, 10, "collect"), "learn.pretrained_model_path=some.pth.tar"
+    assert make_cfg(path, f"learn.kl_beta={schedule}", kind="ppo").learn.kl_beta.end == 0.0
+    with pytest.raises(ConfigError, match=r"kl_adaptive=True contradicts the schedule of policy.learn.kl_beta: set"):
+        make_cfg("learn.kl_adaptive=True", "learn.target_kl=0.1", f"learn.kl_beta={schedule}", kind="ppo")
+
+
 # What is refused when the config compiles.
 
 SCHEDULE = "{'type': 'linear', 'start': 0.1, 'end': 0.01, 'over': 100, 'by': '%s'}"
@@ -268,10 +420,32 @@ SCHEDULE = "{'type': 'linear', 'start': 0.1, 'end': 0.01, 'over': 100, 'by': '%s
 @pytest.mark.parametrize(
     ("kind", "key", "by", "message"),
     [
-        ("dqn", "discount_factor", "env_step", "policy.discount_factor cannot change during a run: expected a number"),
-        ("dqn", "learn.target_theta", "env_step", "policy.learn.target_theta cannot change during a run"),
+        (
+            "dqn",
+            "other.eps.start",
+            "env_step",
+            "policy.other.eps.start cannot change during a run, because policy.other.eps is a schedule itself",
+        ),
+        ("sqn", "learn.alpha", "iteration", "because it is learned from this value on: expected a number, got {'type"),
+        ("sac", "learn.init_w", "iteration", "because parameters are initialised once: expected a number, got {'type"),
+        ("c51", "model.v_min", "iteration", "because it is only read when the run is built: expected a number, got {"),
+        ("dqn", "ddp.bucket_cap_mb", "iteration", "because it is only read when the run is built: expected a number"),
+        ("rainbow", "other.replay_buffer.alpha", "iteration", "because the buffer stores priorities to this power: "),
+        ("rainbow", "other.replay_buffer.beta", "iteration", "because it rises to 1 by itself, see anneal_step: expec"),
+        ("sac", "learn.alpha", "env_step", "but policy.learn.auto_alpha=True learns alpha: give a number, or set auto"),
+        (
+            "td3_bc",
+            "discount_factor",
+            "iteration",
+            "policy.discount_factor is a schedule, but policy 'td3_bc' learns from a data set, whose rewards are",
+        ),
         ("dqn", "learn.learning_rate", "steps", "policy.learn.learning_rate.by: expected one of 'env_step', 'iter"),
-        ("dqn", "learn.update_per_collect", "collect", "policy.learn.update_per_collect: expected int, got dict"),
+        (
+            "dqn",
+            "learn.update_per_collect",
+            "collect",
+            "policy.learn.update_per_collect cannot change during a run, because it is a whole number",
+        ),
         (
             "bc",
             "learn.learning_rate",
@@ -283,7 +457,7 @@ SCHEDULE = "{'type': 'linear', 'start': 0.1, 'end': 0.01, 'over': 100, 'by': '%s
 )
 def test_a_schedule_that_cannot_be_is_one_line(kind: str, key: str, by: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        make_cfg(f"{key}={SCHEDULE % by}", kind=kind)
+        compile_for(kind, f"policy.{key}={SCHEDULE % by}")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -295,9 +469,20 @@ def test_a_scheduler_and_a_schedule_of_one_key_contradict() -> None:
         make_cfg(scheduler, f"learn.learning_rate={SCHEDULE % 'collect'}", kind="ppo")
 
 
-@pytest.mark.parametrize("key", ["learning_rate", "weight_decay", "grad_clip_value"])
-def test_numbers_that_a_compiled_loss_does_not_read_may_change(key: str) -> None:
-    assert make_cfg("compile=True", f"learn.{key}={SCHEDULE % 'iteration'}").learn[key].start == 0.1
+def test_a_momentum_that_reaches_zero_is_refused() -> None:
+    points = "{'type': 'piecewise', 'points': [[0, 0.9], [10, 0.0], [20, 0.9]], 'by': 'iteration'}"
+    with pytest.raises(
+        ConfigError, match=r"^policy.learn.momentum: expected numbers above 0 in its schedule, got 0.0, "
+    ):
+        make_cfg("learn.optimizer=sgd", f"learn.momentum={points}")
+
+
+@pytest.mark.parametrize(
+    "path", ["learn.learning_rate", "learn.weight_decay", "learn.grad_clip_value", "learn.target_theta", "eval.eps"]
+)
+def test_numbers_that_a_compiled_loss_does_not_read_may_change(path: str) -> None:
+    cfg = make_cfg("compile=True", f"{path}={SCHEDULE % 'iteration'}")
+    assert find_schedules(cfg, declared_keys(DQNPolicy))[path]["start"] == 0.1
 
 
 def test_numbers_in_a_compiled_loss_cannot_change() -> None:
@@ -306,6 +491,8 @@ def test_numbers_in_a_compiled_loss_cannot_change() -> None:
     )
     with pytest.raises(ConfigError, match=message):
         make_cfg("compile=True", f"learn.clip_ratio={SCHEDULE % 'iteration'}", kind="ppo")
+    with pytest.raises(ConfigError, match=r"^policy.discount_factor is a schedule, but policy.compile=True"):
+        make_cfg("compile=True", f"discount_factor={SCHEDULE % 'iteration'}")
     scheduler = "learn.clip_scheduler={'epoch_num': 4, 'min_clip_lambda': 0.2}"
     with pytest.raises(
         ConfigError, match=r"^policy.learn.clip_scheduler changes a number in the loss, but policy.compile"

@@ -34,3 +34,11 @@ def test_only_a_number_that_is_learned_as_itself_is_bounded() -> None:
         coefficient.learned.data.fill_(-3.0)
         coefficient.bound()
         assert coefficient.learned.item() == bounded
+
+
+@pytest.mark.parametrize("log_space", [True, False])
+def test_a_number_that_is_set_replaces_the_one_before(log_space: bool) -> None:
+    coefficient, other = Coefficient(0.5, log_space), Coefficient(0.125, log_space)
+    coefficient.set(0.125)
+    assert coefficient.learned.item() == other.learned.item()
+    assert coefficient().item() == pytest.approx(0.125)

@@ -41,6 +41,11 @@ def test_or_takes_a_share_at_each() -> None:
     assert follow(*make(theta=0.25), 3) == [0.25, 0.6875, 1.265625]
 
 
+def test_the_share_may_be_a_function_of_the_updates_so_far() -> None:
+    # half of 1; then a quarter: 0.5 + (2 - 0.5) / 4; then an eighth: 0.875 + (3 - 0.875) / 8
+    assert follow(*make(theta=lambda updates: 0.5 ** (updates + 1)), 3) == [0.5, 0.875, 1.140625]
+
+
 @pytest.mark.parametrize("kwargs", [{"freq": 2}, {"theta": 0.5}])
 def test_buffers_are_the_networks_own_at_once(kwargs: dict[str, Any]) -> None:
     online, target = make(**kwargs)

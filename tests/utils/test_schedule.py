@@ -10,7 +10,7 @@ import pytest
 
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.schedule import Scheduled, check_schedule, is_schedule, number_at
+from ding_lite.utils.schedule import Scheduled, check_schedule, is_schedule, number_at, why_constant
 
 PATH = "policy.learn.learning_rate"
 RATE = Key(0.1, "step size", low=0, high=10)
@@ -130,8 +130,29 @@ def test_a_mistake_is_one_line(schedule: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "key"), [(PATH, Key(0.1, "", constant=True)), ("policy.discount_factor", RATE), ("policy.eval.eps", RATE)]
+    ("path", "key", "reason"),
+    [
+        (PATH, Key(0.1, "", constant=True), "it is only read when the run is built"),
+        (PATH, Key(0.1, "", constant="it is given as a power"), "it is given as a power"),
+        (PATH, Key(1, ""), "it is a whole number"),
+        ("policy.model.v_min", RATE, "it is only read when the run is built"),
+        ("policy.other.replay_buffer.share", RATE, "it is only read when the run is built"),
+    ],
 )
-def test_a_number_that_cannot_change_is_named(path: str, key: Key) -> None:
-    with pytest.raises(ConfigError, match=rf"^{path} cannot change during a run: expected a number, got .'type': 'lin"):
+def test_a_number_that_cannot_change_is_named_with_the_reason(path: str, key: Key, reason: str) -> None:
+    message = f"^{path} cannot change during a run, because {reason}: expected a number, got .'type': 'lin"
+    with pytest.raises(ConfigError, match=message):
         check_schedule(path, key, span("linear", 1, 2))
+
+
+@pytest.mark.parametrize("path", ["policy.discount_factor", "policy.eval.eps", "policy.collect.a.b", PATH])
+def test_a_number_outside_the_parts_that_are_built_once_may_change(path: str) -> None:
+    assert why_constant(path, RATE) == ""
+    check_schedule(path, RATE, span("linear", 1, 2))
+
+
+def test_a_dict_where_a_whole_number_is_expected_is_a_schedule_only_if_it_has_the_fields() -> None:
+    assert is_schedule(PATH, Key(1, ""), span("linear", 1, 2))
+    assert not is_schedule(PATH, Key(1, ""), {"type": "linear"})
+    assert is_schedule(PATH, RATE, {"type": "linear"})
+    assert not is_schedule(PATH, Key(True, ""), span("linear", 1, 2))

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+from easydict import EasyDict
+
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.normalized import refuse_normalization
@@ -17,7 +19,9 @@ from ding_lite.entry.serial_entry_onpolicy import learn_onpolicy
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils.dist.ranks import alone, get_rank, get_world_size
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.key import declared_keys
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.schedule import find_schedules
 
 
 def serial_pipeline_rpc(
@@ -59,12 +63,23 @@ def serial_pipeline_rpc(
         trains="serial_pipeline_onpolicy",
         limits=limits,
     )
+    _check_schedules(setup.cfg.policy)
     refuse_normalization(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
     with alone():
         if rank != AGENT:
             _observe(setup, rank)
             return None
         return _lead(setup, callbacks)
+
+
+def _check_schedules(policy: EasyDict) -> None:
+    """Raise `ConfigError` if a number that observers may use changes with a count that they do not know."""
+    for path, schedule in find_schedules(policy, declared_keys(POLICY_REGISTRY.find(policy.type))).items():
+        if not path.startswith(("learn.", "eval.")) and schedule["by"] != "env_step":
+            raise ConfigError(
+                f"policy.{path}.by: expected 'env_step', got '{schedule['by']}', because the observers of "
+                "serial_pipeline_rpc count nothing else."
+            )
 
 
 def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:

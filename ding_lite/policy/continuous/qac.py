@@ -58,9 +58,7 @@ class QACPolicy(Policy):
         learn=dict(
             update_per_collect=Key(1, "learner iterations after each collect", low=1),
             batch_size=256,
-            target_theta=Key(
-                0.005, "share of a network mixed into its target at each update", above=0, high=1, constant=True
-            ),
+            target_theta=Key(0.005, "share of a network mixed into its target at each update", above=0, high=1),
         ),
         collect=dict(
             noise_sigma=Key(0.1, "standard deviation of the Gaussian noise added to the actor's action", low=0),

@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
+from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.continuous.qac import QACPolicy
@@ -29,7 +30,8 @@ from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.schedule import Scheduled
 
 
 @POLICY_REGISTRY.register("sac")
@@ -43,7 +45,7 @@ class SACPolicy(QACPolicy):
             learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
             learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
             learning_rate_alpha=Key(3e-4, "learning rate of alpha's optimizer", low=0, high=10**6),
-            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0, constant=True),
+            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
             auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
             log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
             target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
@@ -52,7 +54,7 @@ class SACPolicy(QACPolicy):
                 "initial parameters of the actor's last layer are uniform in -init_w..init_w; None: as torch chooses",
                 type=(float, None),
                 low=0,
-                constant=True,
+                constant="parameters are initialised once",
             ),
         ),
         other=dict(
@@ -61,6 +63,16 @@ class SACPolicy(QACPolicy):
     )
     config_without: ClassVar[tuple[str, ...]] = ("collect.noise_sigma",)
     networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha")
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        learn = cfg.policy.learn
+        if learn.auto_alpha and isinstance(learn.alpha, Scheduled):
+            raise ConfigError(
+                "policy.learn.alpha is a schedule, but policy.learn.auto_alpha=True learns alpha: give a number, or "
+                "set auto_alpha=False."
+            )
 
     def _create_model(self) -> nn.Module:
         model: Any = super()._create_model()
@@ -77,6 +89,7 @@ class SACPolicy(QACPolicy):
         self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
         self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
         self._alpha = Coefficient(learn.alpha, learn.log_space).to(self._device, self._dtype)
+        self._alpha_is_scheduled = isinstance(learn.alpha, Scheduled)
         if learn.auto_alpha:
             self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
         self._target_critic = self._add_target("critic")
@@ -115,6 +128,8 @@ class SACPolicy(QACPolicy):
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         batch = self._prepare(batch)
+        if self._alpha_is_scheduled:
+            self._alpha.set(self._cfg.learn.alpha)
         output: dict[str, Tensor] = {}
         for name in self.networks:  # a loss may use the figures of those before it
             if name in self._optimizers:
@@ -128,5 +143,5 @@ class SACPolicy(QACPolicy):
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
-        if "optimizer" in state:
+        if "optimizer" in state and self._cfg.learn.auto_alpha:
             self._alpha.learned.data.copy_(state["alpha"])

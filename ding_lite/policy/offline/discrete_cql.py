@@ -48,9 +48,7 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
             min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
             kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
             target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
-            target_theta=Key(
-                None, "or the share of the online network mixed in", type=float, above=0, high=1, constant=True
-            ),
+            target_theta=Key(None, "or the share of the online network mixed in", type=float, above=0, high=1),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)

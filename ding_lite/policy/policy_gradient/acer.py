@@ -61,9 +61,7 @@ class ACERPolicy(Policy):
             c_clip_ratio=Key(10.0, "c, the largest importance weight; the excess is corrected for", above=0),
             trust_region=Key(True, "bound each step's divergence from the average policy"),
             trust_region_value=Key(1.0, "largest increase of the divergence, per unit step and sample", low=0),
-            target_theta=Key(
-                0.01, "share of the actor mixed into the average policy at each update", above=0, high=1, constant=True
-            ),
+            target_theta=Key(0.01, "share of the actor mixed into the average policy at each update", above=0, high=1),
         ),
         collect=dict(
             n_sample=Key(16, "sequences per rank and collect", low=1),

@@ -62,7 +62,7 @@ class PPOPolicy(ActorCriticPolicy):
             value_norm=Key(True, "normalise the predicted returns by their running mean and standard deviation"),
             ppo_param_init=True,
             grad_clip_type="clip_norm",
-            kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0, constant=True),
+            kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0),
             kl_type=Key("k1", "estimate of the second KL: log-ratio, its square, k3", choices=("k1", "k2", "k3")),
             pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
             target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
@@ -88,7 +88,8 @@ class PPOPolicy(ActorCriticPolicy):
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
-        self._collects, self._kl_beta, self._clip_share = 0, cfg.learn.kl_beta, 1.0
+        self._collects, self._clip_share = 0, 1.0
+        self._adapted_kl_beta: float | None = None  # as `kl_adaptive` has changed it
         super().__init__(cfg, *args, **kwargs)
 
     def _init_learn(self) -> None:
@@ -190,6 +191,10 @@ class PPOPolicy(ActorCriticPolicy):
     def _clip_ratio(self) -> float:
         return self._cfg.learn.clip_ratio * self._clip_share
 
+    @property
+    def _kl_beta(self) -> float:
+        return self._cfg.learn.kl_beta if self._adapted_kl_beta is None else self._adapted_kl_beta
+
     def _set_schedules(self) -> None:
         """Set the learning rate, and the share of the clip ratio, for this collect, and count it."""
         learn = self._cfg.learn
@@ -210,7 +215,7 @@ class PPOPolicy(ActorCriticPolicy):
             return
         last_epoch = self._kl[-max(1, len(self._kl) // self._cfg.learn.epoch_per_collect) :]
         kl, target = self._joined_kl(last_epoch), self._cfg.learn.target_kl
-        self._kl_beta *= 2.0 if kl > 1.5 * target else 0.5 if kl < target / 1.5 else 1.0
+        self._adapted_kl_beta = self._kl_beta * (2.0 if kl > 1.5 * target else 0.5 if kl < target / 1.5 else 1.0)
 
     def _state_dict_learn(self) -> dict[str, Any]:
         own = {"value_stats": self._value_stats.state_dict(), "collects": self._collects, "kl_beta": self._kl_beta}
@@ -220,7 +225,8 @@ class PPOPolicy(ActorCriticPolicy):
         super()._load_state_dict_learn(state)
         self._value_stats.load_state_dict(state["value_stats"])  # the model predicts returns in these units
         if "optimizer" in state:
-            self._collects, self._kl_beta = state["collects"], state["kl_beta"]
+            self._collects = state["collects"]
+            self._adapted_kl_beta = state["kl_beta"] if self._cfg.learn.get("kl_adaptive") else None
 
 
 def _linear(schedule: dict[str, float] | None, lowest: str, count: int) -> float:

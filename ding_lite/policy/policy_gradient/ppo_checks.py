@@ -53,11 +53,16 @@ def check_kl_keys(cfg: EasyDict) -> None:
     uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
     if (learn.get("target_kl") is not None) != uses_target:
         raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
+    scheduled = isinstance(learn.kl_beta, Scheduled)
+    if learn.get("kl_adaptive") and scheduled:
+        raise ConfigError(
+            "policy.learn.kl_adaptive=True contradicts the schedule of policy.learn.kl_beta: set only one."
+        )
     if learn.get("kl_adaptive") and learn.kl_beta <= 0:
         raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
     if learn.pretrained_model_path is None:
         return
-    if learn.kl_beta <= 0:
+    if learn.kl_beta <= 0 and not scheduled:  # a schedule may begin or end with 0
         raise ConfigError(f"{PATH} has no effect without a weight: set policy.learn.kl_beta above 0.")
     if learn.get("kl_adaptive"):
         raise ConfigError(

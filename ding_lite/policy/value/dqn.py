@@ -54,9 +54,7 @@ class DQNPolicy(Policy):
         learn=dict(
             update_per_collect=Key(3, "learner iterations after each collect", low=1),
             target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
-            target_theta=Key(
-                None, "or the share of the online network mixed in", type=float, above=0, high=1, constant=True
-            ),
+            target_theta=Key(None, "or the share of the online network mixed in", type=float, above=0, high=1),
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(

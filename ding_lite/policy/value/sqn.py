@@ -57,13 +57,11 @@ class SQNPolicy(Policy):
             update_per_collect=Key(16, "learner iterations after each collect", low=1),
             learning_rate_q=Key(0.001, "learning rate of the Q-networks' optimizer", low=0, high=10**6),
             learning_rate_alpha=Key(0.001, "learning rate of alpha's optimizer", low=0, high=10**6),
-            alpha=Key(0.2, "initial temperature, in units of the reward", above=0, constant=True),
-            target_entropy=Key(
-                0.2, "entropy that alpha is adjusted to reach, in nats; below log A", low=0, constant=True
+            alpha=Key(
+                0.2, "initial temperature, in units of the reward", above=0, constant="it is learned from this value on"
             ),
-            target_theta=Key(
-                0.005, "share of the networks mixed into the targets per iteration", above=0, high=1, constant=True
-            ),
+            target_entropy=Key(0.2, "entropy that alpha is adjusted to reach, in nats; below log A", low=0),
+            target_theta=Key(0.005, "share of the networks mixed into the targets per iteration", above=0, high=1),
         ),
         other=dict(
             eps=epsilon_keys(start=1.0, end=0.05, decay=2000),
@@ -82,9 +80,10 @@ class SQNPolicy(Policy):
 
     def _init_learn(self) -> None:
         learn, num_actions = self._cfg.learn, self._cfg.model.get("action_shape")
-        if num_actions is not None and learn.target_entropy >= math.log(num_actions):
+        largest = max(self._schedules.numbers("learn.target_entropy"))
+        if num_actions is not None and largest >= math.log(num_actions):
             raise ConfigError(
-                f"policy.learn.target_entropy={learn.target_entropy} cannot be reached: the entropy of {num_actions} "
+                f"policy.learn.target_entropy={largest} cannot be reached: the entropy of {num_actions} "
                 f"actions is at most {math.log(num_actions):.3f} nats: reduce it."
             )
         self._epsilon = torch.zeros(())  # of the last collect

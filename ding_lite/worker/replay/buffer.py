@@ -30,12 +30,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ding_lite.rl_utils.td import discounts, nstep_sums
+from ding_lite.rl_utils.td import nstep_sums
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.parts import Sampler, View
 from ding_lite.worker.replay.ring import Ring
-from ding_lite.worker.replay.sequence import SequenceView, check_unroll_len
+from ding_lite.worker.replay.sequence import Discounts, SequenceView, check_unroll_len
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
 GATHER_AT_ONCE = 2**20  # bytes; several batches are gathered in one call if they are smaller than this
@@ -181,27 +181,27 @@ class TransitionView:
 
     Args:
         nstep: n, the largest number of rewards to sum.
-        gamma: discount per env step.
+        gamma: discount per env step, see `Discounts`.
         device: the ring's device.
     """
-
-    joined = True
 
     def __init__(self, nstep: int = 1, gamma: float = 0.99, device: torch.device | str = "cpu") -> None:
         self.span = nstep
         self._step_K = torch.arange(nstep, device=device)
-        self._discount_K = discounts(gamma, nstep, device)
+        self._discounts = Discounts(gamma, nstep, device)
+        self.joined = not self._discounts.change
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
         """Return a batch, as described above."""
+        discount_K = self._discounts.current()
         place_B = last_B = drawn["index"]
-        batch = ring.rows(place_B) | {"value_gamma": self._discount_K[1:2].expand(len(place_B))}
+        batch = ring.rows(place_B) | {"value_gamma": discount_K[1:2].expand(len(place_B))}
         if self.span > 1:
             columns = ring.columns
             place_BK = (place_B[:, None] + self._step_K * ring.num_envs) % ring.num_places
             cut_BK, reward_BK = columns["traj_flag"][place_BK], columns["reward"][place_BK]
-            batch["reward"], steps_B = nstep_sums(reward_BK.T, cut_BK.T, self._discount_K)
-            batch["value_gamma"] = self._discount_K[steps_B]
+            batch["reward"], steps_B = nstep_sums(reward_BK.T, cut_BK.T, discount_K)
+            batch["value_gamma"] = discount_K[steps_B]
             last_B = (place_B + (steps_B - 1) * ring.num_envs) % ring.num_places
             batch["done"], batch["traj_flag"] = columns["done"][last_B], columns["traj_flag"][last_B]
         return batch | {"obs": ring.observations(place_B), "next_obs": ring.successors(last_B)}
@@ -224,7 +224,7 @@ def create_ring_and_view(
             transitions, else in sequences that do not overlap.
         num_envs: N.
         nstep: largest number of rewards to sum.
-        gamma: discount per env step.
+        gamma: discount per env step, see `Discounts`.
         frame_stack: see `Ring`.
         device: the ring's device.
         unroll_len: number of steps of a sequence to learn from; None: samples are transitions.

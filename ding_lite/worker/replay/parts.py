@@ -48,8 +48,8 @@ class View(Protocol):
 
     Attributes:
         span: number of rows of a sample; the ring also has the observation that follows them.
-        joined: whether B is the first dimension of every tensor of a batch. Several batches can then be gathered as
-            one, and split.
+        joined: whether B is the first dimension of every tensor of a batch, and nothing that a batch depends on changes
+            from one learner iteration to the next. Several batches can then be gathered as one, and split.
     """
 
     span: int

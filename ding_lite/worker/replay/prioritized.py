@@ -159,8 +159,19 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     """
 
     config: ClassVar[dict[str, Any]] = dict(
-        alpha=Key(0.6, "exponent of the priorities: 0 draws uniformly, 1 in proportion to the priority", low=0),
-        beta=Key(0.4, "initial exponent of the importance weights; 1 corrects the bias fully", low=0, high=1),
+        alpha=Key(
+            0.6,
+            "exponent of the priorities: 0 draws uniformly, 1 in proportion to the priority",
+            low=0,
+            constant="the buffer stores priorities to this power",
+        ),
+        beta=Key(
+            0.4,
+            "initial exponent of the importance weights; 1 corrects the bias fully",
+            low=0,
+            high=1,
+            constant="it rises to 1 by itself, see anneal_step",
+        ),
         anneal_step=Key(100000, "number of batches over which beta rises to 1", low=1),
     )
 

@@ -12,6 +12,7 @@ import torch
 
 from ding_lite.entry.setup import prepare_run
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
+from ding_lite.utils.schedule import Scheduled
 from ding_lite.worker import (
     PrioritizedReplayBuffer,
     ReplayBuffer,
@@ -120,7 +121,33 @@ def test_a_buffer_of_sequences_is_refused_for_a_policy_that_learns_from_transiti
     create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="dqn"))
     setup = prepare_run((main, create), seed=0)
     with pytest.raises(ConfigError, match=r"^policy\.other\.replay_buffer\.type='sequence' .* no key unroll_len,"):
-        setup.create_replay_buffer(torch.device("cpu"))
+        setup.create_replay_buffer(setup.create_policy("policy"))
+
+
+@pytest.mark.parametrize("kind", [UniformReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer])
+@pytest.mark.parametrize("nstep", [1, 3])
+def test_a_discount_that_changes_is_that_of_the_moment_when_a_batch_is_drawn(
+    kind: Callable[..., ReplayBuffer], nstep: int
+) -> None:
+    now, history = [0.5], History(num_envs=2, stack=1)
+    span = {"unroll_len": 4} if kind is SequenceReplayBuffer else {}
+    options: dict[str, Any] = {"nstep": nstep, "seed": 3, **span}
+    buffer, others = kind(40, 2, gamma=Scheduled(0.5, lambda: now[0]), **options), []
+    block = history.play(15)
+    buffer.push(block)
+    for gamma in (0.5, 0.75, 1.0):
+        others.append(kind(40, 2, gamma=gamma, **options))
+        others[-1].push(block)
+    # Every other buffer draws three batches too, so that the draws of all are the same.
+    expected = [[other.sample(8) for _ in range(3)][number] for number, other in enumerate(others)]
+    drawn = buffer.batches(8, 3)
+    for gamma, other in zip((0.5, 0.75, 1.0), expected, strict=True):
+        now[0] = gamma
+        batch = next(drawn)
+        assert torch.equal(batch["index"], other["index"])
+        assert torch.equal(batch["reward"], other["reward"])
+        assert torch.equal(batch["value_gamma"], other["value_gamma"])
+        assert gamma in batch["value_gamma"] or gamma**nstep in batch["value_gamma"]
 
 
 def test_an_empty_buffer_says_that_there_is_nothing_to_sample() -> None:
