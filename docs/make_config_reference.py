@@ -41,8 +41,8 @@ A run is a pair of dicts, `main_config` and `create_config`. Low to high: the de
 or out of range. A table lists what its class declares or changes. A policy that extends another one, as `rainbow`
 extends `dqn`, has the keys of that one too.
 
-A float of `policy.learn` or `policy.collect` may change during a run, see [schedules](schedules.md), unless its type is
-marked `constant`.
+A float of `policy` may change during a run, see [schedules](schedules.md), unless its type is marked `constant`, or it
+is in `policy.model`, `policy.other` or `policy.ddp`.
 """
 CREATE = """
 ## `create_config`

@@ -156,7 +156,9 @@ def refuse() -> None:
     """Say what this rank is told of configs that cannot be run."""
     own, replay = (main_config, create_config), (cartpole_dqn_config.main_config, cartpole_dqn_config.create_config)
     differing = f"policy.learn.batch_size={60 + RANK}"
-    for pair, overrides in ((own, ["policy.lern.batch_size=8"]), (own, [differing]), (replay, [])):
+    discount = "{'type': 'linear', 'start': 0.9, 'end': 0.99, 'over': 9, 'by': 'iteration'}"
+    mistakes = [["policy.lern.batch_size=8"], [differing], [f"policy.discount_factor={discount}"]]
+    for pair, overrides in (*((own, mistake) for mistake in mistakes), (replay, [])):
         try:
             serial_pipeline_rpc(pair, 0, overrides=overrides)
         except UserError as error:

@@ -104,9 +104,11 @@ def test_a_run_leaves_behind_what_other_runs_do(trained: tuple[Path, str]) -> No
 
 def test_configs_that_cannot_be_run_are_one_line_on_every_rank(compared: Any) -> None:
     for rank in RANKS:
-        unknown, differing, other = [line for line in compared["stdout"].splitlines() if line.startswith(f"{rank} ")]
+        lines = [line for line in compared["stdout"].splitlines() if line.startswith(f"{rank} ")]
+        unknown, differing, uncounted, other = lines
         assert "ConfigError: Unknown key 'policy.lern'" in unknown
         assert "policy.learn.batch_size is 60 on rank 0, 61 on rank 1, 62 on rank 2" in differing
+        assert "policy.discount_factor.by: expected 'env_step', got 'iteration', because the observers" in uncounted
         assert "ConfigError" in other
         assert "serial_pipeline(...)" in other
     assert "calls the model's encoder twice" in compared["pg"]["twice"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def test_a_checkpoint_is_judged_with_its_own_config(capsys: pytest.CaptureFixtur
 def test_it_is_repeatable_and_another_seed_plays_other_episodes() -> None:
     returns = [evaluate_checkpoint(pair(), CKPT, seed=seed, n_episode=16)["returns"] for seed in (0, 0, 1)]
     assert returns[0] == returns[1] != returns[2]
+
+
+def test_a_schedule_of_epsilon_is_where_the_checkpoint_was(capsys: pytest.CaptureFixture[str]) -> None:
+    over = 2 * json.loads(Path("run/result.json").read_text())["train_iter"]
+    schedule = dict(type="linear", start=0.5, end=0.0, over=over, by="iteration")
+    evaluate_checkpoint("run/total_config.py", CKPT, overrides=[f"policy.eval.eps={schedule}"])
+    assert "over 5 episodes, epsilon 0.25\n" in capsys.readouterr().out
 
 
 def test_it_uses_the_checkpoints_parameters() -> None:

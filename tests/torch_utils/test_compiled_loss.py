@@ -55,7 +55,7 @@ def test_a_schedule_of_the_learning_rate_neither_compiles_again_nor_is_lost() ->
         torch._dynamo.utils.counters.clear()
         overrides = [
             f"compile={compiled}",
-            *(f"learn.{key}={schedule}" for key in ("learning_rate", "grad_clip_value")),
+            *(f"learn.{key}={schedule}" for key in ("learning_rate", "grad_clip_value", "target_theta")),
         ]
         policy = make_policy(*overrides, "learn.grad_clip_type=clip_norm")
         for seed in range(7):
