@@ -61,7 +61,7 @@ RUNS = {
     "lunarlander_ppo": Run("box2d/lunarlander/config/lunarlander_ppo_config.py", 3_000_000),
     **{
         f"lunarlander_{kind}": Run(
-            f"box2d/lunarlander/config/lunarlander_{kind}_config.py", 400_000, LANDED, mode="serial"
+            f"box2d/lunarlander/config/lunarlander_{kind}_config.py", 500_000, LANDED, mode="serial"
         )
         for kind in (
             "acer",

@@ -7,8 +7,9 @@ lunarlander_acer_config = EasyDict(
     env=dict(
         env_id="LunarLander-v3",
         evaluator_env_num=5,
-        n_evaluator_episode=5,
+        n_evaluator_episode=20,
         stop_value=230,
+        norm_obs=True,
     ),
     policy=dict(
         num_threads=1,
@@ -19,9 +20,9 @@ lunarlander_acer_config = EasyDict(
         learn=dict(
             update_per_collect=10,
             batch_size=32,
-            learning_rate_actor=0.0003,
+            learning_rate_actor=0.001,
             learning_rate_critic=0.001,
-            entropy_weight=0.01,
+            entropy_weight=0.003,
         ),
         eval=dict(evaluator=dict(eval_freq=400)),
         other=dict(
