@@ -30,12 +30,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ding_lite.rl_utils.td import nstep_sums
+from ding_lite.rl_utils.td import discounts, nstep_sums
 from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.parts import Sampler, View
 from ding_lite.worker.replay.ring import Ring
-from ding_lite.worker.replay.sequence import Discounts, SequenceView, check_unroll_len
+from ding_lite.worker.replay.sequence import SequenceView, check_unroll_len
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
 GATHER_AT_ONCE = 2**20  # bytes; several batches are gathered in one call if they are smaller than this
@@ -181,19 +182,21 @@ class TransitionView:
 
     Args:
         nstep: n, the largest number of rewards to sum.
-        gamma: discount per env step, see `Discounts`.
+        gamma: discount per env step; a `Scheduled` number is read for every batch.
         device: the ring's device.
     """
 
     def __init__(self, nstep: int = 1, gamma: float = 0.99, device: torch.device | str = "cpu") -> None:
         self.span = nstep
         self._step_K = torch.arange(nstep, device=device)
-        self._discounts = Discounts(gamma, nstep, device)
-        self.joined = not self._discounts.change
+        self._gamma, self._discount_K = gamma, discounts(float(gamma), nstep, device)
+        self.joined = not isinstance(gamma, Scheduled)
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
         """Return a batch, as described above."""
-        discount_K = self._discounts.current()
+        if isinstance(self._gamma, Scheduled):
+            self._discount_K = discounts(self._gamma(0), self.span, self._discount_K.device)
+        discount_K = self._discount_K
         place_B = last_B = drawn["index"]
         batch = ring.rows(place_B) | {"value_gamma": discount_K[1:2].expand(len(place_B))}
         if self.span > 1:
@@ -224,7 +227,7 @@ def create_ring_and_view(
             transitions, else in sequences that do not overlap.
         num_envs: N.
         nstep: largest number of rewards to sum.
-        gamma: discount per env step, see `Discounts`.
+        gamma: discount per env step; a `Scheduled` number is read for every batch.
         frame_stack: see `Ring`.
         device: the ring's device.
         unroll_len: number of steps of a sequence to learn from; None: samples are transitions.

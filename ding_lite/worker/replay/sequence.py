@@ -17,30 +17,6 @@ from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring
 
 
-class Discounts:
-    """The powers of gamma that an n-step sum needs.
-
-    Args:
-        gamma: discount per env step. A `Scheduled` number is the discount at the time when a batch is gathered.
-        nstep: n.
-        device: the ring's device.
-
-    Attributes:
-        change: whether gamma has a schedule.
-    """
-
-    def __init__(self, gamma: float, nstep: int, device: torch.device | str) -> None:
-        self.change = isinstance(gamma, Scheduled)
-        self._gamma, self._nstep = gamma, nstep
-        self._discount_K = discounts(float(gamma), nstep, device)
-
-    def current(self) -> Tensor:
-        """Return gamma^0 to gamma^n, `[n + 1]`."""
-        if isinstance(self._gamma, Scheduled):
-            self._discount_K = discounts(self._gamma(0), self._nstep, self._discount_K.device)
-        return self._discount_K
-
-
 class SequenceView:
     """Makes sequences of successive rows of one environment. They may start at any row and may cross episodes.
 
@@ -66,7 +42,7 @@ class SequenceView:
         unroll_len: number of steps to learn from.
         burnin_step: number of steps before these; they only bring the recurrent state up to date.
         nstep: n, the largest number of rewards to sum.
-        gamma: discount per env step, see `Discounts`.
+        gamma: discount per env step; a `Scheduled` number is read for every batch.
         device: the ring's device.
 
     Attributes:
@@ -86,7 +62,7 @@ class SequenceView:
     ) -> None:
         self.span, self._length, self._nstep = burnin_step + unroll_len + nstep - 1, burnin_step + unroll_len, nstep
         self._step_T1 = torch.arange(self.span, device=device)[:, None]
-        self._discounts = Discounts(gamma, nstep, device)
+        self._gamma, self._discount_K = gamma, discounts(float(gamma), nstep, device)
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
         """Return a batch, as described above."""
@@ -106,7 +82,9 @@ class SequenceView:
 
     def _sum_rewards(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Return the n-step `reward`, `done`, `value_gamma` and `last_step`, each `[L, B]`."""
-        step_L1, discount_K = self._step_T1[: self._length], self._discounts.current()
+        if isinstance(self._gamma, Scheduled):
+            self._discount_K = discounts(self._gamma(0), self._nstep, self._discount_K.device)
+        step_L1, discount_K = self._step_T1[: self._length], self._discount_K
         if self._nstep == 1:
             like = batch["reward"]
             return {"value_gamma": discount_K[1].expand_as(like), "last_step": step_L1.expand_as(like)}
