@@ -39,8 +39,13 @@ def find_id(env_id: str | None) -> Any:
     env_id = given_id(env_id)
     try:
         return gymnasium.spec(env_id)
-    except gymnasium.error.NamespaceNotFound as error:  # an id without it, the most similar one, is not meant
-        known = [key for key in gymnasium.registry if "/" in key]
+    except gymnasium.error.NamespaceNotFound as error:
+        namespace, _, name = env_id.partition("/")
+        known = []  # with a similar namespace or the same name: of all ids, the most similar one is seldom meant
+        for key in gymnasium.registry:
+            other_namespace, _, other_name = key.rpartition("/")
+            if other_namespace and (other_name == name or closest(namespace, [other_namespace])):
+                known.append(key)
         hint = (
             closest(env_id, known) or " Install its package, or add the module that registers it to env.import_names."
         )

@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+import ale_py
 import gymnasium
 import numpy as np
 import pytest
@@ -395,12 +396,20 @@ def test_a_package_that_gymnasium_misses_is_an_error_that_names_our_extra(
 
 
 def test_an_id_whose_package_is_missing_is_not_taken_for_another_id() -> None:
+    gymnasium.register_envs(ale_py)  # gymnasium knows the games, 'ALE/Alien-v5' among them, from now on
     with pytest.raises(ConfigError) as error:  # 'Ant-v5' would be similar to 'Pant/Ant-v5'
         check_env(env_config(env_id="Pant/Ant-v5"))
     assert str(error.value) == (
         "env.env_id: gymnasium knows no 'Pant/Ant-v5'. Install its package, or add the module that registers it to "
         "env.import_names."
     )
+
+
+@pytest.mark.parametrize("env_id", ["Atari/Pong-v5", "ALL/Pong-v5", "AL/Pnog-v5"])
+def test_an_id_with_another_namespace_is_answered_by_the_one_that_is_meant(env_id: str) -> None:
+    gymnasium.register_envs(ale_py)
+    with pytest.raises(ConfigError, match="Did you mean 'ALE/Pong-v5'"):
+        check_env(env_config(env_id=env_id))
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 4)])
