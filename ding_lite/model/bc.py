@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ding_lite.model.activations import Activation
-from ding_lite.model.actor_heads import BOUND_TYPES, check_choice
+from ding_lite.model.actor_heads import BOUND_TYPES, check_choice, create_actor_head
 from ding_lite.model.dict_encoder import ObsShape, feature_size
 from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
 from ding_lite.model.q_learning import DQN
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
-ACTION_SPACES = ("discrete", "continuous", "regression")
+ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "regression")
 ELSEWHERE = {  # values of DI-engine's `ContinuousBC`
     "reparameterization": "Here a distribution is not imitated, only the action: use 'regression'.",
     "hybrid": "No model imitates hybrid actions.",
@@ -23,12 +24,14 @@ ELSEWHERE = {  # values of DI-engine's `ContinuousBC`
 
 @MODEL_REGISTRY.register("bc")
 class BC(nn.Module):
-    """Predicts an expert's action: a logit for each discrete action, or the continuous action.
+    """Predicts an expert's action: a logit for each discrete action or option, or the continuous action.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
-        action_shape: number of actions if 'discrete', else number of dimensions.
-        action_space: 'discrete' or 'continuous'; 'regression' is DI-engine's name for 'continuous'.
+        action_shape: number of actions if 'discrete', a list of each branch's options if 'multi_discrete', else number
+            of dimensions.
+        action_space: 'discrete', 'multi_discrete' or 'continuous'; 'regression' is DI-engine's name for 'continuous'.
+            As in DI-engine, 'discrete' with a list of several numbers is 'multi_discrete'.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         actor_head_hidden_size: size of the head's hidden layers; None: the number of features.
@@ -58,15 +61,21 @@ class BC(nn.Module):
         super().__init__()
         check_choice("action_space", action_space, ACTION_SPACES, ELSEWHERE)
         check_choice("bound_type", bound_type, BOUND_TYPES)
-        self._discrete, self._bound = action_space == "discrete", bound_type is not None
+        self._discrete, self._bound = "discrete" in action_space, bound_type is not None
         self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
         size = feature_size(obs_shape, encoder_hidden_size_list)
         inner = [actor_head_hidden_size or size] * actor_head_layer_num
-        sizes = [size, *inner, single_size(action_shape)]
-        self.head = MLP(sizes, activation, output=True, norm_type=norm_type)
+        if self._discrete:
+            self.head = create_actor_head([size, *inner], action_shape, action_space, activation, norm_type=norm_type)
+        else:
+            self.head = MLP([size, *inner, single_size(action_shape)], activation, output=True, norm_type=norm_type)
 
-    def forward(self, obs: Tensor) -> dict[str, Tensor]:
-        """Return a dict with `logit` `[B, A]` or `action` `[B, D]`, for observations `[B, ...]`."""
+    def forward(self, obs: Tensor) -> dict[str, Any]:
+        """Return a dict with `logit` or `action`, for observations `[B, ...]`.
+
+        A logit is `[B, A]`, or for D branches a dict of `branches` `[B, D, A]`, -inf for options that a branch lacks;
+        an action is `[B, D]`.
+        """
         output = self.head(self.encoder(obs))
         if self._discrete:
             return {"logit": output}
@@ -107,7 +116,7 @@ class DiscreteBC(DQN):
         action_space: str = "discrete",
         encoder: EncoderChoice = None,
     ) -> None:
-        check_choice("action_space", action_space, ACTION_SPACES[:1])
+        check_choice("action_space", action_space, ACTION_SPACES[:1], {"multi_discrete": "Use policy.model.type='bc'."})
         sizes = (encoder_hidden_size_list, dueling, head_hidden_size, head_layer_num)
         super().__init__(obs_shape, action_shape, *sizes, activation, norm_type, encoder=encoder)
 
@@ -145,7 +154,7 @@ class ContinuousBC(BC):
         bound_type: str | None = "tanh",
         encoder: EncoderChoice = None,
     ) -> None:
-        check_choice("action_space", action_space, ACTION_SPACES[1:], ELSEWHERE)
+        check_choice("action_space", action_space, ACTION_SPACES[2:], ELSEWHERE)
         head = (actor_head_hidden_size, 1 + actor_head_layer_num, activation, norm_type)
         layers = encoder_hidden_size_list or ()
         super().__init__(obs_shape, action_shape, action_space, layers, *head, bound_type, encoder)

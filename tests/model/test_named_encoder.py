@@ -24,7 +24,7 @@ def compile_model(policy: str = "dqn", **model: Any) -> Any:
     return compile_config((main, dict(policy=dict(type=policy)))).policy.model
 
 
-BRANCHING = ("bdq", "pg", "vac")  # an action may consist of several choices
+BRANCHING = ("bc", "bdq", "pg", "vac")  # an action may consist of several choices
 
 
 @pytest.mark.parametrize("name", MODELS)

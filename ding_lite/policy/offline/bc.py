@@ -3,7 +3,8 @@
 Logged figures:
 
 * `total_loss`: the loss that is minimised.
-* `accuracy`, discrete actions only: the share of samples whose most likely action is the expert's.
+* `accuracy`, discrete actions only: the share of samples whose most likely action is the expert's; of several choices,
+  the share of the expert's.
 * `action_error`, continuous actions only: the mean absolute difference from the expert's action, over samples and
   dimensions.
 * `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
@@ -23,6 +24,7 @@ from torch.nn import functional
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.offline.source import OfflinePolicy
+from ding_lite.rl_utils.distribution import Logit, mode
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -32,7 +34,7 @@ LABEL_SMOOTHING = 0.1  # share of the target probability that is spread evenly o
 
 @POLICY_REGISTRY.register("bc")
 class BCPolicy(OfflinePolicy, Policy):
-    """Behaviour cloning of discrete or continuous actions. Override `_loss` to change the objective."""
+    """Behaviour cloning of discrete, multi-discrete or continuous actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="bc",
@@ -47,7 +49,9 @@ class BCPolicy(OfflinePolicy, Policy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete, gymnasium.spaces.Box)
+    action_spaces: ClassVar[tuple[type, ...]] = (
+        *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box),
+    )
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action")
 
     @staticmethod
@@ -56,7 +60,7 @@ class BCPolicy(OfflinePolicy, Policy):
 
     def _create_model(self) -> nn.Module:
         space = self._cfg.model.get("action_space", "discrete")
-        if self._cfg.continuous not in (None, space != "discrete"):
+        if self._cfg.continuous not in (None, "discrete" not in space):
             raise ConfigError(
                 f"policy.continuous={self._cfg.continuous}, but the environment's actions are {space}: leave it out."
             )
@@ -68,11 +72,11 @@ class BCPolicy(OfflinePolicy, Policy):
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
 
-        The loss is the cross entropy -log pi(a | s) if the model returns `logit`. Otherwise it is the mean of
-        |a - mu(s)|, or of its square.
+        The loss is the cross entropy -log pi(a | s) if the model returns `logit`, for several choices the sum of
+        theirs. Otherwise it is the mean of |a - mu(s)|, or of its square.
 
         Args:
-            batch: `obs` `[B, ...]`; `action` `[B]`, or `[B, D]` if continuous.
+            batch: `obs` `[B, ...]`; `action` `[B]`, or `[B, D]` if multi-discrete or continuous.
 
         Raises:
             ValueError: the shape of the batch's actions is not that of the model's.
@@ -80,8 +84,9 @@ class BCPolicy(OfflinePolicy, Policy):
         output, action = self._run(self._model, batch["obs"]), batch["action"]
         if "logit" in output:
             smoothing = LABEL_SMOOTHING if self._cfg.learn.ce_label_smooth else 0.0
-            loss = functional.cross_entropy(output["logit"], action, label_smoothing=smoothing)
-            return loss, {"accuracy": (output["logit"].detach().argmax(-1) == action).to(loss.dtype)}
+            loss = _cross_entropy(output["logit"], action, smoothing)
+            likely: Any = mode(output["logit"])
+            return loss, {"accuracy": (likely == action).to(loss.dtype)}
         mu, action = output["action"], self._to_device(action)
         if mu.shape != action.shape:  # [B, 1] and [B] would be broadcast to B x B pairs
             raise ValueError(f"action must have the model's shape {tuple(mu.shape)}, got {tuple(action.shape)}")
@@ -94,4 +99,14 @@ class BCPolicy(OfflinePolicy, Policy):
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
         output = self._run(self._model, obs)
-        return output if "action" in output else output | {"action": output["logit"].argmax(-1)}
+        return output if "action" in output else output | {"action": mode(output["logit"])}
+
+
+def _cross_entropy(logit: Logit, action: Tensor, smoothing: float) -> Tensor:
+    if isinstance(logit, Tensor):
+        return functional.cross_entropy(logit, action, label_smoothing=smoothing)
+    logp_BDA = logit["branches"].log_softmax(-1)
+    lacking_BDA = logp_BDA.isneginf()
+    chosen_BD = logp_BDA.gather(-1, action[..., None])[..., 0]
+    spread_BD = logp_BDA.masked_fill(lacking_BDA, 0.0).sum(-1) / (~lacking_BDA).sum(-1)
+    return -torch.lerp(chosen_BD, spread_BD, smoothing).sum(-1).mean()

@@ -32,12 +32,20 @@ class Table(nn.Module):
         return {self._key: obs @ self.rows}
 
 
+class Branches(Table):
+    """A logit for two choices: of three options, and of two."""
+
+    def forward(self, obs: Tensor) -> dict[str, Any]:
+        lacking = torch.tensor([[False, False, False], [False, False, True]])
+        return {"logit": {"branches": (obs @ self.rows).unflatten(-1, (2, 3)).masked_fill(lacking, -torch.inf)}}
+
+
 def make_bc(*overrides: str, model: nn.Module | None = None, obs: str = "vector", space: str = "discrete") -> BCPolicy:
     """Build a small policy of three discrete actions or two dimensions; overrides without their `policy.`."""
     shape, sizes = SIZES[obs]
     network = dict(
         obs_shape=shape,
-        action_shape=3 if space == "discrete" else 2,
+        action_shape={"discrete": 3, "multi_discrete": [3, 2]}.get(space, 2),
         action_space=space,
         encoder_hidden_size_list=sizes,
     )
@@ -72,6 +80,23 @@ def test_smoothed_labels_spread_a_tenth_over_all_actions() -> None:
     # the expert's action counts 0.9 + 0.1 / 2, the other one 0.1 / 2
     first, second = 0.95 * LN(4) + 0.05 * LN(4 / 3), LN(2)
     assert loss.item() == pytest.approx((first + second) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize(("smooth", "share"), [(False, 0.0), (True, 0.1)])
+def test_several_choices_are_imitated_by_the_sum_of_their_losses(smooth: bool, share: float) -> None:
+    model = Branches([[0.0, LN(2), 0.0, 0.0, LN(3), 5.0]] * 2, "logit")
+    policy = make_bc(f"learn.ce_label_smooth={smooth}", model=model)
+    batch = {"obs": torch.eye(2), "action": torch.tensor([[1, 0], [0, 1]])}
+    output = policy.learn_mode.forward(batch)
+    # probabilities 1/4, 1/2, 1/4 and 1/4, 3/4; the expert chose 1, 0 and 0, 1
+    chosen = (LN(2) + LN(4) + LN(4) + LN(4 / 3)) / 2
+    spread = (LN(4) + LN(2) + LN(4)) / 3 + (LN(4) + LN(4 / 3)) / 2
+    assert output["total_loss"].item() == pytest.approx((1 - share) * chosen + share * spread, rel=1e-5)
+    assert output["accuracy"].tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert model.rows.grad is not None
+    assert model.rows.grad.isfinite().all()
+    assert model.rows.grad[:, 5].tolist() == [0.0, 0.0]  # an option that there is not
+    assert policy.eval_mode.forward(np.eye(2))["action"].tolist() == [[1, 1]] * 2
 
 
 # Dimensions 0.5, -1 in state 0 and 0, 2 in state 1; differences to the expert's: 0.5, -1, -1, 0.
@@ -111,24 +136,27 @@ def expert_data(obs: str, space: str, size: int = 256) -> dict[str, Tensor]:
         batch, features = {"obs": image.to(torch.uint8)}, sign.flatten(1)
     else:
         batch = {"obs": features}
+    right, up = (features[:, :2] > 0).long().unbind(-1)
     if space == "discrete":
-        return batch | {"action": (features[:, 0] > 0).long() + (features[:, 1] > 0).long()}
+        return batch | {"action": right + up}
+    if space == "multi_discrete":
+        return batch | {"action": torch.stack([right + up, up], -1)}
     return batch | {"action": torch.stack([features[:, 0].tanh(), 0.5 * features[:, 1].sign()], -1)}
 
 
 @pytest.mark.parametrize("obs", SIZES)
-@pytest.mark.parametrize("space", ["discrete", "continuous"])
+@pytest.mark.parametrize("space", ["discrete", "multi_discrete", "continuous"])
 def test_an_experts_actions_are_learned(obs: str, space: str) -> None:
     torch.manual_seed(0)
     policy, data = make_bc("learn.learning_rate=0.003", obs=obs, space=space), expert_data(obs, space)
-    figure = "accuracy" if space == "discrete" else "action_error"
+    figure = "action_error" if space == "continuous" else "accuracy"
     figures = []
     for step in range(300):
         rows = torch.arange(64) + 64 * (step % 4)
         output = policy.learn_mode.forward({key: value[rows] for key, value in data.items()})
         figures.append(output[figure].mean().item())
     played = policy.eval_mode.forward(data["obs"].numpy())["action"]
-    if space == "discrete":
+    if space != "continuous":
         assert figures[0] < 0.6  # three actions
         assert (played == data["action"]).float().mean() > 0.95
     else:
@@ -178,7 +206,11 @@ def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
         (("continuous=True",), "policy.continuous=True, but the environment's actions are discrete"),
         (
             ("model.action_space=hybrid",),
-            "policy.model.action_space: policy 'bc' expects Discrete or Box actions, got 'hybrid': no policy that",
+            "policy.model.action_space: policy 'bc' expects Discrete or MultiDiscrete or Box actions, got 'hybrid': no",
+        ),
+        (
+            ("model.type=discrete_bc", "model.action_space=multi_discrete"),
+            "policy.model.action_space must be one of discrete, got 'multi_discrete'. Use policy.model.type='bc'.",
         ),
         (("model.bound_type=clip",), "policy.model.bound_type must be one of None, tanh, got 'clip'"),
         (("offline=False",), "policy.offline: expected True for policy 'bc', got bool False: leave it out"),
