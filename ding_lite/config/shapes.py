@@ -115,7 +115,7 @@ def _spaces_of(policy_cls: type) -> tuple[type, ...]:
 
 
 def _expected_actions(policy_cls: type) -> str:
-    return " or ".join(each.__name__ for each in _spaces_of(policy_cls))
+    return _listed([each.__name__ for each in _spaces_of(policy_cls)])
 
 
 def _advice(policy_type: str, space: type) -> str:
@@ -129,7 +129,12 @@ def _advice(policy_type: str, space: type) -> str:
     if not names:
         what = " that learns from a data set" if loop == offline else ""
         return f"no policy{what} takes {space.__name__} actions; wrap the environment."
-    return f"use {', '.join(names[:-1])}{' or ' * (len(names) > 1)}{names[-1]}."
+    return f"use {_listed(names)}."
+
+
+def _listed(names: list[str]) -> str:
+    """Return 'a, b or c'."""
+    return f"{', '.join(names[:-1])}{' or ' * (len(names) > 1)}{names[-1]}"
 
 
 def _same_shape(given: Any, shape: Any) -> bool:

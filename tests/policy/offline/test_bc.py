@@ -206,7 +206,7 @@ def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
         (("continuous=True",), "policy.continuous=True, but the environment's actions are discrete"),
         (
             ("model.action_space=hybrid",),
-            "policy.model.action_space: policy 'bc' expects Discrete or MultiDiscrete or Box actions, got 'hybrid': no",
+            "policy.model.action_space: policy 'bc' expects Discrete, MultiDiscrete or Box actions, got 'hybrid': no",
         ),
         (
             ("model.type=discrete_bc", "model.action_space=multi_discrete"),
