@@ -166,7 +166,7 @@ def test_a_policy_takes_the_actions_or_names_policies_that_do(policy: str, kind:
     for other in others:
         check_shapes(compiled(other), space)
     offline = POLICY_REGISTRY.find(policy).pipeline == "serial_pipeline_offline"
-    if kind == "bits" or (offline and kind in ("several", "hybrid")):
+    if kind == "bits" or (offline and kind == "hybrid"):
         what = " that learns from a data set" if offline else ""
         assert f"no policy{what} takes {type(SPACES[kind]).__name__} actions; wrap the environment." in str(error.value)
     else:
