@@ -67,6 +67,7 @@ def test_the_command_starts_fast() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_is_killed_and_the_other_continues_its_trial(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     command = ["-m", "ding_lite", "sweep", "-c", str(CONFIG), RATE, "policy.learn.batch_size=8,16"]

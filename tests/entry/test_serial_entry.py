@@ -159,7 +159,7 @@ def cartpole(cfg: dict[str, Any]) -> gymnasium.Env:
     return env
 
 
-@pytest.mark.parametrize("manager", ["base", "subprocess"])
+@pytest.mark.parametrize("manager", ["base", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_env_setting_says_which_environments_are_built(tmp_path: Path, manager: str) -> None:
     built: dict[int, list[Any]] = {7: [], 12: []}
     collect, judge = ([{"limit": limit, "built": built[limit]}] * number for limit, number in ((7, 4), (12, 2)))

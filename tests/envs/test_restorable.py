@@ -112,8 +112,11 @@ CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "sticky": (dict(PONG, env_id="breakout", sticky_action_prob=0.25), ("native", "base")),
     "remembering": (dict(PONG, env_id="ice_hockey"), ("native",)),
 }
-# Another case has the manager too, and the case another manager.
-VARIANTS = (("sticky", "base"), ("pong", "subprocess"), ("frame stack", "subprocess"))
+# Another case has the manager too, and the case another manager; or the game is another one.
+VARIANTS = (
+    *(("sticky", "base"), ("pong", "base"), ("pong", "subprocess"), ("frame stack", "subprocess")),
+    *(("breakout", "native"), ("remembering", "native")),
+)
 
 
 @pytest.fixture(autouse=True)

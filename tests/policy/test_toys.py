@@ -66,7 +66,7 @@ def test_a_toy_task_is_learned(kind: str, task: str) -> None:
     assert returns()[0] < STOP[task] - 0.2  # it could not do it from the start
 
 
-@pytest.mark.parametrize("manager", ["base", "subprocess"])
+@pytest.mark.parametrize("manager", ["base", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_a_hybrid_action_is_a_dict_of_both_parts_everywhere(manager: str) -> None:
     few = ("env.collector_env_num=2", "env.evaluator_env_num=2", "env.n_evaluator_episode=2")
     policy = run("ppo", "hybrid", f"env.manager.type={manager}", *few, max_env_step=256)

@@ -10,9 +10,9 @@ TELLING = {
     "SIGKILL in collect of rank 1, 1 restarts, ppo, subprocess",
     "SIGSTOP in learn of rank 1, dqn, subprocess",
     "SIGTERM to the launcher in collect of rank 0, dqn, subprocess",
-    "disk full for a while in save of rank 0, dqn, base",
 }
 SLOW = {
+    "disk full for a while in save of rank 0, dqn, base",
     "exception in learn of rank 1, dqn, subprocess",
     "step: os._exit in collect of rank 0, dqn, base",
     "SIGKILL to the launcher in collect of rank 0, dqn, base",
