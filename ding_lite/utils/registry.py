@@ -55,6 +55,7 @@ class Registry(dict[str, type]):
 
     Args:
         kind: what the classes are, for messages.
+        import_key: the key of a config that lists modules to import, for messages; empty: there is none.
 
     Example::
 
@@ -62,9 +63,9 @@ class Registry(dict[str, type]):
         class DQNPolicy(Policy): ...
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, import_key: str = "") -> None:
         super().__init__()
-        self.kind = kind
+        self.kind, self.import_key = kind, import_key
 
     def register(self, name: str) -> Callable[[C], C]:
         """Return a class decorator that registers the class under a name.
@@ -92,8 +93,9 @@ class Registry(dict[str, type]):
             ConfigError: there is none; the message suggests the most similar name.
         """
         if not isinstance(name, str) or name not in self:  # a config may contain a value of any type here
-            known = ", ".join(sorted(self)) or "none"
-            raise ConfigError(f"Unknown {self.kind} type '{name}'.{closest(str(name), self)} Registered: {known}.")
+            known, similar = ", ".join(sorted(self)) or "none", closest(str(name), self)
+            hint = "" if similar or not self.import_key else f" {self.import_key} lists the modules that register more."
+            raise ConfigError(f"Unknown {self.kind} type '{name}'.{similar} Registered: {known}.{hint}")
         return self[name]
 
 
@@ -119,10 +121,10 @@ def _same_definition(one: type, other: type) -> bool:
     return places[0] == places[1] and one.__qualname__ == other.__qualname__
 
 
-ENV_REGISTRY = Registry("environment")
-POLICY_REGISTRY = Registry("policy")
-MODEL_REGISTRY = Registry("model")
-ENCODER_REGISTRY = Registry("policy.model.encoder")
-BUFFER_REGISTRY = Registry("replay buffer")
-REWARD_MODEL_REGISTRY = Registry("reward model")
+ENV_REGISTRY = Registry("environment", "env.import_names")
+POLICY_REGISTRY = Registry("policy", "policy.import_names")
+MODEL_REGISTRY = Registry("model", "policy.import_names")
+ENCODER_REGISTRY = Registry("policy.model.encoder", "policy.import_names")
+BUFFER_REGISTRY = Registry("replay buffer", "policy.import_names")
+REWARD_MODEL_REGISTRY = Registry("reward model", "reward_model.import_names")
 TRACKER_REGISTRY = Registry("tracker")

@@ -35,6 +35,13 @@ def test_an_unknown_name_names_the_closest_one(animals: Registry) -> None:
         animals.find(["cat"])  # type: ignore[arg-type]  # what a config says may be anything
 
 
+def test_a_name_that_none_is_similar_to_may_be_of_a_module_that_was_not_imported() -> None:
+    with pytest.raises(ConfigError) as error:
+        Registry("animal", "zoo.import_names").find("cat")
+    expected = "Unknown animal type 'cat'. Registered: none. zoo.import_names lists the modules that register more."
+    assert str(error.value) == expected
+
+
 def test_a_name_belongs_to_one_class_which_may_be_defined_again(animals: Registry) -> None:
     again = type("Cat", (), {"__module__": "zoo"})
     assert animals.register("cat")(again) is animals.find("cat") is again
