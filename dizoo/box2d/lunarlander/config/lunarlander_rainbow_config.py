@@ -1,4 +1,7 @@
-"""Rainbow on LunarLander-v3, solved at a mean return of 200; training stops at 230."""
+"""Rainbow on LunarLander-v3, solved at a mean return of 200; training stops at 250.
+
+A policy that returns 230 over twenty episodes may still crash so often that its mean is below 200.
+"""
 
 from easydict import EasyDict
 
@@ -7,8 +10,8 @@ lunarlander_rainbow_config = EasyDict(
     env=dict(
         env_id="LunarLander-v3",
         evaluator_env_num=5,
-        n_evaluator_episode=5,
-        stop_value=230,
+        n_evaluator_episode=20,
+        stop_value=250,
     ),
     policy=dict(
         num_threads=1,
