@@ -41,11 +41,11 @@ def find_id(env_id: str | None) -> Any:
         return gymnasium.spec(env_id)
     except gymnasium.error.NamespaceNotFound as error:
         namespace, _, name = env_id.partition("/")
-        known = []  # with a similar namespace or the same name: of all ids, the most similar one is seldom meant
-        for key in gymnasium.registry:
-            other_namespace, _, other_name = key.rpartition("/")
-            if other_namespace and (other_name == name or closest(namespace, [other_namespace])):
-                known.append(key)
+        known = [  # of all ids, the most similar one is seldom meant
+            key
+            for key in gymnasium.registry
+            if key.endswith(f"/{name}") or closest(namespace, [key.rpartition("/")[0]])
+        ]
         hint = (
             closest(env_id, known) or " Install its package, or add the module that registers it to env.import_names."
         )

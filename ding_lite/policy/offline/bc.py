@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.offline.source import OfflinePolicy
-from ding_lite.rl_utils.distribution import Logit, mode
+from ding_lite.rl_utils.distribution import Logit, log_prob, mode
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -105,8 +105,10 @@ class BCPolicy(OfflinePolicy, Policy):
 def _cross_entropy(logit: Logit, action: Tensor, smoothing: float) -> Tensor:
     if isinstance(logit, Tensor):
         return functional.cross_entropy(logit, action, label_smoothing=smoothing)
+    loss = -log_prob(logit, action).mean()
+    if not smoothing:
+        return loss
     logp_BDA = logit["branches"].log_softmax(-1)
     lacking_BDA = logp_BDA.isneginf()
-    chosen_BD = logp_BDA.gather(-1, action[..., None])[..., 0]
     spread_BD = logp_BDA.masked_fill(lacking_BDA, 0.0).sum(-1) / (~lacking_BDA).sum(-1)
-    return -torch.lerp(chosen_BD, spread_BD, smoothing).sum(-1).mean()
+    return torch.lerp(loss, -spread_BD.sum(-1).mean(), smoothing)

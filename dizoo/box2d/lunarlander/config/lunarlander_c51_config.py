@@ -1,4 +1,4 @@
-"""C51 on LunarLander, with the values of DI-engine's file of the same name."""
+"""C51 on LunarLander, with the values of DI-engine's file of the same name and longer evaluations."""
 
 from easydict import EasyDict
 
@@ -6,6 +6,7 @@ lunarlander_c51_config = EasyDict(
     exp_name="lunarlander_c51_seed0",
     env=dict(
         env_id="LunarLander-v3",
+        n_evaluator_episode=24,
         stop_value=200,
     ),
     policy=dict(

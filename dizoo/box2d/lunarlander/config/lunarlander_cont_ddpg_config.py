@@ -1,6 +1,7 @@
 """DDPG on LunarLanderContinuous-v3, solved at a mean return of 200.
 
-The values are those of DI-engine. This config has not been trained to the end.
+The values are those of DI-engine, except for the number of episodes of an evaluation. This config has not been trained
+to the end.
 """
 
 from easydict import EasyDict
@@ -10,7 +11,7 @@ lunarlander_cont_ddpg_config = EasyDict(
     env=dict(
         env_id="LunarLanderContinuous-v3",
         evaluator_env_num=5,
-        n_evaluator_episode=5,
+        n_evaluator_episode=20,
         stop_value=200,
     ),
     policy=dict(

@@ -1,6 +1,6 @@
 """TD3 on LunarLanderContinuous-v3, solved at a mean return of 200.
 
-The values are those of DI-engine.
+The values are those of DI-engine, except for the number of episodes of an evaluation.
 """
 
 from easydict import EasyDict
@@ -10,6 +10,7 @@ lunarlander_cont_td3_config = EasyDict(
     env=dict(
         env_id="LunarLanderContinuous-v3",
         collector_env_num=4,
+        n_evaluator_episode=24,
         stop_value=200,
     ),
     policy=dict(

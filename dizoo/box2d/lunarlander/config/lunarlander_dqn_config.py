@@ -6,6 +6,7 @@ lunarlander_dqn_config = EasyDict(
     exp_name="lunarlander_dqn_seed0",
     env=dict(
         env_id="LunarLander-v3",
+        n_evaluator_episode=24,
         stop_value=200,
     ),
     policy=dict(

@@ -7,7 +7,7 @@ lunarlander_r2d2_config = EasyDict(
     env=dict(
         env_id="LunarLander-v3",
         evaluator_env_num=5,
-        n_evaluator_episode=5,
+        n_evaluator_episode=20,
         stop_value=195,
     ),
     policy=dict(
