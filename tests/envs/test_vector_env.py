@@ -6,15 +6,13 @@ import copy
 import multiprocessing
 import subprocess
 import sys
-from contextlib import suppress
 from typing import Any
 
-import ale_py
 import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs.keys import ENV_DEFAULTS
@@ -369,70 +367,6 @@ def test_mistakes_are_config_errors_before_anything_starts(overrides: dict[str, 
     with pytest.raises(ConfigError, match=message):
         check_env(cfg)
     assert not multiprocessing.active_children()
-
-
-def test_envpool_that_is_not_installed_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(ConfigError, match=r"needs the extra 'envpool' .*: pip install 'ding_lite\[envpool\]'\.$"):
-        check_env(env_config(env_id="CartPole-v1", manager={"type": "env_pool"}))
-
-
-@pytest.mark.parametrize(
-    ("env_id", "module", "extra"), [("LunarLander-v3", "Box2D", "box2d"), ("Hopper-v5", "mujoco", "mujoco")]
-)
-def test_a_package_that_gymnasium_misses_is_an_error_that_names_our_extra(
-    monkeypatch: pytest.MonkeyPatch, env_id: str, module: str, extra: str
-) -> None:
-    with suppress(gymnasium.error.DependencyNotInstalled):
-        gymnasium.envs.registration.load_env_creator(str(gymnasium.spec(env_id).entry_point))  # so that all is put back
-    for name in [name for name in sys.modules if name.startswith(f"gymnasium.envs.{extra}")]:
-        monkeypatch.delitem(sys.modules, name)  # so that they import the package again
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigError) as error:
-        check_env(env_config(env_id=env_id))
-    message = str(error.value)
-    assert message.startswith(f"env.env_id '{env_id}' needs the extra '{extra}' (")
-    assert message.endswith(f"is not installed): pip install 'ding_lite[{extra}]'.")
-
-
-def test_an_id_whose_package_is_missing_is_not_taken_for_another_id() -> None:
-    gymnasium.register_envs(ale_py)  # gymnasium knows the games, 'ALE/Alien-v5' among them, from now on
-    with pytest.raises(ConfigError) as error:  # 'Ant-v5' would be similar to 'Pant/Ant-v5'
-        check_env(env_config(env_id="Pant/Ant-v5"))
-    assert str(error.value) == (
-        "env.env_id: gymnasium knows no 'Pant/Ant-v5'. Install its package, or add the module that registers it to "
-        "env.import_names."
-    )
-
-
-@pytest.mark.parametrize("env_id", ["Atari/Pong-v5", "ALL/Pong-v5", "AL/Pnog-v5"])
-def test_an_id_with_another_namespace_is_answered_by_the_one_that_is_meant(env_id: str) -> None:
-    gymnasium.register_envs(ale_py)
-    with pytest.raises(ConfigError, match="Did you mean 'ALE/Pong-v5'"):
-        check_env(env_config(env_id=env_id))
-
-
-@pytest.mark.parametrize("shape", [(4,), (2, 4)])
-@pytest.mark.parametrize("start", [0, 3])
-def test_a_trial_step_obeys_the_action_mask(shape: tuple[int, ...], start: int) -> None:
-    mask = np.zeros(shape, np.int8)
-    mask[..., 2] = 1
-
-    class Masked(gymnasium.Env):
-        observation_space = Dict(action_mask=gymnasium.spaces.MultiBinary(shape))
-        action_space = Discrete(4, start=start) if len(shape) == 1 else MultiDiscrete([4, 4], start=[start] * 2)
-
-        def reset(
-            self, *, seed: int | None = None, options: dict[str, Any] | None = None
-        ) -> tuple[dict[str, Any], dict[str, Any]]:
-            return {"action_mask": mask}, {}
-
-        def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-            assert np.all(action == start + 2)
-            assert action in self.action_space
-            return {"action_mask": mask}, 0.0, False, False, {}
-
-    check_env(env_config(), [lambda cfg: Masked()])
 
 
 def test_kwargs_reach_the_environment() -> None:
