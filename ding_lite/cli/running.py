@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ding_lite.config import divided_sizes, find_policy, read_limits, read_saved_run
 from ding_lite.config.config import SavedRun
@@ -21,6 +21,7 @@ from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json
+COUNTS = {**LIMITS, "policy.learn.train_epoch": "epoch"}  # what ends a finished run, and may be raised to go on
 TOGETHER = "policy.multi_gpu=True"  # placed before the user's overrides, which take precedence
 
 
@@ -73,7 +74,7 @@ def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
 
 def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) -> None:
     """Continue the run in a directory from its newest checkpoint; given limits and overrides replace its own."""
-    saved = _read_resumable(directory, limits, bool(limits or overrides))
+    saved = _read_resumable(directory, [*(f"{key}={limit}" for key, limit in limits.items()), *overrides])
     own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
     pipeline = load_pipeline(saved.pipeline)
     limits = {**saved.limits, **limits_for(pipeline, limits)}
@@ -100,7 +101,7 @@ def _launch(args: argparse.Namespace) -> int:
     limits, _ = split_words(args.words)
     pipeline = MODES.get(args.mode, "")  # empty: the ranks find it by the policy's class
     if args.resume is not None:
-        pipeline = _read_resumable(args.resume, limits, bool(args.words)).pipeline
+        pipeline = _read_resumable(args.resume, args.words).pipeline
     if pipeline:
         limits_for(load_pipeline(pipeline), limits)
     what = ["resume", args.resume] if args.resume is not None else ["-c", args.config]
@@ -120,13 +121,12 @@ def check_limits(config: str, limits: dict[str, int], overrides: Sequence[str]) 
     return limits_for(load_pipeline(find_policy(config, overrides)[1].pipeline), limits)
 
 
-def _read_resumable(directory: str, limits: Mapping[str, int], changed: bool) -> SavedRun:
+def _read_resumable(directory: str, words: Sequence[str]) -> SavedRun:
     """Return what the run in a directory has saved.
 
     Args:
         directory: the experiment directory.
-        limits: the user's limits, by the names of `LIMITS`.
-        changed: whether the user changes a limit or a key. Otherwise a finished run cannot continue.
+        words: the user's `key=value`. A finished run cannot continue without one.
 
     Raises:
         ConfigError: there is no run to continue.
@@ -140,16 +140,15 @@ def _read_resumable(directory: str, limits: Mapping[str, int], changed: bool) ->
         )
     result = read_result(directory)
     reason = result.get("stop_reason", "interrupted")
-    for key, limit in limits.items():
-        count = result.get(LIMITS[key], 0)
-        if count >= limit and reason != "interrupted":  # which may lack its last evaluation
+    for key, _, text in (word.partition("=") for word in words):
+        count = result.get(COUNTS.get(key, ""), 0)
+        if count and whole_limit(key, text) <= count and reason != "interrupted":  # which may lack its last evaluation
             raise ConfigError(
-                f"The run in '{directory}' has reached {key}={limit} already: to train further, give more than {count}."
+                f"The run in '{directory}' has reached {key}={text} already: to train further, give more than {count}."
             )
-    if reason not in ("interrupted", "callback") and not changed:
-        what = f"{reason}={2 * result[LIMITS[reason]]}" if reason in LIMITS else "env.stop_value=None"
-        if reason == "train_epoch":
-            what = f"policy.learn.train_epoch={2 * result['epoch']}"
+    if reason not in ("interrupted", "callback") and not words:
+        raised = (f"{key}={2 * result[count]}" for key, count in COUNTS.items() if key.endswith(reason))
+        what = next(raised, "env.stop_value=None")
         raise ConfigError(
             f"The run in '{directory}' has finished ({reason}): to train further, change the limit, such as {what}."
         )

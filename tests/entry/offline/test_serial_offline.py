@@ -220,12 +220,14 @@ def test_what_came_after_the_last_checkpoint_is_repeated() -> None:
 
 def test_the_command_line_goes_on_with_more_epochs(capfd: pytest.CaptureFixture[str]) -> None:
     run_offline("env.stop_value=None", "policy.learn.train_epoch=2", seed=0)
-    with pytest.raises(SystemExit) as end:
-        main(["resume", "run"])
-    assert end.value.code == 2
-    assert "has finished (train_epoch): to train further, change the limit, such as policy.learn.train_epoch=4." in (
-        capfd.readouterr().err
-    )
+    for words, told_why in {
+        (): "has finished (train_epoch): to train further, change the limit, such as policy.learn.train_epoch=4.",
+        ("policy.learn.train_epoch=2",): "has reached policy.learn.train_epoch=2 already: to train further, give more",
+    }.items():
+        with pytest.raises(SystemExit) as end:
+            main(["resume", "run", *words])
+        assert end.value.code == 2
+        assert told_why in capfd.readouterr().err
     main(["resume", "run", "policy.learn.train_epoch=3"])
     told = result(Path("run"))
     assert (told["stop_reason"], told["epoch"], told["train_iter"]) == ("train_epoch", 3, 3 * PER_EPOCH)
