@@ -38,18 +38,18 @@ def run(args: argparse.Namespace) -> None:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
     with DDPContext():
-        limits, overrides = split_words(args.words)
         if args.mode == "eval":
             checkpoint = find_checkpoint(args.ckpt)
             evaluate(args.config or find_config(checkpoint, "give its config with -c"), checkpoint, args)
         elif args.resume is not None:
-            _resume(args.resume, limits, overrides)
+            _resume(args.resume, args.words)
         else:
-            _train(args, limits, overrides)
+            _train(args)
 
 
-def _train(args: argparse.Namespace, limits: dict[str, int], overrides: list[str]) -> None:
+def _train(args: argparse.Namespace) -> None:
     """Run a config with the pipeline that `-m` or the policy's class names."""
+    limits, overrides = split_words(args.words)
     pair, policy_cls = find_policy(args.config, overrides)
     pipeline = load_pipeline(MODES[args.mode] if args.mode else policy_cls.pipeline)
     limits = limits_for(pipeline, {**read_limits(args.config), **limits})
@@ -72,9 +72,10 @@ def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
     return f"{name}_seed{seed}" if always and not found else name
 
 
-def _resume(directory: str, limits: dict[str, int], overrides: Sequence[str]) -> None:
-    """Continue the run in a directory from its newest checkpoint; given limits and overrides replace its own."""
-    saved = _read_resumable(directory, [*(f"{key}={limit}" for key, limit in limits.items()), *overrides])
+def _resume(directory: str, words: Sequence[str]) -> None:
+    """Continue the run in a directory from its newest checkpoint; limits and overrides of `words` replace its own."""
+    limits, overrides = split_words(words)
+    saved = _read_resumable(directory, words)
     own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
     pipeline = load_pipeline(saved.pipeline)
     limits = {**saved.limits, **limits_for(pipeline, limits)}
