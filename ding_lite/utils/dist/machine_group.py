@@ -32,6 +32,7 @@ LINE = 8  # int64 numbers between two ranks' cells, which puts each on its own c
 COUNT, LEFT = 0, 1  # in a rank's cells: the number of barriers that it has reached; whether it has left
 SPINS = 2000  # polls of a cell, 0.1 ms, before the core is yielded
 YIELD = 0.002  # seconds in which a waiting rank only yields its core, before it sleeps
+CROWDED = 0.0001  # the same with more ranks than cores: Linux may not yield to a rank of another session
 PAUSE = (5e-5, 1e-3)  # seconds of the first and of the longest sleep between two polls
 
 
@@ -73,7 +74,8 @@ class MachineGroup:
         self._bytes = np.frombuffer(memory, np.uint8, offset=first).reshape(2, size, SLOT)
         self._floats = self._bytes.view(np.float64)
         self._turn, self.met = 0, 0
-        self._spins = SPINS if size > 1 and size <= len(os.sched_getaffinity(0)) else 0
+        crowded = size > len(os.sched_getaffinity(0))
+        self._spins, self._yield = (0, CROWDED) if crowded else (SPINS, YIELD)
         self._timeout, self._lost = timeout, lost
 
     def barrier(self) -> None:
@@ -97,7 +99,7 @@ class MachineGroup:
         start, pause = time.monotonic(), PAUSE[0]
         with waiting():
             while cells[cell] < count:
-                if time.monotonic() - start < YIELD:
+                if time.monotonic() - start < self._yield:
                     os.sched_yield()
                     continue
                 time.sleep(pause)
