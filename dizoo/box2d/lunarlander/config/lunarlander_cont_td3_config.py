@@ -1,6 +1,7 @@
-"""TD3 on LunarLanderContinuous-v3, solved at a mean return of 200.
+"""TD3 on LunarLanderContinuous-v3, solved at a mean return of 200; training stops at 220.
 
-The values are those of DI-engine, except for the number of episodes of an evaluation.
+The values are those of DI-engine, except for when it is evaluated and stops: a policy that returns 200 over 24
+episodes may still crash so often that its mean over a hundred is below.
 """
 
 from easydict import EasyDict
@@ -11,7 +12,7 @@ lunarlander_cont_td3_config = EasyDict(
         env_id="LunarLanderContinuous-v3",
         collector_env_num=4,
         n_evaluator_episode=24,
-        stop_value=200,
+        stop_value=220,
     ),
     policy=dict(
         num_threads=1,
@@ -27,7 +28,7 @@ lunarlander_cont_td3_config = EasyDict(
         ),
         eval=dict(
             evaluator=dict(
-                eval_freq=1000,
+                eval_freq=4000,
             ),
         ),
     ),
