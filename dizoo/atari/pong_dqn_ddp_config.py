@@ -74,4 +74,4 @@ if __name__ == "__main__":
     from ding_lite.utils import DDPContext
 
     with DDPContext():
-        serial_pipeline((main_config, create_config), seed=0, max_env_step=int(3e6))
+        serial_pipeline((main_config, create_config), seed=0, max_env_step=600_000)
