@@ -21,6 +21,7 @@ from ding_lite.entry.normalized import add_normalizer
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
+from ding_lite.utils.dist.launch_environment import usable_cores
 from ding_lite.utils.dist.ranks import get_local_world_size, get_rank
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY
 from ding_lite.utils.seed import set_seed
@@ -53,7 +54,7 @@ class RunSetup:
     pipeline: str
 
     def create_policy(self, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Policy:
-        """Set the number of threads of this process, seed it, and build the policy.
+        """Set the number of threads of this process, at most its cores, seed it, and build the policy.
 
         From then on, denormal numbers (below 1e-38) are rounded to 0 in this process. Adam's moments of a parameter
         without gradient become denormal, and processors compute with them up to a hundred times more slowly.
@@ -63,7 +64,7 @@ class RunSetup:
             fields: the modes to build. Without 'learn' there is no optimizer.
         """
         policy = self.cfg.policy
-        torch.set_num_threads(policy.num_threads or torch.get_num_threads())
+        torch.set_num_threads(min(policy.num_threads or torch.get_num_threads(), usable_cores()))
         torch.set_flush_denormal(True)
         set_seed(derive_seeds(self.cfg.seed, *seed_path, n=1)[0])
         built: Policy = POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)

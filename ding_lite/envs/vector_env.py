@@ -41,7 +41,6 @@ This module never imports torch, because worker processes import it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -60,6 +59,7 @@ from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, policy_side, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import find_own_randomness
+from ding_lite.utils.dist.launch_environment import usable_cores
 from ding_lite.utils.registry import ConfigError
 
 
@@ -135,7 +135,7 @@ def create_vector_env(
     env: VectorEnv
     counts_episodes = True
     if manager.type in ENGINES:
-        num_threads = manager.num_threads or max(1, _cpu_count() // local_world_size)
+        num_threads = manager.num_threads or max(1, usable_cores() // local_world_size)
         env = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
         counts_episodes = getattr(env, "counts_episodes", False)
     elif manager.type == "subprocess":
@@ -153,7 +153,3 @@ def create_vector_env(
     )
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
     return RestorableVectorEnv(monitor, seed, counts_episodes) if training else monitor
-
-
-def _cpu_count() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

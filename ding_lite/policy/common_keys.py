@@ -60,7 +60,7 @@ RUN_KEYS: dict[str, Any] = dict(
     ),
     num_threads=Key(
         None,
-        "torch's threads in each rank; None: torch's choice. 1 is fastest for small networks",
+        "torch's threads in each rank, at most its cores; None: torch's choice. 1 is fastest for small networks",
         type=int,
         low=1,
         high=4096,

@@ -13,6 +13,7 @@ from functools import partial
 from types import FrameType
 
 from ding_lite.utils.dist.interrupt import SIGNALS
+from ding_lite.utils.dist.launch_environment import usable_cores
 from ding_lite.utils.parent_process import end_with_parent
 
 
@@ -27,7 +28,7 @@ class RunProcess:
     def __init__(self, words: Sequence[str], side_by_side: int = 1) -> None:
         environment = dict(os.environ)
         if side_by_side > 1:  # or each would use all cores
-            cores = len(os.sched_getaffinity(0)) // side_by_side
+            cores = usable_cores() // side_by_side
             environment.setdefault("OMP_NUM_THREADS", str(max(cores, 1)))
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by close()
         self._process = subprocess.Popen(

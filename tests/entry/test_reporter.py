@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from ding_lite.entry.reporter import describe_space
 from tests.entry.helpers import metrics, run
@@ -57,3 +58,16 @@ def test_bf16_on_a_processor_without_it_is_noted(
     monkeypatch.setattr("ding_lite.entry.reporter.torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
     run("policy.precision=bf16")
     assert "this processor has no bf16 instructions" in capfd.readouterr().err
+
+
+def test_more_threads_than_cores_are_cut_to_the_cores_and_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ding_lite.entry.setup.usable_cores", lambda: 2)
+    run("policy.num_threads=64")
+    assert torch.get_num_threads() == 2
+    said = capfd.readouterr().err
+    assert "policy.num_threads=64 exceeds the cores: 2 used." in said
+    assert "2 thread(s) a rank" in said
+    run("exp_name=fits", "policy.num_threads=2")
+    assert "exceeds" not in capfd.readouterr().err

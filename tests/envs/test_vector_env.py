@@ -377,7 +377,7 @@ def test_kwargs_reach_the_environment() -> None:
 def test_threads_of_a_native_engine_are_shared_between_the_processes_of_a_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ding_lite.envs.vector_env._cpu_count", lambda: 12)
+    monkeypatch.setattr("ding_lite.envs.vector_env.usable_cores", lambda: 12)
     for num_envs, local_world_size, num_threads, expected in (
         (64, 1, 0, 12),
         (64, 4, 0, 3),

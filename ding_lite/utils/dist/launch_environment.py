@@ -1,4 +1,7 @@
-"""Reads the environment variables by which a launcher describes a job: torch's launchers, SLURM's srun, or by hand."""
+"""Reads what a launcher gives a process: its place in a job, and its cores.
+
+The place is in environment variables, set by torch's launchers, SLURM's srun, or by hand.
+"""
 
 from __future__ import annotations
 
@@ -76,3 +79,8 @@ def read_launch() -> Launch | None:
         "launch environment: expected RANK < WORLD_SIZE, LOCAL_RANK < LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
         f"got {got}. Start with torchrun, python -m torch.distributed.launch or srun, or unset them for one process."
     )
+
+
+def usable_cores() -> int:
+    """Return the number of cores of this machine that this process may run on."""
+    return len(os.sched_getaffinity(0))

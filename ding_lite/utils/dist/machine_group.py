@@ -25,6 +25,7 @@ import torch.distributed as dist
 
 from ding_lite.utils.dist import shared_memory
 from ding_lite.utils.dist.heartbeat import read_seconds, waiting
+from ding_lite.utils.dist.launch_environment import usable_cores
 
 ORDERED = ("x86_64", "AMD64")  # processors that preserve the order of writes
 SLOT = 1 << 16  # bytes that a rank can give to one collective
@@ -74,7 +75,7 @@ class MachineGroup:
         self._bytes = np.frombuffer(memory, np.uint8, offset=first).reshape(2, size, SLOT)
         self._floats = self._bytes.view(np.float64)
         self._turn, self.met = 0, 0
-        crowded = size > len(os.sched_getaffinity(0))
+        crowded = size > usable_cores()
         self._spins, self._yield = (0, CROWDED) if crowded else (SPINS, YIELD)
         self._timeout, self._lost = timeout, lost
 
