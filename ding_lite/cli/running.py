@@ -141,7 +141,7 @@ def _read_resumable(directory: str, words: Sequence[str]) -> SavedRun:
         )
     result = read_result(directory)
     reason = result.get("stop_reason", "interrupted")
-    for key, _, text in (word.partition("=") for word in words):
+    for key, text in dict(word.partition("=")[::2] for word in words).items():  # the last one counts
         count = result.get(COUNTS.get(key, ""), 0)
         if count and whole_limit(key, text) <= count and reason != "interrupted":  # which may lack its last evaluation
             raise ConfigError(

@@ -472,7 +472,7 @@ def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tm
             "The run in 'run' has reached max_env_step=160 already: to train further, give more than 320."
         ]
     assert result(tmp_path / "run") == told
-    done = command("resume", "run", "--nproc", "2", "max_env_step=480")
+    done = command("resume", "run", "--nproc", "2", "max_env_step=160", "max_env_step=480")  # the last one counts
     assert done.returncode == 0, done.stderr
     told = result(tmp_path / "run")
     assert (told["world_size"], told["envstep"], told["stop_reason"]) == (2, 480, "max_env_step")
