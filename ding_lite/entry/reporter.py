@@ -73,7 +73,7 @@ class RunReporter(AbstractContextManager[Any]):
         if cfg.policy.precision == "bf16" and policy.device.type == "cpu" and not has_bf16():
             say("policy.precision=bf16, but this processor has no bf16 instructions:\n  float32 is faster.")
         if (cfg.policy.num_threads or 0) > torch.get_num_threads():
-            say(f"policy.num_threads={cfg.policy.num_threads} exceeds the cores: {torch.get_num_threads()} used.")
+            say(f"policy.num_threads={cfg.policy.num_threads} exceeds the cores: using {torch.get_num_threads()}.")
         parameters = sum(parameter.numel() for parameter in policy.model.parameters())
         lines = {
             "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",

@@ -67,7 +67,7 @@ def test_more_threads_than_cores_are_cut_to_the_cores_and_noted(
     run("policy.num_threads=64")
     assert torch.get_num_threads() == 2
     said = capfd.readouterr().err
-    assert "policy.num_threads=64 exceeds the cores: 2 used." in said
+    assert "policy.num_threads=64 exceeds the cores: using 2." in said
     assert "2 thread(s) a rank" in said
     run("exp_name=fits", "policy.num_threads=2")
     assert "exceeds" not in capfd.readouterr().err
