@@ -56,14 +56,14 @@ COVERED = {
             "torch_utils/overlapped_loss.py",
         )
     ],
-    "utils/dist/test_context.py": [
+    "utils/ranks/test_context.py": [
         *(
-            "utils/dist/ddp_config.py",
-            "utils/dist/flat_parameters.py",
-            "utils/dist/gradient_mean.py",
+            "utils/ranks/ddp_config.py",
+            "utils/ranks/flat_parameters.py",
+            "utils/ranks/gradient_mean.py",
         ),
-        "utils/dist/launch_environment.py",
-        *("utils/dist/ranks.py", "utils/dist/shares.py"),
+        "utils/ranks/launch_environment.py",
+        *("utils/ranks/ranks.py", "utils/ranks/shares.py"),
     ],
     "utils/checkpoint/test_store.py": ["utils/checkpoint/outcome.py"],
     "worker/test_collector.py": ["worker/env_state.py"],

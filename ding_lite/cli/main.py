@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from ding_lite import __version__
 from ding_lite.cli.output import show
 from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse
-from ding_lite.utils.dist.interrupt import ends_at_interrupt
-from ding_lite.utils.dist.launch_environment import read_launch
+from ding_lite.utils.ranks.interrupt import ends_at_interrupt
+from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.registry import UserError, closest
 
 RUN_BY_ALL_RANKS = ("train", "resume", "classic")  # under a launcher; rank 0 alone runs the other commands

@@ -15,9 +15,9 @@ from ding_lite.entry.launcher.ranks import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
 from ding_lite.utils.checkpoint.find import find_checkpoint, find_config
 from ding_lite.utils.checkpoint.run_directory import read_result
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.launch_environment import read_launch
-from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.launch_environment import read_launch
+from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json

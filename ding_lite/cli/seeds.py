@@ -20,7 +20,7 @@ from ding_lite.results.run import RETURN
 from ding_lite.results.table import Table
 from ding_lite.sweep.scores import read_evaluations
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
-from ding_lite.utils.dist.launch_environment import read_launch
+from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
 

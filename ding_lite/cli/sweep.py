@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
     from ding_lite.cli.seeds import process_options  # noqa: PLC0415
     from ding_lite.sweep.driver import Sweep, SweepOptions  # noqa: PLC0415
-    from ding_lite.utils.dist.launch_environment import read_launch  # noqa: PLC0415
+    from ding_lite.utils.ranks.launch_environment import read_launch  # noqa: PLC0415
 
     if read_launch() is not None:
         raise UserError("A sweep starts processes of its own: leave the launcher out.")

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from ding_lite.utils.dist.collectives import all_gather_object
-from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_object
+from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import dotted_items
 

@@ -38,8 +38,8 @@ from ding_lite.config.compat import (
     translate_create,
 )
 from ding_lite.config.shapes import check_action_space
-from ding_lite.utils.dist.shares import SHARED_SIZES, divide
 from ding_lite.utils.key import SECTION, declared_keys, matches, show
+from ding_lite.utils.ranks.shares import SHARED_SIZES, divide
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
 from ding_lite.utils.schedule import check_schedule, extremes, find_schedules, has_fields, is_schedule, set_number
 

@@ -37,7 +37,7 @@ from ding_lite.envs.spaces import policy_side
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.checkpoint.find import find_checkpoint, find_config
-from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map

@@ -13,8 +13,8 @@ from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
-from ding_lite.utils.dist.ranks import get_world_size
 from ding_lite.utils.progress import Progress
+from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import Evaluator
 

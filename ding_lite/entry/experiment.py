@@ -20,9 +20,9 @@ from ding_lite.entry.reward import Rewarded, add_reward_model
 from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
-from ding_lite.utils.dist.collectives import allreduce_data
-from ding_lite.utils.dist.interrupt import InterruptGuard
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.worker import Learner, ReplayBuffer
 
 # Each limit of a run, and the count that it bounds.

@@ -22,10 +22,10 @@ from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
 from ding_lite.utils.checkpoint.outcome import on_rank_0
 from ding_lite.utils.checkpoint.run_directory import claim_exp_dir, open_exp_dir, release_exp_dir
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
-from ding_lite.utils.dist.collectives import all_gather_object
-from ding_lite.utils.dist.heartbeat import heartbeat
-from ding_lite.utils.dist.interrupt import InterruptGuard
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks.collectives import all_gather_object
+from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map

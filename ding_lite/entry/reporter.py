@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
-from ding_lite.utils.dist.machine_group import describe_ranks
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.logger import COUNTS, ExperimentLogger
 from ding_lite.utils.progress import Progress
+from ding_lite.utils.ranks.machine_group import describe_ranks
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tracker.process import TrackerProcess
 

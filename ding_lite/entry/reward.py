@@ -10,7 +10,7 @@ from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils.modes import Batch, CollectMode, LearnMode
 from ding_lite.torch_utils.networks import checksum_networks, modules_of
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 

@@ -21,8 +21,8 @@ from ding_lite.entry.normalized import add_normalizer
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.utils.dist.launch_environment import usable_cores
-from ding_lite.utils.dist.ranks import get_local_world_size, get_rank
+from ding_lite.utils.ranks.launch_environment import usable_cores
+from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY
 from ding_lite.utils.seed import set_seed
 from ding_lite.worker import EpisodeCollector, Evaluator, ReplayBuffer, SampleCollector

@@ -59,7 +59,7 @@ from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, policy_side, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import find_own_randomness
-from ding_lite.utils.dist.launch_environment import usable_cores
+from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.registry import ConfigError
 
 

@@ -28,7 +28,7 @@ from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.networks import broadcast_networks, modules_of
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
-from ding_lite.utils.dist.ranks import get_local_rank, get_world_size
+from ding_lite.utils.ranks.ranks import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 

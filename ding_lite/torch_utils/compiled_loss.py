@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.torch_utils.modes import Loss
-from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError
 
 OPTIONS: dict[str, Any] = {

@@ -6,8 +6,8 @@ import torch
 from easydict import EasyDict
 from torch import nn
 
-from ding_lite.utils.dist.flat_parameters import FlatParameters
-from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 
 GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}  # values of `policy.ddp` that need a GPU

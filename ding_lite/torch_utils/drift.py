@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from ding_lite.utils.dist.collectives import all_gather_object
+from ding_lite.utils.ranks.collectives import all_gather_object
 from ding_lite.utils.registry import UserError
 
 MIXER = 0x9E3779B97F4A7C15 - 2**64  # an odd number from the golden ratio, whose multiples look random

@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ding_lite.torch_utils.drift import checksum
 from ding_lite.torch_utils.running_stat import RunningMeanStd
-from ding_lite.utils.dist.collectives import allreduce_data, broadcast_module
-from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module
+from ding_lite.utils.ranks.ranks import get_world_size
 
 CLOSED = ("builtins", "torch", "numpy", "gymnasium", "functools", "types")  # packages whose objects are not searched
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.torch_utils.diagnosis import diagnose
-from ding_lite.utils.dist.flat_parameters import FlatParameters
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.ranks import get_rank
 
 
 class _Step(NamedTuple):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
 from ding_lite.torch_utils.running_stat import RunningMeanStd
-from ding_lite.utils.dist.ranks import alone
+from ding_lite.utils.ranks.ranks import alone
 
 CLIP = 10.0  # largest absolute value of a normalised observation
 OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # of blocks and batches

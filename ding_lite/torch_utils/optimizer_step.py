@@ -19,7 +19,7 @@ from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.torch_utils.optimizer import Rate, Trained, create_optimizer, load_moments
 from ding_lite.torch_utils.overlapped_loss import OverlappedLoss
-from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
 
 ALONE = "model"  # the name of a policy's only optimizer
 

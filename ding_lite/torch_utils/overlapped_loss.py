@@ -16,8 +16,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, registe
 from torch.nn.parallel import DistributedDataParallel
 
 from ding_lite.torch_utils.modes import Loss
-from ding_lite.utils.dist.flat_parameters import FlatParameters
-from ding_lite.utils.dist.heartbeat import waiting
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.registry import ConfigError
 
 COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ding_lite.utils.dist.collectives import allreduce_data
+from ding_lite.utils.ranks.collectives import allreduce_data
 
 MOST_RECENT = 256  # updates whose figures are kept as tensors before they are read
 

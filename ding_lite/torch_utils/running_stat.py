@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ding_lite.utils.dist.collectives import allreduce_data
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 
 
 def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:

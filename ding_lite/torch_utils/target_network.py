@@ -9,7 +9,7 @@ from easydict import EasyDict
 from torch import nn
 
 from ding_lite.torch_utils.optimizer import Rate
-from ding_lite.utils.dist.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError
 
 DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations

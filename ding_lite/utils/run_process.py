@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-from ding_lite.utils.dist.interrupt import SIGNALS
-from ding_lite.utils.dist.launch_environment import usable_cores
 from ding_lite.utils.parent_process import end_with_parent
+from ding_lite.utils.ranks.interrupt import SIGNALS
+from ding_lite.utils.ranks.launch_environment import usable_cores
 
 
 class RunProcess:

@@ -20,8 +20,8 @@ from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.spaces import random_actions
 from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import CheckpointError
-from ding_lite.utils.dist.collectives import allreduce_data
-from ding_lite.utils.dist.heartbeat import heartbeat
+from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.tree import lengthen, tree_map
 from ding_lite.worker.env_state import to_arrays, to_tensors
 

@@ -15,8 +15,8 @@ from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import EnvError
 from ding_lite.torch_utils.modes import EvalMode
-from ding_lite.utils.dist.collectives import broadcast_object_list
-from ding_lite.utils.dist.heartbeat import heartbeat
+from ding_lite.utils.ranks.collectives import broadcast_object_list
+from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 

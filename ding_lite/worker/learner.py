@@ -11,8 +11,8 @@ from ding_lite.torch_utils.diagnosis import NonFiniteError
 from ding_lite.torch_utils.drift import check_ranks
 from ding_lite.torch_utils.modes import LearnMode
 from ding_lite.torch_utils.running_mean import RunningMeans
-from ding_lite.utils.dist.heartbeat import heartbeat
-from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.ranks import get_world_size
 
 
 class Learner:

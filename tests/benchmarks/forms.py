@@ -35,7 +35,7 @@ SOCKETS = """
 from typing import Any
 
 from torch.distributed import rpc
-from ding_lite.utils.dist import machine_group
+from ding_lite.utils.ranks import machine_group
 
 machine_group.ORDERED = ()
 plain = rpc.TensorPipeRpcBackendOptions

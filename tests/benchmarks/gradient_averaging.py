@@ -37,7 +37,7 @@ def make_ways(channels_last: bool) -> dict[str, Callable[[], float]]:
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    from ding_lite.utils.dist.flat_parameters import FlatParameters
+    from ding_lite.utils.ranks.flat_parameters import FlatParameters
     from tests.benchmarks.networks import q_body
 
     torch.manual_seed(0)
@@ -81,7 +81,7 @@ def make_learning_steps(task_name: str) -> dict[str, Callable[[], float]]:
 
     from ding_lite.config import compile_config
     from ding_lite.policy import DQNPolicy
-    from ding_lite.utils.dist import shared_memory
+    from ding_lite.utils.ranks import shared_memory
     from tests.benchmarks.networks import LogitNetwork
     from tests.benchmarks.settings import TASKS
 
@@ -133,8 +133,8 @@ def worker(args: argparse.Namespace) -> None:
     """One rank."""
     import torch
 
-    from ding_lite.utils.dist.context import DDPContext
-    from ding_lite.utils.dist.ranks import get_rank
+    from ding_lite.utils.ranks.context import DDPContext
+    from ding_lite.utils.ranks.ranks import get_rank
 
     torch.set_num_threads(1)
     with DDPContext():

@@ -30,7 +30,7 @@ GOAL = 0.98  # of the rate before
 STEPS = {"cartpole_dqn": 40_000, "cartpole_ppo": 80_000, "pong_dqn": 10_000, "pong_ppo": 8_192}  # about 10 s
 CASES = (*((task, 1) for task in STEPS), ("cartpole_dqn", 2), ("cartpole_ppo", 2))
 NO_CHECKPOINTS = "policy.learn.learner.hook.save_ckpt_after_iter=1000000000"
-NO_WATCHDOG = "from ding_lite.utils.dist.context import DDPContext as C; C._watch = lambda *_: None; "
+NO_WATCHDOG = "from ding_lite.utils.ranks.context import DDPContext as C; C._watch = lambda *_: None; "
 # What is done to the side without: code that runs before, config overrides.
 SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "watchdog": (NO_WATCHDOG, ()),
@@ -40,10 +40,10 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
 # episodes that can be replayed, checkpoints. Of the wrappers around the environments, only their own lines count.
 SURVIVING = re.compile(
     r"StepCheck\.|ActionJournal|SeededEnv\.reset|RunKeeper|Experiment\.finished|"
-    r"ding_lite/(?:utils/dist/(?:heartbeat|interrupt|watchdog)|torch_utils/drift|utils/checkpoint/\w+)\.py|"
+    r"ding_lite/(?:utils/ranks/(?:heartbeat|interrupt|watchdog)|torch_utils/drift|utils/checkpoint/\w+)\.py|"
     r"ding_lite/envs/(?:seeded_env|restorable)\.py:\d+\)$"
 )
-WAITING = re.compile(r"ding_lite/utils/dist/machine_group\.py")
+WAITING = re.compile(r"ding_lite/utils/ranks/machine_group\.py")
 
 
 def run_tree(

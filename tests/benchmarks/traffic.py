@@ -22,10 +22,10 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.model import DQN
-from ding_lite.utils.dist import shared_memory
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.flat_parameters import FlatParameters
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.ranks import get_rank
 from tests.distributed.launcher import clean_environment
 from tests.survival.machines import ENCLOSE, PORT, build, obstacle
 

@@ -24,8 +24,8 @@ from ding_lite.entry.setup import prepare_run
 from ding_lite.model.pg import PG
 from ding_lite.policy import PGPolicy
 from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError, get_rank
-from ding_lite.utils.dist.interrupt import InterruptGuard
-from ding_lite.utils.dist.ranks import alone
+from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.ranks import alone
 from ding_lite.utils.registry import ConfigError
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config

@@ -21,13 +21,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils.dist import shared_memory
-from ding_lite.utils.dist.collectives import allreduce_data, broadcast_module, broadcast_object_list
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.ddp_config import to_ddp_config
-from ding_lite.utils.dist.flat_parameters import FlatParameters
-from ding_lite.utils.dist.machine_group import machine_group
-from ding_lite.utils.dist.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, broadcast_object_list
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.ddp_config import to_ddp_config
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.machine_group import machine_group
+from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import (
     PATIENCE,

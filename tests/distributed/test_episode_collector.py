@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.machine_group import machine_group
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.machine_group import machine_group
+from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.worker import EpisodeCollector
 from tests.distributed.launcher import run_ranks
 from tests.worker.games import REWARD, CountingGame, collect_mode, game_env

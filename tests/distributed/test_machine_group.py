@@ -17,12 +17,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils.dist import shared_memory
-from ding_lite.utils.dist.collectives import all_gather_object, allreduce_data, broadcast_object_list
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.flat_parameters import FlatParameters
-from ding_lite.utils.dist.machine_group import SLOT, describe_ranks, machine_group
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_object_list
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from tests.distributed.launcher import launch, run_ranks
 
 ME = ["-m", "tests.distributed.test_machine_group"]

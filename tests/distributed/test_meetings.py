@@ -11,9 +11,9 @@ import pytest
 
 from ding_lite import entry
 from ding_lite.entry.experiment import Experiment
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.machine_group import machine_group
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.machine_group import machine_group
+from ding_lite.utils.ranks.ranks import get_rank
 from tests.distributed.launcher import run_ranks
 
 AVERAGE = 2  # meetings of one average: all gradients are there, all parts are averaged

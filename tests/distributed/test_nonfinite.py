@@ -19,7 +19,7 @@ from torch import Tensor
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils import NonFiniteError, RankDriftError, RunningMeanStd
 from ding_lite.utils import DDPContext, get_rank
-from ding_lite.utils.dist import shared_memory
+from ding_lite.utils.ranks import shared_memory
 from ding_lite.worker import Learner
 from tests.distributed.launcher import launch, run_ranks
 from tests.policy.helpers import make_batch, make_cfg, parameter_hash

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils import DDPContext, get_rank, get_world_size
-from ding_lite.utils.dist import shared_memory
+from ding_lite.utils.ranks import shared_memory
 from tests.distributed.launcher import run_ranks
 from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash
 from tests.torch_utils.test_optimizer_step import TwoHeads, two_heads_step

@@ -22,12 +22,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.dist import watchdog
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.heartbeat import heartbeat, waiting
-from ding_lite.utils.dist.interrupt import InterruptGuard
-from ding_lite.utils.dist.machine_group import machine_group
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks import watchdog
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
+from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.machine_group import machine_group
+from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import UserError
 from tests.distributed.launcher import finish, free_port, launch, say, start, start_forked
 

@@ -15,7 +15,7 @@ from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import DDPContext, UserError
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks.ranks import get_rank
 from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from tests.distributed.launcher import run_ranks
 from tests.entry.helpers import SHORT, last_checkpoint, metrics, pair, result, run

@@ -15,8 +15,8 @@ import ding_lite
 from ding_lite.config import compile_config, replace_values
 from ding_lite.entry import Callback
 from ding_lite.utils import ConfigError, DDPContext
-from ding_lite.utils.dist.ranks import get_rank
 from ding_lite.utils.logger import ExperimentLogger
+from ding_lite.utils.ranks.ranks import get_rank
 from tests.distributed.launcher import run_ranks
 from tests.entry.helpers import CONFIG, Interrupts, metrics, pair, run
 from tests.policy.helpers import parameter_hash

@@ -103,7 +103,7 @@ class FaultyCartPole(gymnasium.Wrapper):
 
 def _is_stage() -> bool:
     """Whether the rank is at what the fault waits for; a worker process cannot know, and says yes."""
-    heartbeat = sys.modules.get("ding_lite.utils.dist.heartbeat")
+    heartbeat = sys.modules.get("ding_lite.utils.ranks.heartbeat")
     return heartbeat is None or heartbeat.progress.stage == _fault["stage"]
 
 

@@ -19,7 +19,7 @@ from ding_lite.envs import ENV_DEFAULTS, create_vector_env
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.modes import Act
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
-from ding_lite.utils.dist.heartbeat import progress
+from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
 from tests.worker.failing import DyingGame
 from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, collect_mode, game_env

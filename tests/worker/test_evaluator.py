@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import ENV_DEFAULTS, EnvError, derive_seeds
 from ding_lite.torch_utils.modes import EvalMode
-from ding_lite.utils.dist.heartbeat import progress
+from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.worker import Evaluator
 from ding_lite.worker import evaluator as evaluator_module
 from tests.worker.failing import DyingGame

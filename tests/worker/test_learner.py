@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from ding_lite.utils.dist.heartbeat import progress
+from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.worker import Learner, PrioritizedReplayBuffer
 from tests.policy.helpers import OBS, make_batch, make_policy, same
 

@@ -21,12 +21,12 @@ from ding_lite.config import find_policy
 from ding_lite.entry.launcher import ranks
 from ding_lite.entry.pipelines import load_pipeline
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.heartbeat import record_cause
-from ding_lite.utils.dist.launch_environment import read_launch
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
 from ding_lite.utils.key import show
 from ding_lite.utils.parent_process import end_with_parent
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.heartbeat import record_cause
+from ding_lite.utils.ranks.launch_environment import read_launch
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 # What a rank runs before anything can be imported: finding the package may need the caller's sys.path.

@@ -26,7 +26,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from ding_lite.utils.dist.interrupt import SIGNALS
+from ding_lite.utils.ranks.interrupt import SIGNALS
 
 USER_ERROR = 2  # the exit status of a rank that ends with a UserError
 SAVE_GRACE = 120  # seconds that ranks have after a signal before they are killed

@@ -32,9 +32,9 @@ from ding_lite.policy import Policy
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import load_checkpoint
-from ding_lite.utils.dist.collectives import allreduce_data, broadcast_object_list
-from ding_lite.utils.dist.heartbeat import heartbeat, waiting
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list
+from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector

@@ -14,9 +14,9 @@ from ding_lite.entry.setup import RunSetup
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.utils.dist.collectives import all_gather_object, allreduce_data
-from ding_lite.utils.dist.interrupt import InterruptGuard
-from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data
+from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.worker.offline.loader import OfflineLoader

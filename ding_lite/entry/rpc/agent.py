@@ -19,8 +19,8 @@ from ding_lite.entry.setup import RunSetup
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.modes import CollectMode
-from ding_lite.utils.dist.heartbeat import heartbeat
-from ding_lite.utils.dist.interrupt import InterruptGuard
+from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.distributed import rpc
 from torch.futures import Future
 
-from ding_lite.utils.dist.heartbeat import read_seconds, waiting
+from ding_lite.utils.ranks.heartbeat import read_seconds, waiting
 
 AGENT = 0  # its rank; all others are observers
 TRANSPORTS = ["uv"]  # sockets; the shared-memory transport polls all the time and takes cores from environments

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
-from ding_lite.utils.dist.interrupt import InterruptGuard
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 

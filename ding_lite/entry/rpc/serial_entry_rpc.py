@@ -18,8 +18,8 @@ from ding_lite.entry.rpc.observer import Observer
 from ding_lite.entry.serial_entry_onpolicy import learn_onpolicy
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.policy import Policy
-from ding_lite.utils.dist.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.key import declared_keys
+from ding_lite.utils.ranks.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import find_schedules
 

@@ -21,8 +21,8 @@ from torch import Tensor
 from ding_lite.policy.continuous.td3 import TD3Policy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.q_continuous import td3_bc_actor_error
-from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.key import Key
+from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 

@@ -35,8 +35,8 @@ from ding_lite.rl_utils.kl import pretrained_kl
 from ding_lite.rl_utils.ppo import ppo_data, ppo_error
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
-from ding_lite.utils.dist.collectives import allreduce_data
 from ding_lite.utils.key import Key
+from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ding_lite.utils.dist.collectives import all_gather_object, broadcast_object_list
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_object, broadcast_object_list
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 
 Value = TypeVar("Value")

@@ -12,7 +12,7 @@ import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from ding_lite.entry.launcher.ranks import Cause, first_failure, read_cause
-from ding_lite.utils.dist.heartbeat import record_cause
+from ding_lite.utils.ranks.heartbeat import record_cause
 from tests.distributed.launcher import Forked, finish, start_forked
 
 LAUNCH = """

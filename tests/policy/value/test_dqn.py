@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from ding_lite.model import DQN, NoisyLinear
 from ding_lite.policy import DQNPolicy
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.ranks import get_rank
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY, ConfigError
 from tests.distributed.launcher import run_ranks
 from tests.policy.helpers import ACTIONS, OBS, last_gradient, make_batch, make_cfg, make_policy, same, target_of

@@ -134,8 +134,8 @@ def test_without_an_elastic_launcher_a_directory_is_never_taken_again(
 
 SCRIPT = """
     import sys
-    from ding_lite.utils.dist.context import DDPContext
-    from ding_lite.utils.dist.ranks import get_rank
+    from ding_lite.utils.ranks.context import DDPContext
+    from ding_lite.utils.ranks.ranks import get_rank
     from ding_lite.utils.checkpoint.run_directory import open_exp_dir, read_result, release_exp_dir
     from ding_lite.utils.registry import ConfigError
     with DDPContext(timeout=30):

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ding_lite.utils.dist.heartbeat import waiting
-from ding_lite.utils.dist.machine_group import SLOT, machine_group
-from ding_lite.utils.dist.ranks import get_world_size
+from ding_lite.utils.ranks.heartbeat import waiting
+from ding_lite.utils.ranks.machine_group import SLOT, machine_group
+from ding_lite.utils.ranks.ranks import get_world_size
 
 
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:

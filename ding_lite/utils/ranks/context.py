@@ -22,17 +22,18 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-# Its default arguments hold the group that exists when it is imported; creating an optimizer imports it. If that happened
-# after the group is made, destroy_process_group() would not free the group, and the interpreter could abort at its exit.
+# Its default arguments hold the group that exists when it is imported; creating an optimizer imports it. If that
+# happened after the group is made, destroy_process_group() would not free the group, and the interpreter could abort at
+# its exit.
 import torch.distributed.nn.functional
 
-from ding_lite.utils.dist.interrupt import INTERRUPTED
-from ding_lite.utils.dist.launch_environment import Launch, read_launch
-from ding_lite.utils.dist.machine_group import leave_machine_group, watch_machine_group
-from ding_lite.utils.dist.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.heartbeat import LAST_WORD, HangWatch, read_seconds, record_cause
+from ding_lite.utils.ranks.interrupt import INTERRUPTED
+from ding_lite.utils.ranks.launch_environment import Launch, read_launch
+from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.watchdog import Watchdog
 from ding_lite.utils.registry import UserError
-from ding_lite.utils.dist.heartbeat import LAST_WORD, HangWatch, read_seconds, record_cause
-from ding_lite.utils.dist.watchdog import Watchdog
 
 EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is ended
 
@@ -163,7 +164,8 @@ class DDPContext:
             dist.destroy_process_group()
             return
         with suppress(ValueError):  # no main thread
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent by a launcher that saw another rank fail; first say why
+            # A launcher that saw another rank fail sends it; first say why.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         lost = self._watchdog.explain(str(error)) if self._watchdog and _is_of_a_collective(error) else ""
         # Leaving may wait for the peers of a pending collective. A C thread, which needs no GIL, is the last resort.
         self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)
@@ -176,7 +178,8 @@ class DDPContext:
             text = f"{error}\n" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
         first = self._watchdog.first_mistake(str(error)) if self._watchdog and isinstance(error, UserError) else ""
         shown = f"{INTERRUPTED}\n" if isinstance(error, KeyboardInterrupt) else text
-        if self._report and (get_rank() == 0 or shown not in (f"{INTERRUPTED}\n", f"{first}\n")):  # else rank 0 prints it
+        printed_by_rank_0 = shown in (f"{INTERRUPTED}\n", f"{first}\n")
+        if self._report and (get_rank() == 0 or not printed_by_rank_0):
             sys.stderr.write(textwrap.indent(shown, f"[rank {get_rank()}] "))
             sys.stderr.flush()
         mistake = str(error) if isinstance(error, UserError) else ""

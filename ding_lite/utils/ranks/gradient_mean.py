@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ding_lite.utils.dist.collectives import allreduce_data
-from ding_lite.utils.dist.heartbeat import waiting
-from ding_lite.utils.dist.machine_group import machine_group
+from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.heartbeat import waiting
+from ding_lite.utils.ranks.machine_group import machine_group
 
 
 class GradientMean:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.dist.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
+from ding_lite.utils.ranks.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
 
 AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
 PATIENCE = 6.0  # seconds for which a rank whose collective failed searches for the cause

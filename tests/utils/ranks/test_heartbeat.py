@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.dist.context import DDPContext
-from ding_lite.utils.dist.heartbeat import heartbeat, record_cause, waiting
+from ding_lite.utils.ranks.context import DDPContext
+from ding_lite.utils.ranks.heartbeat import heartbeat, record_cause, waiting
 from tests.distributed.launcher import run_forked
 
 
 def run(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "script.py"
-    lines = ["import time", "from ding_lite.utils.dist.context import DDPContext"]
-    lines += ["from ding_lite.utils.dist.heartbeat import heartbeat, waiting", "with DDPContext():"]
+    lines = ["import time", "from ding_lite.utils.ranks.context import DDPContext"]
+    lines += ["from ding_lite.utils.ranks.heartbeat import heartbeat, waiting", "with DDPContext():"]
     script.write_text("\n".join([*lines, *(f"    {line}" for line in code.splitlines()), "print('end')"]))
     return run_forked([str(script)], env={"DING_LITE_TIMEOUT": "0.5", **env})
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.utils.dist.ranks import get_world_size
-from ding_lite.utils.dist.shares import SHARED_SIZES, divide
+from ding_lite.utils.ranks.ranks import get_world_size
+from ding_lite.utils.ranks.shares import SHARED_SIZES, divide
 
 
 def to_ddp_config(cfg: dict[str, Any]) -> EasyDict:

@@ -23,9 +23,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.dist import shared_memory
-from ding_lite.utils.dist.heartbeat import read_seconds, waiting
-from ding_lite.utils.dist.launch_environment import usable_cores
+from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks.heartbeat import read_seconds, waiting
+from ding_lite.utils.ranks.launch_environment import usable_cores
 
 ORDERED = ("x86_64", "AMD64")  # processors that preserve the order of writes
 SLOT = 1 << 16  # bytes that a rank can give to one collective

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch.distributed as dist
 
-from ding_lite.utils.dist.launch_environment import read_launch
+from ding_lite.utils.ranks.launch_environment import read_launch
 
 _alone = 0  # number of nested `alone` contexts
 
