@@ -254,22 +254,46 @@ def test_a_point_in_pong_is_marked_and_the_game_stays_whole() -> None:
 
 @pytest.mark.parametrize("manager", ["base", "native"])
 @pytest.mark.parametrize(
-    "change", [{"sticky_action_prob": 0.5}, {"fire_reset": True}, {"noop_max": 1}, {"frame_skip": 2}]
+    "change", [{"sticky_action_prob": 0.5}, {"fire_reset": False}, {"noop_max": 1}, {"frame_skip": 2}]
 )
 def test_each_setting_changes_the_game(change: dict[str, Any], manager: str) -> None:
     plain, changed = (play(make("breakout", 2, manager=manager, **setting), 30) for setting in ({}, change))
     assert any((a[0] != b[0]).any() for a, b in zip(plain, changed, strict=True))
 
 
-def test_fire_reset_puts_the_ball_into_play() -> None:
-    # without FIRE, Breakout waits for ever; with it, five balls are missed by a player that does nothing only if it
-    # fires again after each, so just the first life can go
-    for fire_reset, lives in ((False, 5), (True, 4)):
-        env = make("breakout", 1, fire_reset=fire_reset)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("manager", ["base", "native"])
+def test_a_player_that_never_presses_fire_loses_its_lives(manager: str, training: bool) -> None:
+    # each of the five balls is served and missed within 60 steps; without FIRE none is, and 400 steps show one picture
+    for fire_reset, over in ((True, True), (False, False)):
+        env = make("breakout", 2, manager=manager, training=training, fire_reset=fire_reset)
+        rows = [env.reset()[0]]
+        ended_N = np.zeros(2, bool)
+        for _ in range(400):
+            obs, _, terminated_N, *_ = env.step(np.zeros(2, np.int64))
+            ended_N |= terminated_N
+            rows.append(obs.copy())
+        env.close()
+        assert ended_N.tolist() == [over] * 2
+        assert (rows[-1] == rows[-200]).all() == (not over)
+
+
+def test_only_the_first_action_of_a_life_is_fire() -> None:
+    # within 20 steps no life is lost: a player that fires itself sees the same, and the first action does not matter
+    frames = {}
+    for name, serves, first in (("ours", True, 0), ("own", False, FIRE), ("left", True, 3)):
+        env = make("breakout", 1, fire_reset=serves)
         env.reset()
-        for _ in range(150):
-            info = env.step(np.zeros(1, np.int64))[4]
-        assert info["lives"].item() == lives
+        frames[name] = [env.step(np.array([first if step == 0 else 2]))[0].copy() for step in range(20)]
+        env.close()
+    np.testing.assert_array_equal(frames["ours"], frames["own"])
+    np.testing.assert_array_equal(frames["ours"], frames["left"])
+
+
+@pytest.mark.parametrize("game", ["pong", "ms_pacman"])
+def test_games_without_lives_or_without_fire_are_not_changed(game: str) -> None:
+    own, plain = (play(make(game, 2, fire_reset=serves), 300) for serves in (True, False))
+    assert_same(own, plain)
 
 
 def test_the_number_of_no_ops_is_drawn_for_each_game() -> None:

@@ -27,7 +27,7 @@ from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
 from dizoo.atari.envs.atari_env_pool import make_task
 
 try:
-    from ale_py import ALEInterface, LoggerMode, roms
+    from ale_py import Action, ALEInterface, LoggerMode, roms
     from ale_py.vector_env import AtariVectorEnv
 except ImportError as error:
     raise ConfigError(f"Atari games need the package ale-py ({error}): pip install 'ale-py>=0.12.1'.") from error
@@ -86,12 +86,12 @@ def find_rom(env_id: str) -> str:
 
 
 @cache
-def count_actions(rom: str) -> int:
-    """Return the number of actions that have an effect in a game."""
+def find_actions(rom: str) -> list[Action]:
+    """Return the actions that have an effect in a game."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
     ale.loadROM(roms.get_rom_path(rom))  # type: ignore[arg-type]  # find_rom has seen the file
-    return len(ale.getMinimalActionSet())
+    return ale.getMinimalActionSet()
 
 
 def _title(rom: str) -> str:
@@ -105,20 +105,28 @@ class AtariEngine(AtariVectorEnv):
     `games_per_seed`-th game has its own seed. The games between are those that follow it, and do not depend on what was
     played before.
 
+    Some games wait for FIRE before the first ball and after each lost life, and a player that has never learned to
+    press it waits for ever. Therefore the first action of each life is FIRE, whatever the player chose, if the game
+    counts lives and has this action. Pong counts none and serves by itself.
+
     Every step returns new arrays. Unlike those of the other managers, they are never overwritten.
 
     Args:
         game: name of the ROM.
         num_envs: N, games that are played at the same time.
         games_per_seed: games that follow one seed.
+        serves: whether the first action of each life is FIRE.
         kwargs: further arguments of `AtariVectorEnv`.
     """
 
     counts_episodes = True
 
-    def __init__(self, game: str, num_envs: int, *, games_per_seed: int, **kwargs: Any) -> None:
+    def __init__(self, game: str, num_envs: int, *, games_per_seed: int, serves: bool, **kwargs: Any) -> None:
         super().__init__(game, num_envs, **kwargs)
         self._games_per_seed = games_per_seed
+        self._fire = find_actions(game).index(Action.FIRE) if serves and Action.FIRE in find_actions(game) else None
+        self._lives_N = np.zeros(num_envs, np.int64)
+        self._serves_N = np.zeros(num_envs, bool)  # whether the next action is the first of a life
         self._seed_N = np.full(num_envs, -1, np.int64)
         self._game_N = np.zeros(num_envs, np.int64)
 
@@ -151,12 +159,18 @@ class AtariEngine(AtariVectorEnv):
             result = super().reset(options={"reset_mask": left_N > 0})
             left_N = left_N - 1
         assert result is not None, "no game to start"
+        self._lives_N = result[1]["lives"]
+        self._serves_N = np.where(mask_N, self._lives_N > 0, self._serves_N)
         return result
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one env step in every game; start the next game where one ended, in the mode SAME_STEP."""
+        if self._fire is not None:
+            actions = np.where(self._serves_N, self._fire, actions)
         obs, reward_N, terminated_N, truncated_N, info = super().step(actions)
-        ended_N = terminated_N | truncated_N
+        ended_N, lives_N = terminated_N | truncated_N, info["lives"]
+        self._serves_N = (lives_N < self._lives_N) | (ended_N & (lives_N > 0))
+        self._lives_N = lives_N
         if self.autoreset_mode is AutoresetMode.SAME_STEP and ended_N.any():
             self._game_N[ended_N] += 1
             seeded_N = ended_N & (self._game_N % self._games_per_seed == 0)
@@ -180,7 +194,9 @@ class AtariEnv(gymnasium.Env):
         sticky_action_prob=Key(
             0.0, "probability per emulator frame that the previous action is repeated; 0.25 for ids that end with '-v0'"
         ),
-        fire_reset=Key(False, "press FIRE at the start of a game"),
+        fire_reset=Key(
+            True, "the first action of each life is FIRE, as some games need, in games that have lives and this action"
+        ),
         manager=dict(type="native"),  # ale-py's engine is the fastest
     )
     stacks_frames = True
@@ -235,6 +251,7 @@ class AtariEnv(gymnasium.Env):
             rom,
             num_envs,
             games_per_seed=1 if sticky or rom in REMEMBERING else GAMES_PER_SEED,
+            serves=cfg_env.fire_reset,
             num_threads=num_threads,
             max_num_frames_per_episode=limit * cfg_env.frame_skip if limit else DEFAULT_LIMIT,
             repeat_action_probability=sticky,
@@ -247,7 +264,7 @@ class AtariEnv(gymnasium.Env):
             episodic_life=False,
             life_loss_info=False,
             reward_clipping=False,
-            use_fire_reset=cfg_env.fire_reset,
+            use_fire_reset=False,  # at the start of a game only
         )
 
     @classmethod
@@ -272,6 +289,6 @@ class AtariEnv(gymnasium.Env):
         stack = cfg_env.frame_stack
         return EnvSpec(
             gymnasium.spaces.Box(0, 255, (max(1, stack), SCREEN, SCREEN), np.uint8),
-            gymnasium.spaces.Discrete(count_actions(rom)),
+            gymnasium.spaces.Discrete(len(find_actions(rom))),
             stack if stack > 1 else 0,
         )

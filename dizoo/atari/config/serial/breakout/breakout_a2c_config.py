@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_a2c_config import atari_a2c_config, atari_a
 breakout_a2c_config = copy.deepcopy(atari_a2c_config)
 breakout_a2c_config.exp_name = "breakout_a2c_seed0"
 breakout_a2c_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_a2c_config.env.fire_reset = True  # the ball has to be served
 main_config = breakout_a2c_config
 
 breakout_a2c_create_config = copy.deepcopy(atari_a2c_create_config)

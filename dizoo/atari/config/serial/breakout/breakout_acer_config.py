@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_acer_config import atari_acer_config, atari
 breakout_acer_config = copy.deepcopy(atari_acer_config)
 breakout_acer_config.exp_name = "breakout_acer_seed0"
 breakout_acer_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_acer_config.env.fire_reset = True  # the ball has to be served
 main_config = breakout_acer_config
 
 breakout_acer_create_config = copy.deepcopy(atari_acer_create_config)

@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_c51_config import atari_c51_config, atari_c
 breakout_c51_config = copy.deepcopy(atari_c51_config)
 breakout_c51_config.exp_name = "breakout_c51_seed0"
 breakout_c51_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_c51_config.env.fire_reset = True  # the ball has to be served
 breakout_c51_config.policy.eval.eps = 0.01  # else a policy that never serves waits for the time limit
 main_config = breakout_c51_config
 

@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_dqn_config import atari_dqn_config, atari_d
 breakout_dqn_config = copy.deepcopy(atari_dqn_config)
 breakout_dqn_config.exp_name = "breakout_dqn_seed0"
 breakout_dqn_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_dqn_config.env.fire_reset = True  # the ball has to be served
 breakout_dqn_config.policy.eval.eps = 0.01  # else a policy that never serves waits for the time limit
 main_config = breakout_dqn_config
 

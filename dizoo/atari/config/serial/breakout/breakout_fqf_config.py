@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_fqf_config import atari_fqf_config, atari_f
 breakout_fqf_config = copy.deepcopy(atari_fqf_config)
 breakout_fqf_config.exp_name = "breakout_fqf_seed0"
 breakout_fqf_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_fqf_config.env.fire_reset = True  # the ball has to be served
 breakout_fqf_config.policy.eval.eps = 0.01  # else a policy that never serves waits for the time limit
 main_config = breakout_fqf_config
 

@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_impala_config import atari_impala_config, a
 breakout_impala_config = copy.deepcopy(atari_impala_config)
 breakout_impala_config.exp_name = "breakout_impala_seed0"
 breakout_impala_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_impala_config.env.fire_reset = True  # the ball has to be served
 main_config = breakout_impala_config
 
 breakout_impala_create_config = copy.deepcopy(atari_impala_create_config)

@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_iqn_config import atari_iqn_config, atari_i
 breakout_iqn_config = copy.deepcopy(atari_iqn_config)
 breakout_iqn_config.exp_name = "breakout_iqn_seed0"
 breakout_iqn_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_iqn_config.env.fire_reset = True  # the ball has to be served
 breakout_iqn_config.policy.eval.eps = 0.01  # else a policy that never serves waits for the time limit
 main_config = breakout_iqn_config
 

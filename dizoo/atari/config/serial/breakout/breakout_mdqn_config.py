@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_mdqn_config import atari_mdqn_config, atari
 breakout_mdqn_config = copy.deepcopy(atari_mdqn_config)
 breakout_mdqn_config.exp_name = "breakout_mdqn_seed0"
 breakout_mdqn_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_mdqn_config.env.fire_reset = True  # the ball has to be served
 breakout_mdqn_config.policy.eval.eps = 0.01  # else a policy that never serves waits for the time limit
 main_config = breakout_mdqn_config
 

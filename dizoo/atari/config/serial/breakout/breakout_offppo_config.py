@@ -10,7 +10,6 @@ from dizoo.atari.config.serial.atari_ppo_offpolicy_config import (
 breakout_offppo_config = copy.deepcopy(atari_ppo_offpolicy_config)
 breakout_offppo_config.exp_name = "breakout_offppo_seed0"
 breakout_offppo_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_offppo_config.env.fire_reset = True  # the ball has to be served
 main_config = breakout_offppo_config
 
 breakout_offppo_create_config = copy.deepcopy(atari_ppo_offpolicy_create_config)

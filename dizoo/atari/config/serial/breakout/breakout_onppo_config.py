@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_ppo_config import atari_ppo_config, atari_p
 breakout_onppo_config = copy.deepcopy(atari_ppo_config)
 breakout_onppo_config.exp_name = "breakout_onppo_seed0"
 breakout_onppo_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_onppo_config.env.fire_reset = True  # the ball has to be served
 main_config = breakout_onppo_config
 
 breakout_onppo_create_config = copy.deepcopy(atari_ppo_create_config)

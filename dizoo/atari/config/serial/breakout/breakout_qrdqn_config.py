@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_qrdqn_config import atari_qrdqn_config, ata
 breakout_qrdqn_config = copy.deepcopy(atari_qrdqn_config)
 breakout_qrdqn_config.exp_name = "breakout_qrdqn_seed0"
 breakout_qrdqn_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_qrdqn_config.env.fire_reset = True  # the ball has to be served
 breakout_qrdqn_config.policy.eval.eps = 0.01  # else a policy that never serves waits for the time limit
 main_config = breakout_qrdqn_config
 

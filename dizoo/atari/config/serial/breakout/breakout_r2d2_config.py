@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_r2d2_config import atari_r2d2_config, atari
 breakout_r2d2_config = copy.deepcopy(atari_r2d2_config)
 breakout_r2d2_config.exp_name = "breakout_r2d2_seed0"
 breakout_r2d2_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_r2d2_config.env.fire_reset = True  # the ball has to be served
 breakout_r2d2_config.policy.eval = dict(eps=0.01)  # else a policy that never serves waits for the time limit
 main_config = breakout_r2d2_config
 

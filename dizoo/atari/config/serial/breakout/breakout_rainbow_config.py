@@ -7,7 +7,6 @@ from dizoo.atari.config.serial.atari_rainbow_config import atari_rainbow_config,
 breakout_rainbow_config = copy.deepcopy(atari_rainbow_config)
 breakout_rainbow_config.exp_name = "breakout_rainbow_seed0"
 breakout_rainbow_config.env.env_id = "BreakoutNoFrameskip-v4"
-breakout_rainbow_config.env.fire_reset = True  # the ball has to be served
 breakout_rainbow_config.policy.eval.eps = 0.01  # else a policy that never serves waits for the time limit
 main_config = breakout_rainbow_config
 
