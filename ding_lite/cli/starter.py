@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
 
-from ding_lite.entry.setup import prepare_run
+from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.utils.key import Key, declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -35,6 +37,54 @@ POLICY = (
     *("eval.evaluator.eval_freq", "other.eps.type", "other.eps.start", "other.eps.end", "other.eps.decay"),
     "other.replay_buffer.replay_buffer_size",
 )
+# Values where observations are vectors: for the keys that a class declares, and for single algorithms. Such tasks take
+# some 100,000 cheap steps; the classes' values are DI-engine's, many of which are for Atari or for short horizons.
+VECTORS: dict[str, Any] = {
+    "discount_factor": 0.99,
+    "random_collect_size": 1000,
+    "other.eps.end": 0.05,
+    "other.eps.decay": 3000,
+    "other.replay_buffer.replay_buffer_size": 100_000,
+    "eval.evaluator.eval_freq": 1000,
+}
+VALUES = {"nstep": 1, "learn.update_per_collect": 8, "learn.learning_rate": 3e-4, "learn.target_theta": 0.005}
+TANH: dict[str, Any] = {
+    "model.share_encoder": False,
+    "model.encoder_hidden_size_list": [64, 64],
+    "model.activation": "tanh",
+    "model.actor_head_layer_num": 0,
+    "model.critic_head_layer_num": 0,
+}
+WIDE = {"model.actor_head_hidden_size": 256, "model.critic_head_hidden_size": 256}
+SEQUENCES = {"other.replay_buffer.replay_buffer_size": 5000}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("dqn", "bdq", "c51", "qrdqn", "iqn", "mdqn", "sql"), VALUES),
+    "rainbow": {**VALUES, "nstep": 3, "learn.batch_size": 64},
+    "fqf": {"learn.update_per_collect": 8, "learn.target_theta": 0.005},
+    **dict.fromkeys(("sac", "td3", "ddpg", "d4pg"), WIDE),
+    "discrete_sac": {
+        "learn.update_per_collect": 8,
+        "learn.batch_size": 64,
+        "learn.learning_rate_q": 1e-3,
+        "learn.learning_rate_policy": 1e-3,
+        "learn.target_theta": 0.01,
+        "learn.auto_alpha": False,
+    },
+    "r2d2": {
+        **SEQUENCES,
+        "unroll_len": 20,
+        "burnin_step": 10,
+        "learn.batch_size": 32,
+        "learn.learning_rate": 5e-4,
+        "learn.update_per_collect": 8,
+    },
+    "acer": {**SEQUENCES, "learn.batch_size": 32, "learn.entropy_weight": 0.003},
+    "impala": {**SEQUENCES, "unroll_len": 16, "collect.n_sample": 128, "learn.entropy_weight": 0.01},
+    "ppo": TANH,
+    "ppo_offpolicy": {**TANH, "other.replay_buffer.replay_buffer_size": 10_000, "learn.learning_rate": 3e-4},
+    "pg": {"collect.n_episode": 16},
+}
+RANDOM_STEPS = 2000  # played to find the range of returns
 TEMPLATE = '''"""{algorithm} on {env_id}. docs/config.md lists all keys.
 
 Train it with `ding_lite train -c {file}`.
@@ -66,13 +116,17 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     path = Path(output or f"{name}_config.py")
     main, create = starter_pair(env_id, algorithm, f"{name}_seed0")
     try:
-        pipeline = _check(main, create)
+        setup = _check(main, create)
     except ConfigError as error:
         buffer = main["policy"].get("other", {}).get("replay_buffer", {})
         if not buffer or "replay_buffer_size=" not in str(error):
             raise
         buffer["replay_buffer_size"] = replace(buffer["replay_buffer_size"], default=IMAGES)
-        pipeline = _check(main, create)
+        setup = _check(main, create)
+    if len(getattr(setup.spec.observation_space, "shape", None) or ()) == 1:
+        _suit(main, algorithm, setup)
+        _check(main, create)
+    pipeline = setup.pipeline
     options = dict(pipeline=pipeline, env_id=env_id, algorithm=algorithm, file=shlex.quote(str(path)))
     text = TEMPLATE.format(main=_format(main), create=_format(create), **options)
     try:
@@ -117,6 +171,50 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
     return {"exp_name": exp_name, "env": env, "policy": policy}, create
 
 
+def _suit(main: dict[str, Any], algorithm: str, setup: RunSetup) -> None:
+    """Replace the values of a starter config by those that suit observations that are vectors."""
+    keys = declared_keys(POLICY_REGISTRY.find(algorithm))
+    common = {path: value for path, value in VECTORS.items() if path in keys}
+    for path, value in (common | ALGORITHMS.get(algorithm, {})).items():
+        *sections, last = path.split(".")
+        node = main["policy"]
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[last] = replace(keys[path], default=value) if path in keys else value
+    if "model.v_min" in keys and setup.cfg.env.type == "gymnasium":
+        low, high = _return_range(setup.cfg.env.env_id, _value(main["policy"]["discount_factor"]))
+        for key, value in (("v_min", low), ("v_max", high)):
+            main["policy"]["model"][key] = replace(keys[f"model.{key}"], default=value)
+    if setup.pipeline == "serial_pipeline_onpolicy" and isinstance(setup.spec.action_space, Box):
+        main["env"] |= {key: replace(ENV_KEYS[key]["use_norm"], default=True) for key in ("norm_obs", "norm_reward")}
+
+
+def _return_range(env_id: str, discount: float) -> tuple[float, float]:
+    """Return bounds of discounted returns, from random play.
+
+    If all rewards have one sign, the bound is what the largest of them amounts to in an endless episode. Otherwise this
+    is much too wide, and both bounds are one and a half times the largest return seen or the goal.
+    """
+    env = gymnasium.make(env_id)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    rewards, returns, total, weight = [0.0], [0.0], 0.0, 1.0
+    for _ in range(RANDOM_STEPS):
+        _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        total, weight = total + weight * float(reward), weight * discount
+        rewards.append(float(reward))
+        if terminated or truncated:
+            returns.append(total)
+            total, weight = 0.0, 1.0
+            env.reset()
+    env.close()
+    low, high = min(rewards), max(rewards)
+    if low < 0 < high:
+        high = float(np.ceil(1.5 * max(map(abs, [*returns, (env.spec and env.spec.reward_threshold) or 0.0]))))
+        return -high, high
+    return float(np.floor(low / (1 - discount))), float(np.ceil(high / (1 - discount)))
+
+
 def _find_algorithm(env_id: str) -> str:
     """Return the first of `DEFAULT_ALGORITHMS` that fits an environment."""
     for algorithm in DEFAULT_ALGORITHMS:
@@ -130,11 +228,10 @@ def _find_algorithm(env_id: str) -> str:
     raise mistake
 
 
-def _check(main: dict[str, Any], create: dict[str, Any]) -> str:
-    """Check a pair as a run would be checked; return the pipeline that trains it."""
+def _check(main: dict[str, Any], create: dict[str, Any]) -> RunSetup:
+    """Check a pair as a run would be checked; return the run, with the pipeline that trains it."""
     pipeline: str = POLICY_REGISTRY.find(create["policy"]["type"]).pipeline
-    prepare_run((_values(main), create), pipeline=pipeline, all_ranks=False)
-    return pipeline
+    return prepare_run((_values(main), create), pipeline=pipeline, all_ranks=False)
 
 
 def _values(tree: Mapping[str, Any]) -> dict[str, Any]:

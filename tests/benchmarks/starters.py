@@ -135,7 +135,7 @@ def prepare(args: argparse.Namespace) -> list[Start]:
             if not path.exists():
                 write_starter(env_id, algorithm, str(path))
         except ConfigError as error:
-            if "action" not in str(error):
+            if "actions, got" not in str(error):
                 print(f"{env_id} {algorithm}: {error}", file=sys.stderr)
             continue
         starts += runs
@@ -151,7 +151,8 @@ def run_all(starts: list[Start], args: argparse.Namespace) -> None:
     while (waiting or running) and time.monotonic() < until:
         while waiting and len(running) < args.jobs:
             start = waiting.pop(0)
-            words = [sys.executable, "-m", __spec__.name, "--folder", str(args.folder), "--one", *map(str, start)]
+            words = [sys.executable, "-m", "tests.benchmarks.starters", "--folder", str(args.folder)]
+            words += ["--one", start.env_id, start.algorithm, str(start.seed)]
             with (args.folder / f"{start.name}.log").open("wb") as log:
                 running[start] = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
         time.sleep(0.2)
@@ -166,20 +167,17 @@ def run_all(starts: list[Start], args: argparse.Namespace) -> None:
 
 def write_table(starts: list[Start], folder: Path) -> str:
     """Write and return the table of all runs: a row for each pair, its seeds separated by commas."""
-    lines = [
-        "| environment | algorithm | goal | thousand env steps to it | return at the end | mean from the goal on | seconds |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    head = ("environment", "algorithm", "goal", "thousand env steps to it", "at the end", "mean after it", "seconds")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     results = {start: told for start in starts if (told := summary(start, folder))}
     for env_id, algorithm in dict.fromkeys((start.env_id, start.algorithm) for start in results):
-        told = [results[start] for start in results if start[:2] == (env_id, algorithm)]
-        steps = ", ".join(
-            f"{each['goal_step'] / 1000:.0f}" if each["goal_step"] else f"no ({each['step'] / 1000:.0f})" for each in told
-        )
-        last = ", ".join(f"{each['last']:.0f}" + "" * bool(each["ended"]) + "?" * (not each["ended"]) for each in told)
-        after = ", ".join("-" if each["after"] is None else f"{each['after']:.0f}" for each in told)
-        seconds = ", ".join(f"{each['seconds']:.0f}" for each in told)
-        lines.append(f"| {env_id} | {algorithm} | {GOALS[env_id][0]} | {steps} | {last} | {after} | {seconds} |")
+        rows = [told for start, told in results.items() if (start.env_id, start.algorithm) == (env_id, algorithm)]
+        steps = [row["goal_step"] / 1000 if row["goal_step"] else None for row in rows]
+        columns = [steps, *([row[key] for row in rows] for key in ("last", "after", "seconds"))]
+        texts = [", ".join("-" if value is None else f"{value:.0f}" for value in column) for column in columns]
+        open_ends = [f"{row['step'] / 1000:.0f}" for row in rows if not row["goal_step"] or not row["ended"]]
+        texts[0] += f" (missed or cut off at {', '.join(open_ends)})" if open_ends else ""
+        lines.append(f"| {env_id} | {algorithm} | {GOALS[env_id][0]} | {' | '.join(texts)} |")
     text = "\n".join(lines)
     (folder / "table.md").write_text(text + "\n")
     (folder / "results.json").write_text(json.dumps({start.name: told for start, told in results.items()}, indent=1))
@@ -199,7 +197,8 @@ def main() -> None:
     args.folder = args.folder.resolve()
     args.folder.mkdir(parents=True, exist_ok=True)
     if args.one:
-        train(Start(*args.one[:2], int(args.one[2])), args.folder)
+        env_id, algorithm, seed = args.one
+        train(Start(env_id, algorithm, int(seed)), args.folder)
         return
     starts = prepare(args)
     run_all(starts, args)

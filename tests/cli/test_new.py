@@ -62,8 +62,28 @@ def test_a_starter_config_trains(capsys: pytest.CaptureFixture[str], tmp_path: P
     main(["new", "CartPole-v1", "dqn", "-o", "my config.py"])
     told = capsys.readouterr().out
     assert told.endswith("ding_lite train -c 'my config.py'\n")
-    main([*shlex.split(told.split("\n  ding_lite ")[1]), "max_env_step=80"])
-    assert result(tmp_path / "cartpole_dqn_seed0")["envstep"] == 80
+    main([*shlex.split(told.split("\n  ding_lite ")[1]), "max_env_step=1080"])
+    ended = result(tmp_path / "cartpole_dqn_seed0")
+    assert (ended["envstep"], ended["train_iter"]) == (1080, 80)  # 1,000 random steps, then one iteration for each
+
+
+@pytest.mark.parametrize(
+    ("env_id", "algorithm", "low", "high"),
+    [  # rewards of 1 and of -16.27 to 0, discounted by 0.99; a landing is worth 200
+        ("CartPole-v1", "c51", (0, 0), (100, 100)),
+        ("Acrobot-v1", "rainbow", (-100, -100), (0, 0)),
+        ("Pendulum-v1", "d4pg", (-1628, -1200), (0, 0)),
+        ("LunarLander-v3", "rainbow", (-600, -300), (300, 600)),
+    ],
+)
+def test_the_atoms_of_a_starter_config_enclose_the_returns(
+    env_id: str, algorithm: str, low: tuple[int, int], high: tuple[int, int]
+) -> None:
+    if env_id == "LunarLander-v3":
+        pytest.importorskip("Box2D")
+    model = compile_config(write_starter(env_id, algorithm)).policy.model
+    assert low[0] <= model.v_min <= low[1]
+    assert high[0] <= model.v_max <= high[1]
 
 
 @pytest.mark.parametrize(
