@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> None:
         UserError: a mistake in the arguments, or in the run's directory.
     """
     from ding_lite.cli.running import evaluate  # noqa: PLC0415  (it loads torch)
-    from ding_lite.utils.checkpoint.find import find_checkpoint, find_config  # noqa: PLC0415
+    from ding_lite.entry.eval_entry import find_pair  # noqa: PLC0415
+    from ding_lite.utils.checkpoint.find import find_checkpoint  # noqa: PLC0415
 
     checkpoint = find_checkpoint(args.path)
-    config = find_config(checkpoint, "give the run's directory, or a checkpoint in its ckpt folder")
-    evaluate(config, checkpoint, args)
+    evaluate(find_pair(checkpoint, "give the run's directory, or a checkpoint in its ckpt folder"), checkpoint, args)

@@ -5,7 +5,6 @@ Without a command, the words are DI-engine's options, see `classic.py`.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -30,7 +29,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = [word for word in (sys.argv[1:] if argv is None else argv) if not LOCAL_RANK.match(word)]
     if words[0:1] == ["help"] and len(words) > 1:
         words = [*words[1:], "--help"]
-    sys.path.insert(0, os.getcwd())  # import_names may name modules there; a console script does not add it
     first = words[0] if words else "--help"
     if first in COMMANDS:
         _run_command(first, words[1:])

@@ -7,13 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from ding_lite.config import divided_sizes, find_policy, read_limits, read_saved_run
-from ding_lite.config.config import SavedRun
-from ding_lite.entry.eval_entry import evaluate_checkpoint
+from ding_lite.config import SavedRun, divided_sizes, find_policy, read_limits, read_saved_run
+from ding_lite.entry.eval_entry import evaluate_checkpoint, find_pair
 from ding_lite.entry.launcher.ranks import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
-from ding_lite.utils.checkpoint.find import find_checkpoint, find_config
+from ding_lite.utils.checkpoint.find import find_checkpoint
 from ding_lite.utils.checkpoint.run_directory import read_result
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import read_launch
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
     with DDPContext():
         if args.mode == "eval":
             checkpoint = find_checkpoint(args.ckpt)
-            evaluate(args.config or find_config(checkpoint, "give its config with -c"), checkpoint, args)
+            evaluate(args.config or find_pair(checkpoint, "give its config with -c"), checkpoint, args)
         elif args.resume is not None:
             _resume(args.resume, args.words)
         else:
@@ -79,11 +79,10 @@ def _resume(directory: str, words: Sequence[str]) -> None:
     own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
     pipeline = load_pipeline(saved.pipeline)
     limits = {**saved.limits, **limits_for(pipeline, limits)}
-    pair = (saved.main_config, saved.create_config)
-    pipeline(pair, overrides=[f"exp_name={directory}", *own, *overrides], **limits)
+    pipeline(saved.importable_pair(), overrides=[f"exp_name={directory}", *own, *overrides], **limits)
 
 
-def evaluate(config: str, checkpoint: str, args: argparse.Namespace) -> None:
+def evaluate(config: str | tuple[dict[str, Any], dict[str, Any]], checkpoint: str, args: argparse.Namespace) -> None:
     """Evaluate a checkpoint with a config, and with the seed, the number of episodes and the words of a command.
 
     Raises:

@@ -8,13 +8,14 @@ from ding_lite.config.config import (
     format_config,
     read_config,
     read_limits,
-    read_saved_run,
     replace_values,
     save_config,
 )
+from ding_lite.config.saved import SavedRun, read_saved_run
 from ding_lite.config.shapes import check_shapes
 
 __all__ = [
+    "SavedRun",
     "changed_values",
     "check_shapes",
     "compile_config",

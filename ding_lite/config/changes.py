@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ding_lite.config.config import read_saved_run
+from ding_lite.config.saved import read_saved_run
 from ding_lite.config.schema import plain
 
 # keys that say where the run is, and that it is resumed
@@ -25,11 +24,7 @@ def changed_values(path: str | Path, cfg: Mapping[str, Any], limits: Mapping[str
     Raises:
         ConfigError: the file cannot be read.
     """
-    import_path = list(sys.path)
-    try:
-        saved = read_saved_run(path)
-    finally:
-        sys.path[:] = import_path  # the file adds folders, which this run has or does not need
+    saved = read_saved_run(path)
     changes = _changes({**saved.main_config, **saved.limits}, {**plain(cfg, "cfg"), **limits})
     return [f"{key}={now!r} ({before!r} before)" for key, before, now in changes if key not in OTHER]
 

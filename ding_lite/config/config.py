@@ -22,7 +22,7 @@ import traceback
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from easydict import EasyDict
 
@@ -37,6 +37,7 @@ from ding_lite.config.compat import (
     take_loop_keys,
     translate_create,
 )
+from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
 from ding_lite.utils.key import SECTION, declared_keys, matches, show
 from ding_lite.utils.ranks.shares import SHARED_SIZES, divide
@@ -52,22 +53,6 @@ LEAST = {
 BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker", "ding_lite.utils.tracker.services")
 PARTS = ("env", "policy", "reward_model")  # sections for which create_config names a class and modules to import
 LONGEST_KEY = 200  # characters; searching for a similar key would take seconds for longer ones
-
-
-class SavedRun(NamedTuple):
-    """The content of a run's total_config.py, see `save_config`.
-
-    Attributes:
-        main_config: the user's part of the compiled config.
-        create_config: the types and the modules to import.
-        limits: limits of the run by name, such as `max_env_step`.
-        pipeline: name of the function in `ding_lite.entry` that runs it.
-    """
-
-    main_config: dict[str, Any]
-    create_config: dict[str, Any]
-    limits: dict[str, int]
-    pipeline: str
 
 
 def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -93,22 +78,6 @@ def read_limits(path: str | Path) -> dict[str, int]:
     if not isinstance(limits, dict) or not all(isinstance(number, int) for number in limits.values()):
         raise ConfigError(f"'{path}': expected limits such as limits = dict(max_env_step=20000), got {show(limits)}.")
     return limits
-
-
-def read_saved_run(path: str | Path) -> SavedRun:
-    """Read a file that `save_config` wrote.
-
-    Raises:
-        ConfigError: the file cannot be read, see `read_config`, or does not define `limits` and `pipeline`.
-    """
-    module = _run_file(Path(path))
-    pipeline = getattr(module, "pipeline", None)
-    if not isinstance(pipeline, str):
-        raise ConfigError(
-            f"'{path}': expected a string 'pipeline', got {show(pipeline)}. Start a new run of it with -c."
-        )
-    main_config, create_config, limits = (_get_dict(module, key) for key in ("main_config", "create_config", "limits"))
-    return SavedRun(main_config, create_config, limits, pipeline)
 
 
 def _get_dict(module: types.ModuleType, name: str) -> dict[str, Any]:
@@ -280,6 +249,7 @@ def compile_config(
 
 
 def _read_pair(input_cfg: str | Path | Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    append_to_path([os.getcwd()])  # `import_names`, and a config file, may name modules there
     pair = read_config(input_cfg) if isinstance(input_cfg, (str, Path)) else input_cfg
     if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(part, dict) for part in pair):
         raise ConfigError(f"Expected (main_config, create_config) or the path of a config file, got {show(pair)}.")

@@ -28,7 +28,7 @@ import torch
 from easydict import EasyDict
 
 from ding_lite.entry.acting import AgentError, Observations
-from ding_lite.entry.eval_entry import episode_counts, play_evaluation
+from ding_lite.entry.eval_entry import episode_counts, find_pair, play_evaluation
 from ding_lite.entry.export import check_target, export_policy
 from ding_lite.entry.keeper import load_model, trained_env_steps
 from ding_lite.entry.setup import RunSetup, prepare_run
@@ -36,7 +36,7 @@ from ding_lite.envs.rendering import build_rendered
 from ding_lite.envs.spaces import policy_side
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
-from ding_lite.utils.checkpoint.find import find_checkpoint, find_config
+from ding_lite.utils.checkpoint.find import find_checkpoint
 from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
@@ -48,7 +48,8 @@ DEVICES = ("cpu", "cuda")
 def load(path: str, device: str | None = None) -> Agent:
     """Load a trained policy as an object that acts in environments.
 
-    The config is that of the checkpoint's run. It is Python code, so load only runs that you trust.
+    The config is that of the checkpoint's run. It is not run, but the modules of its `import_names` are imported, so
+    load only runs that you trust.
 
     Args:
         path: an experiment's directory, for its best checkpoint, or a checkpoint in its ckpt folder.
@@ -65,9 +66,9 @@ def load(path: str, device: str | None = None) -> Agent:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device='cuda': torch finds no GPU here. Leave it out, or set it to 'cpu'.")
     checkpoint = find_checkpoint(path)
-    config = find_config(checkpoint, "put it there, beside the run's total_config.py")
+    pair = find_pair(checkpoint, "put it there, beside the run's total_config.py")
     overrides = ["env.replay_path=None", *([f"policy.cuda={device == 'cuda'}"] if device else [])]
-    return Agent(prepare_run(config, overrides=overrides), load_checkpoint(checkpoint), checkpoint)
+    return Agent(prepare_run(pair, overrides=overrides), load_checkpoint(checkpoint), checkpoint)
 
 
 class Agent:

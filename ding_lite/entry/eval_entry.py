@@ -7,16 +7,31 @@ from contextlib import ExitStack
 from numbers import Integral
 from typing import Any
 
+from ding_lite.config import read_saved_run
 from ding_lite.entry.keeper import load_model
 from ding_lite.entry.reporter import describe_eval_epsilon
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
+from ding_lite.utils.checkpoint.find import find_config
 from ding_lite.utils.progress import Progress
 from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import Evaluator
+
+
+def find_pair(checkpoint: str, advice: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the config pair of the run that a checkpoint belongs to, and let its modules be found.
+
+    Args:
+        checkpoint: the path of the checkpoint.
+        advice: what the user can do if there is no config; it ends the message.
+
+    Raises:
+        ConfigError: the checkpoint does not lie in an experiment directory, or its config cannot be read.
+    """
+    return read_saved_run(find_config(checkpoint, advice)).importable_pair()
 
 
 def evaluate_checkpoint(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,13 +106,10 @@ def read_run(path: str | Path) -> Run:
     path = Path(path)
     if not (path / CONFIG).is_file():
         raise UserError(f"'{path}' is not the directory of a run: it holds no {CONFIG}.")
-    before = list(sys.path)
     try:
         saved = read_saved_run(path / CONFIG)
     except ConfigError as error:
         raise UserError(f"{error} To read the other runs, leave this one out.") from None
-    finally:
-        sys.path[:] = before  # the file adds the folders of its imports; hundreds of them would slow every import
     result = _read_result(path / RESULT)
     limits = {name: limit if limit < NO_LIMIT else None for name, limit in saved.limits.items()}
     config = dict(dotted_items(saved.main_config)) | dict(dotted_items(saved.create_config)) | limits

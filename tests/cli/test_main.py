@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ UNBROKEN = ("  -s SEED [SEED ...]", "      -c dizoo/", "      dizoo/")  # three 
 
 @pytest.fixture(autouse=True)
 def same_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))  # main adds the current directory
+    monkeypatch.setattr(sys, "path", list(sys.path))  # reading a config adds the current directory
 
 
 def test_every_command_is_in_the_overview_with_its_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,10 +159,9 @@ def test_a_reader_that_has_gone_is_no_mistake(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("words", [["config", "total_config.py"], ["compare", "."]])
-def test_ctrl_c_is_one_line_in_every_command(tmp_path: Path, words: list[str]) -> None:
+def test_ctrl_c_is_one_line_in_every_command(tmp_path: Path) -> None:
     (tmp_path / "total_config.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    command = [sys.executable, "-m", "ding_lite", *words]
+    command = [sys.executable, "-m", "ding_lite", "config", "total_config.py"]
     done = subprocess.run(command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 
@@ -178,3 +178,45 @@ def test_under_a_launcher_rank_0_alone_acts(
     monkeypatch.delenv("WORLD_SIZE")  # what is left describes no job
     main(["completion", "bash"])
     assert capsys.readouterr().out
+
+
+TRAP = "open('/dev/stderr', 'w').write('run: ' + __file__)\nopen('executed', 'w')\n"
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_reading_a_directory_of_runs_runs_nothing_in_it(run_directory: Path, values: bool) -> None:
+    """A run that somebody else sent: its config has code beside its values, or instead of them."""
+    config = run_directory / "total_config.py"
+    text = config.read_text()
+    config.write_text(
+        text.replace("main_config = ", "main_config = open('executed', 'w') or ") if values else TRAP + text
+    )
+    commands = ["runs", "plot run", "compare run", "report run", "clean run --yes --runs", "eval run --episodes 1"]
+    for words in [*commands, "-m eval --ckpt run --episodes 1", "resume run max_env_step=330"]:
+        status: Any = 0
+        try:
+            main(words.split())
+        except SystemExit as end:
+            status = end.code
+        assert (status or 0) == 2 * (values and words != "runs"), words
+        assert not Path("executed").exists(), words
+
+
+@pytest.mark.parametrize("start", ["script", "module"])
+def test_a_module_beside_the_user_never_replaces_an_installed_one(tmp_path: Path, start: str) -> None:
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "ding_lite"  # as pip writes it
+    script.write_text("import sys\nfrom ding_lite.cli.main import main\nsys.exit(main())\n")
+    for name in ("numpy", "torch", "tqdm", "easydict", "gymnasium", "ale_py", "tensorboardX", "ding_lite_local"):
+        (tmp_path / f"{name}.py").write_text(TRAP if name != "ding_lite_local" else "")
+    command = [sys.executable, *(["-m", "ding_lite"] if start == "module" else [str(script)])]
+    short = [
+        "max_env_step=16",
+        "env.stop_value=None",
+        "env.manager.type=subprocess",
+        "policy.import_names=['ding_lite_local']",
+    ]
+    for words in (["--help"], ["train", "-c", str(CONFIG), "exp_name=run", *short]):
+        done = subprocess.run([*command, *words], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert not (tmp_path / "executed").exists(), done.stderr

@@ -1,7 +1,5 @@
 """The process that sends a run's records to a tracker: it follows metrics.jsonl of the experiment directory.
 
-    python -m ding_lite.utils.tracker.follower
-
 `process.py` starts it. Its standard input is a line of JSON, the `Job`, and ends when the run does. Its standard output
 holds messages for the user, one line of JSON each. What the service prints goes to standard error.
 
@@ -144,7 +142,3 @@ def _read_json(path: Path) -> dict[str, Any]:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-
-
-if __name__ == "__main__":
-    main()

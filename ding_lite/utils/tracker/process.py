@@ -59,10 +59,10 @@ class TrackerProcess(AbstractContextManager[Any]):
             self._give_up(str(error))
 
     def _start(self, job: bytes) -> None:
+        code = f"import sys; sys.path[:] = {sys.path!r}; from ding_lite.utils.tracker.follower import main; main()"
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ding_lite.utils.tracker.follower"],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                [sys.executable, "-c", code],  # `-m` would put the current directory first on its path
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -1,0 +1,67 @@
+"""What a run has saved is read without running its file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ding_lite.config import compile_config, read_config, read_saved_run, save_config
+from ding_lite.utils.registry import ConfigError
+from tests.config.helpers import CARTPOLE, PONG, pair
+
+ODD: dict[str, Any] = {
+    "infinite": [math.inf, -math.inf],
+    "small": -0.0,
+    "text": "quote ' \" \\ \n é",
+    "none": [None, True],
+}
+WHOLE = "main_config = {}\ncreate_config = {}\nlimits = {}\npipeline = 'serial_pipeline'\n"
+
+
+@pytest.mark.parametrize("config", [CARTPOLE, PONG, pair(dict(env=dict(kwargs=ODD, stop_value=math.inf)))])
+def test_reading_gives_what_running_the_file_gives(tmp_path: Path, config: Any) -> None:
+    path = tmp_path / "total_config.py"
+    save_config(compile_config(config), path, max_env_step=100)
+    saved = read_saved_run(path)
+    assert (saved.main_config, saved.create_config) == read_config(path)
+    assert saved.limits == {"max_env_step": 100}
+    assert saved.pipeline in path.read_text()
+
+
+def test_a_saved_number_may_be_nan(tmp_path: Path) -> None:
+    path = tmp_path / "total_config.py"
+    path.write_text(WHOLE.replace("main_config = {}", "main_config = {'a': [nan, -inf]}"))
+    first, second = read_saved_run(path).main_config["a"]
+    assert (math.isnan(first), second) == (True, -math.inf)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("main_config = {'a': open('executed', 'w')}\n", "line 1: this is code, not plain values"),
+        (WHOLE + "limits = dict(max_env_step=3)\n", "line 5: this is code, not plain values"),
+        (WHOLE + "pipeline = __import__('os').getcwd()\n", "line 5: this is code, not plain values"),
+        ("main_config = {'a': [inf, b]}\n", "line 1: this is code, not plain values"),
+        ("main_config = " + "(" * 5000 + ")" * 5000, "line 1: "),
+        ("main_config = " + "-" * 100_000 + "1", "line 1: "),
+        ("main_config = {[]: 1}\n", "line 1: this is code, not plain values"),
+        ("x = 1\nmain_config = {\n", r"line 2: SyntaxError: '\{' was never closed"),
+        ("\x00", "line 1: "),
+        (WHOLE.replace("'serial_pipeline'", "3"), "expected a string 'pipeline', got int 3"),
+        (WHOLE.replace("limits = {}", "limits = [1]"), "expected a dict 'limits', got list"),
+        (WHOLE + "import_dirs = ['.']\n", "expected absolute paths in 'import_dirs', got list"),
+    ],
+)
+def test_anything_else_is_one_line_and_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "total_config.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message) as error:
+        read_saved_run(path)
+    assert "\n" not in str(error.value)
+    assert [file.name for file in tmp_path.iterdir()] == ["total_config.py"]
