@@ -244,7 +244,7 @@ def _value(value: Any) -> Any:
 
 def _short_name(env_id: str) -> str:
     """Return 'lunarlander_continuous' for 'LunarLanderContinuous-v3', and 'pong' for 'PongNoFrameskip-v4'."""
-    name = re.sub(r"-v\d+$|NoFrameskip", "", env_id.rpartition("/")[2])
+    name = re.sub(r"-v\d+$|NoFrameskip", "", re.split("[/:]", env_id)[-1])
     return re.sub(r"\W+", "_", name).lower()
 
 

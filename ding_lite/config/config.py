@@ -269,6 +269,7 @@ def _merge_user(
     texts = _apply_overrides(user, overrides)
     rename_buffer(user, notes)
     choose_hybrid(user, notes)
+    _take_module(user)
     _import_modules(user)
     return user, texts, notes
 
@@ -287,6 +288,15 @@ def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str
         sc.set_key(user, path, sc.plain(value, path))
         texts[path] = text
     return texts
+
+
+def _take_module(user: dict[str, Any]) -> None:
+    """Move the module of gymnasium's notation `env.env_id='module:Id-v0'` to `env.import_names`."""
+    env_id, names = sc.get_key(user, "env.env_id"), sc.get_key(user, "env.import_names", [])
+    if isinstance(env_id, str) and ":" in env_id and isinstance(names, list):
+        module, _, name = env_id.partition(":")
+        sc.set_key(user, "env.env_id", name)
+        sc.set_key(user, "env.import_names", [*names, module])
 
 
 def _import_modules(user: dict[str, Any]) -> None:

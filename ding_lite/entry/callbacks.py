@@ -55,7 +55,8 @@ class Callback:
 
         Args:
             run: the run.
-            figures: sums over all ranks, see `SampleCollector.collect`: `env_step`, `episode`, `return`, `length`.
+            figures: sums over all ranks, see `SampleCollector.collect`: `env_step`, `episode`, `return`, `length`;
+                `info/KEY` and `info/KEY/episodes` for each key of `env.info_keys`.
         """
 
     def after_update(self, run: WatchedRun, output: Mapping[str, Any]) -> None:
@@ -72,7 +73,8 @@ class Callback:
         Args:
             run: the run.
             info: `return_mean`, `return_std`, `return_min`, `return_max`, `return_best`, `length_mean`, `returns` of
-                each episode, and `best`, whether it is the best evaluation so far; the same on all ranks.
+                each episode, and `best`, whether it is the best evaluation so far; `info/KEY`, the mean over
+                episodes, for each key of `env.info_keys`. All are the same on all ranks.
         """
 
     def after_checkpoint(self, run: WatchedRun, path: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ding_lite.config import read_saved_run
 from ding_lite.entry.keeper import load_model
-from ding_lite.entry.reporter import describe_eval_epsilon
+from ding_lite.entry.reporter import describe_eval_epsilon, describe_numbers
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
@@ -52,7 +52,7 @@ def evaluate_checkpoint(
 
     Returns:
         `return_mean`, `return_std`, `return_min`, `return_max`, `length_mean` (in env steps), and `returns`, the return
-        of each episode.
+        of each episode; `info/KEY` for each key of `env.info_keys` that the episodes reported.
 
     Raises:
         ConfigError: the config has a mistake, or there are several processes.
@@ -64,9 +64,11 @@ def evaluate_checkpoint(
         raise ConfigError("A checkpoint is evaluated by one process: run this without a launcher.")
     setup = prepare_run(input_cfg, seed, overrides=overrides)
     info, policy = play_evaluation(setup, load_checkpoint(path), path)
+    numbers = {name: value for name, value in info.items() if name.startswith("info/")}
     print(
         f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
         f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"
+        f"{describe_numbers(numbers)}"
         f"{describe_eval_epsilon(policy)}"
     )
     return info

@@ -105,6 +105,7 @@ class RunReporter(AbstractContextManager[Any]):
             "return_mean": self._return_mean,
             "eval_return_mean": self._eval_info.get("return_mean"),
             "eval_return_best": self._eval_info.get("return_best"),
+            "eval_info": self._eval_numbers(),
             "seconds": self._seconds(),
             "metrics_position": self._logger.position(),
         }
@@ -120,7 +121,7 @@ class RunReporter(AbstractContextManager[Any]):
                 removed.
         """
         self._collected, self._return_mean = Counter(state["collected"]), state["return_mean"]
-        self._eval_info = {key: state[f"eval_{key}"] for key in ("return_mean", "return_best")}
+        self._eval_info = {key: state[f"eval_{key}"] for key in ("return_mean", "return_best")} | state.get("eval_info", {})
         self._start -= state["seconds"]
         if goes_on:
             self._logger.resume(state["metrics_position"], counts[self._axis])
@@ -141,6 +142,11 @@ class RunReporter(AbstractContextManager[Any]):
 
     def _eval_returns(self) -> dict[str, float | None]:
         return {"eval": self._eval_info.get("return_mean"), "best": self._eval_info.get("return_best")}
+
+    def _eval_numbers(self) -> dict[str, float]:
+        """Return the last evaluation's means of `env.info_keys`."""
+        names = (f"info/{key}" for key in self._cfg.env.info_keys)
+        return {name: self._eval_info[name] for name in names if name in self._eval_info}
 
     def training(self, values: Mapping[str, float], data: Mapping[str, float], counts: Mapping[str, int]) -> None:
         """Record training figures, and the means of what was collected since the last call.
@@ -187,6 +193,9 @@ class RunReporter(AbstractContextManager[Any]):
         if sums["episode"]:
             values["collect/return_mean"] = sums["return"] / sums["episode"]
             values["collect/length_mean"] = sums["length"] / sums["episode"]
+        for name in (f"info/{key}" for key in self._cfg.env.info_keys):
+            if count := sums[f"{name}/episodes"]:
+                values[f"collect/{name}"] = sums[name] / count
         return values
 
     def evaluating(self, episodes: int, steps: int) -> None:
@@ -206,9 +215,14 @@ class RunReporter(AbstractContextManager[Any]):
         self.figures(figures, counts)
         self._logger.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
-            f"{info['return_best']:.2f}\n  {len(info['returns'])} episodes{describe_eval_epsilon(self._policy)}, "
+            f"{info['return_best']:.2f}{describe_numbers(self._eval_numbers())}\n  {len(info['returns'])} episodes{describe_eval_epsilon(self._policy)}, "
             f"after {tqdm.format_interval(self._seconds())}"
         )
+
+        missing = [key for key in self._cfg.env.info_keys if f"info/{key}" not in info and key not in self._alarmed]
+        self._alarmed.update(missing)
+        for key in missing:
+            self.warning(f"env.info_keys: no episode of this evaluation had info['{key}'] at its last step.")
 
     def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, checkpoint: str) -> None:
         """Write result.json, and print how the run ended.
@@ -226,6 +240,7 @@ class RunReporter(AbstractContextManager[Any]):
             **counts,
             "eval_return_mean": self._eval_info.get("return_mean"),
             "eval_return_best": best_return,
+            **{f"eval/{name}": value for name, value in self._eval_numbers().items()},
             "seconds": round(self._seconds(), 3),
             "world_size": get_world_size(),
             "seed": self._cfg.seed,
@@ -250,6 +265,11 @@ class RunReporter(AbstractContextManager[Any]):
 def has_bf16() -> bool:
     """Return whether the processor has instructions for bfloat16."""
     return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
+
+
+def describe_numbers(numbers: Mapping[str, float]) -> str:
+    """Return the means of `env.info_keys` as text, to be appended to the return of an evaluation."""
+    return "".join(f", {name.removeprefix('info/')} {value:.4g}" for name, value in numbers.items())
 
 
 def describe_eval_epsilon(policy: Policy) -> str:

@@ -47,11 +47,11 @@ def find_id(env_id: str | None) -> Any:
             if key.endswith(f"/{name}") or closest(namespace, [key.rpartition("/")[0]])
         ]
         hint = (
-            closest(env_id, known) or " Install its package, or add the module that registers it to env.import_names."
+            closest(env_id, known) or f" Install its package, or name the module that registers it: 'module:{env_id}'."
         )
         raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        hint = closest(env_id, gymnasium.registry) or " Add the module that registers it to env.import_names."
+        hint = closest(env_id, gymnasium.registry) or f" Name the module that registers it: 'module:{env_id}'."
         raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
 
 

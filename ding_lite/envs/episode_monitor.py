@@ -1,7 +1,7 @@
 """Adds episode totals, final observations, ended parts of games and scaled actions to gymnasium's vector environments.
 
 `ding_lite.envs.vector_env` describes the contract. This module never imports torch. Shapes: N environments, K of which
-end their episode in a step.
+end their episode in a step, I keys of `info`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
+from ding_lite.envs.checks import EnvError
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import policy_side
 
@@ -24,6 +25,7 @@ class EpisodeMonitor(VectorWrapper):
         env: the vector environment, in SAME_STEP mode.
         seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
         frame_stack: number of frames in one observation, 0 if observations are not frame stacks; kept as an attribute.
+        info_keys: I keys, see `env.info_keys`; kept as an attribute.
         clip_rewards: whether `step` returns the signs of rewards; totals always sum the true rewards.
         episodic_life: whether to report lost lives as ended parts of a game.
         episodic_reward: whether to report rewards other than 0 as ended parts of a game.
@@ -36,6 +38,7 @@ class EpisodeMonitor(VectorWrapper):
         seed: int,
         *,
         frame_stack: int = 0,
+        info_keys: Sequence[str] = (),
         clip_rewards: bool = False,
         episodic_life: bool = False,
         episodic_reward: bool = False,
@@ -45,7 +48,7 @@ class EpisodeMonitor(VectorWrapper):
         self.single_action_space, self._to_env = policy_side(env.single_action_space, act_scale)
         if self.single_action_space is not env.single_action_space:
             self.action_space = batch_space(self.single_action_space, env.num_envs)
-        self.frame_stack = frame_stack
+        self.frame_stack, self.info_keys = frame_stack, info_keys
         self._clip_rewards = clip_rewards
         self._episodic_life, self._episodic_reward = episodic_life, episodic_reward
         self._first_seed: int | None = seed
@@ -83,7 +86,10 @@ class EpisodeMonitor(VectorWrapper):
         info["episode_return"], info["episode_length"] = self._return_N.copy(), self._length_N.copy()
         ended_N = terminated_N | truncated_N
         if ended_N.any():
-            info["final_obs"] = self._gather(raw_info["final_obs"], np.flatnonzero(ended_N))
+            index_K = np.flatnonzero(ended_N)
+            info["final_obs"] = self._gather(raw_info["final_obs"], index_K)
+            if self.info_keys:
+                info["episode_info"] = self._read_numbers(raw_info.get("final_info", {}), index_K)
             self._return_N[ended_N] = 0
             self._length_N[ended_N] = 0
         if self._episodic_life or self._episodic_reward:
@@ -94,6 +100,20 @@ class EpisodeMonitor(VectorWrapper):
             info["part_ended"] = part_N & ~ended_N  # where the game ended, `lives` already belongs to the next game
         reward_N = np.sign(reward_N) if self._clip_rewards else reward_N
         return obs, reward_N.astype(np.float32), terminated_N, truncated_N, info
+
+    def _read_numbers(self, final_info: dict[str, Any], index_K: np.ndarray) -> np.ndarray:
+        """Return the values of `info_keys`, `[K, I]`, from the last infos of the environments `index_K`."""
+        number_KI = np.full((len(index_K), len(self.info_keys)), np.nan)
+        for i, key in enumerate(self.info_keys):
+            if key not in final_info:
+                continue
+            known_K = final_info.get(f"_{key}", np.ones(self.num_envs, np.bool_))[index_K]
+            values = final_info[key][index_K[known_K]]
+            try:
+                number_KI[known_K, i] = [float(value) for value in values]
+            except (TypeError, ValueError) as error:
+                raise EnvError(f"env.info_keys: info['{key}'] is {values[0]!r}, expected a number.") from error
+        return number_KI
 
     def _gather(self, final_obs: np.ndarray, index_K: np.ndarray) -> Any:
         """Return the final observations of the environments `index_K` as one batch `[K, ...]` in new memory."""

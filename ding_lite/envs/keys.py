@@ -9,7 +9,12 @@ from ding_lite.utils.key import Key, default_values
 ENV_KEYS: dict[str, Any] = dict(
     type=Key("gymnasium", "name of a registered environment; 'gymnasium' makes any gymnasium id"),
     import_names=Key([], "modules to import first, which register `type` or `env_id`"),
-    env_id=Key(None, "gymnasium id, such as 'CartPole-v1', or the game of a registered environment", type=str),
+    env_id=Key(
+        None,
+        "gymnasium id, such as 'CartPole-v1' or 'module:Id-v0', or the game of a registered environment; the module "
+        "is imported like those of import_names",
+        type=str,
+    ),
     collector_env_num=Key(8, "environments that collect, per process", low=1, high=4096),
     evaluator_env_num=Key(8, "environments that evaluate, on rank 0 only", low=1, high=4096),
     n_evaluator_episode=Key(8, "episodes of one evaluation, rounded up to a multiple of evaluator_env_num", low=1),
@@ -28,6 +33,9 @@ ENV_KEYS: dict[str, Any] = dict(
     ),
     collector_max_episode_steps=Key(
         None, "the same for training episodes alone; the smaller limit counts; None: max_episode_steps", type=int, low=1
+    ),
+    info_keys=Key(
+        [], "keys of `info` with a number at an episode's last step, such as 'is_success'; their means are recorded"
     ),
     kwargs=Key({}, "further arguments of gymnasium.make, or of envpool.make"),
     replay_path=Key(

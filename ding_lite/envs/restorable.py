@@ -80,7 +80,7 @@ class RestorableVectorEnv(VectorWrapper):
 
     def __init__(self, env: EpisodeMonitor, seed: int, counts_episodes: bool = True) -> None:
         super().__init__(env)
-        self.frame_stack = env.frame_stack
+        self.frame_stack, self.info_keys = env.frame_stack, env.info_keys
         self._counts_episodes = counts_episodes
         self._journal = ActionJournal(JOURNAL_LIMIT)
         self._obs: Any = None

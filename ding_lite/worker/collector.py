@@ -63,6 +63,7 @@ class SampleCollector:
     ) -> None:
         self._env, self._policy, self._interrupt = env, policy, interrupt
         self._num_envs, self._share = env.num_envs, n_sample // env.num_envs
+        self._info_keys: tuple[str, ...] = getattr(env, "info_keys", ())
         self._rows = RolloutRows(env.observation_space)
         self.envstep, self.episode_count, self.interrupted = 0, 0, False
         env.action_space.seed(seeds[0])
@@ -90,7 +91,8 @@ class SampleCollector:
         Returns:
             The samples that the policy's `get_train_sample` makes from the rollout block, and figures of this collect.
             The figures are sums over all ranks: `env_step`; `episode`, the number of episodes that ended; `return` and
-            `length` (env steps) of these episodes. `duration` is the mean over ranks, in seconds.
+            `length` (env steps) of these episodes; for each key of `env.info_keys`, `info/KEY` of these episodes, and
+            `info/KEY/episodes`, the number of them that reported it. `duration` is the mean over ranks, in seconds.
         """
         start = time.perf_counter()
         n_step = n_sample // self._num_envs if n_sample else self._share
@@ -132,14 +134,20 @@ class SampleCollector:
 
         Args:
             n_step: T, rows that were played.
-            ends: `return` and `length` `[K]` of the episodes to count.
+            ends: `return` and `length` `[K]`, and `info` `[K, I]`, of the episodes to count.
             seconds: duration of the collect on this rank.
 
         Returns:
             The figures that `collect` describes.
         """
+        infos: dict[str, float] = {}
+        for i, key in enumerate(self._info_keys):
+            value_K = ends["info"][:, i] if "info" in ends else np.empty(0)
+            known_K = ~np.isnan(value_K)
+            infos |= {f"info/{key}": float(value_K[known_K].sum()), f"info/{key}/episodes": int(known_K.sum())}
         total = allreduce_data(
             {
+                **infos,
                 "env_step": n_step * self._num_envs,
                 "episode": len(ends["return"]),
                 "return": float(ends["return"].sum()),
@@ -233,10 +241,12 @@ class RolloutRows:
         Args:
             place_K: their places `t * N + n`.
             index_K: their environments.
-            info: the vector environment's info of this step: `episode_return` and `episode_length` `[N]`, and
-                `final_obs` `[K, ...]`.
+            info: the vector environment's info of this step: `episode_return` and `episode_length` `[N]`,
+                `final_obs` `[K, ...]` and, if there is one, `episode_info` `[K, I]`.
         """
         totals = {"return": info["episode_return"][index_K], "length": info["episode_length"][index_K]}
+        if "episode_info" in info:
+            totals["info"] = info["episode_info"]
         self._ends.append({"index": place_K, "obs": info["final_obs"]} | totals)
 
     def take(self, n_step: int, last_obs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -247,8 +257,8 @@ class RolloutRows:
             last_obs: `[N, ...]`, the observations that follow the last row.
 
         Returns:
-            The block, see `SampleCollector`, and `index` (the place `t * N + n`), `return` and `length` `[K]` of the
-            episodes that ended.
+            The block, see `SampleCollector`, and `index` (the place `t * N + n`), `return` and `length` `[K]`, and
+            `info` `[K, I]` if there are `env.info_keys`, of the episodes that ended.
         """
         block = tree_map(lambda rows: torch.from_numpy(rows[:n_step]), self._columns)
         block["last_obs"] = tree_map(torch.from_numpy, last_obs)

@@ -1,6 +1,6 @@
 """Evaluates the policy on whole episodes. Rank 0 plays them, and every rank gets the result.
 
-Shapes: N environments.
+Shapes: N environments, E episodes, I keys of `env.info_keys`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Evaluator:
         Returns:
             Whether the mean return reached `stop_value`, and a dict with `return_mean`, `return_std`, `return_min`,
             `return_max`, `length_mean` (env steps), `returns` (a list with one return per episode), `best` (whether
-            the mean return is larger than in all earlier evaluations) and `return_best` (the largest mean so far). If
+            the mean return is larger than in all earlier evaluations), `return_best` (the largest mean so far) and
+            `info/KEY` (the mean over the episodes that reported it) for each key of `env.info_keys`. If
             the evaluation was interrupted, the dict is empty, the evaluation is not counted, and the random states are
             those before it.
 
@@ -87,7 +88,7 @@ class Evaluator:
         """
         message: list[Any] = [self._play() if self._env is not None else None]
         broadcast_object_list(message)
-        returns, lengths = message[0]
+        returns, lengths, infos = message[0]
         if len(returns) < self._n_episode:
             return False, {}
         if not all(map(math.isfinite, returns)):
@@ -102,14 +103,21 @@ class Evaluator:
         info |= {"return_min": min(returns), "return_max": max(returns), "returns": returns}
         info["best"] = mean > self.best_return
         self.best_return = info["return_best"] = max(self.best_return, mean)
+        for key, values in infos.items():
+            if known := [value for value in values if not math.isnan(value)]:
+                info[f"info/{key}"] = float(np.mean(known))
         return self._stop_value is not None and mean >= self._stop_value, info
 
-    def _play(self) -> tuple[list[float], list[int]]:
-        """Return the returns (sums of unclipped rewards) and lengths of `n_episode` episodes; fewer if interrupted."""
+    def _play(self) -> tuple[list[float], list[int], dict[str, list[float]]]:
+        """Return the returns (sums of unclipped rewards), lengths and infos of `n_episode` episodes, or of fewer.
+
+        There are fewer if the evaluation is interrupted. The infos are the values of each of `env.info_keys`.
+        """
         assert self._env is not None
         due_N = np.full(self._env.num_envs, self._n_episode // self._env.num_envs)
         returns: list[float] = []
         lengths: list[int] = []
+        infos: dict[str, list[float]] = {key: [] for key in getattr(self._env, "info_keys", ())}
         state = random_state()
         obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # lists are accepted
         self._policy.reset()
@@ -129,9 +137,11 @@ class Evaluator:
                 due_N[counted] -= 1
                 returns += info["episode_return"][counted].tolist()
                 lengths += info["episode_length"][counted].tolist()
+                for i, values in enumerate(infos.values()):
+                    values += info["episode_info"][np.isin(ended, counted), i].tolist()
         if due_N.any():
             set_random_state(state)
-        return returns, lengths
+        return returns, lengths, infos
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts and the best return, which are the same on all ranks."""

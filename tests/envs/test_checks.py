@@ -161,8 +161,8 @@ def test_an_id_whose_package_is_missing_is_not_taken_for_another_id() -> None:
     with pytest.raises(ConfigError) as error:  # 'Ant-v5' would be similar to 'Pant/Ant-v5'
         check_env(env_config(env_id="Pant/Ant-v5"))
     assert str(error.value) == (
-        "env.env_id: gymnasium knows no 'Pant/Ant-v5'. Install its package, or add the module that registers it to "
-        "env.import_names."
+        "env.env_id: gymnasium knows no 'Pant/Ant-v5'. Install its package, or name the module that registers it: "
+        "'module:Pant/Ant-v5'."
     )
 
 

@@ -24,7 +24,6 @@ from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
-FIGURES = ("env_step", "episode", "return", "length")  # of a collect, summed over observers
 
 
 class SplitEncoder:
@@ -174,8 +173,8 @@ class RemoteCollector:
         parts, counts = zip(*map(result, answers), strict=True)
         self.sizes = [len(next(tree_leaves(part))) for part in parts]
         samples = tree_map(lambda *leaves: torch.cat(leaves), *parts)
-        total = {key: sum(count[key] for count in counts) for key in FIGURES}
-        total["duration"] = sum(count["duration"] for count in counts) / len(counts)
+        total = {key: sum(count[key] for count in counts) for key in counts[0] if key != "signum"}
+        total["duration"] /= len(counts)
         self.envstep += int(total["env_step"])
         self.episode_count += int(total["episode"])
         signum = max(int(count["signum"]) for count in counts)
