@@ -121,7 +121,9 @@ class RunReporter(AbstractContextManager[Any]):
                 removed.
         """
         self._collected, self._return_mean = Counter(state["collected"]), state["return_mean"]
-        self._eval_info = {key: state[f"eval_{key}"] for key in ("return_mean", "return_best")} | state.get("eval_info", {})
+        self._eval_info = {key: state[f"eval_{key}"] for key in ("return_mean", "return_best")} | state.get(
+            "eval_info", {}
+        )
         self._start -= state["seconds"]
         if goes_on:
             self._logger.resume(state["metrics_position"], counts[self._axis])
@@ -213,12 +215,13 @@ class RunReporter(AbstractContextManager[Any]):
         self._eval_info = info
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
         self.figures(figures, counts)
+        numbers = describe_numbers(self._eval_numbers())
         self._logger.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
-            f"{info['return_best']:.2f}{describe_numbers(self._eval_numbers())}\n  {len(info['returns'])} episodes{describe_eval_epsilon(self._policy)}, "
+            f"{info['return_best']:.2f}{numbers}\n"
+            f"  {len(info['returns'])} episodes{describe_eval_epsilon(self._policy)}, "
             f"after {tqdm.format_interval(self._seconds())}"
         )
-
         missing = [key for key in self._cfg.env.info_keys if f"info/{key}" not in info and key not in self._alarmed]
         self._alarmed.update(missing)
         for key in missing:

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 from ding_lite.envs.checks import EnvError
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import policy_side
+from ding_lite.utils.registry import UserError
 
 
 class EpisodeMonitor(VectorWrapper):
@@ -100,6 +101,19 @@ class EpisodeMonitor(VectorWrapper):
             info["part_ended"] = part_N & ~ended_N  # where the game ended, `lives` already belongs to the next game
         reward_N = np.sign(reward_N) if self._clip_rewards else reward_N
         return obs, reward_N.astype(np.float32), terminated_N, truncated_N, info
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of the environments: to one value, or to a list with a value for each, as in gymnasium.
+
+        Raises:
+            UserError: the environments have no such attribute, or the engine cannot set any.
+        """
+        if not hasattr(self.env, "set_attr"):
+            raise UserError(
+                f"set_attr: the engine {type(self.env).__name__} has no method set_attr(name, values): set "
+                "env_manager.type to 'base' or 'subprocess'."
+            )
+        self.env.set_attr(name, values)
 
     def _read_numbers(self, final_info: dict[str, Any], index_K: np.ndarray) -> np.ndarray:
         """Return the values of `info_keys`, `[K, I]`, from the last infos of the environments `index_K`."""

@@ -20,7 +20,7 @@ from gymnasium.utils.seeding import np_random
 from ding_lite.envs.same_step import EngineBuilder, SameStepEngine
 from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.spaces import stack_depth
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ConfigError, UserError, closest
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,14 @@ class CartPoleEngine(SameStepEngine):
 
     def _advance(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         return self._env.step(actions)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of gymnasium's environment, which all N share, so it has one value."""
+        if not hasattr(self._env, name):
+            raise UserError(f"set_attr: CartPole has no attribute '{name}'.{closest(name, dir(self._env))}")
+        if isinstance(values, list | tuple):
+            raise UserError(f"set_attr: gymnasium's vectorised CartPole has one '{name}' for all, got {values}.")
+        setattr(self._env, name, values)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close gymnasium's environment."""

@@ -1,7 +1,8 @@
 """Saves and restores the running episodes of environments, so that a resumed run equals an uninterrupted one.
 
-An episode is a function of its seed, its number and its actions, see `seeded_env`. These are saved, and replaying the
-actions restores any environment; no simulator has to save its state. The engines and the monitor are not involved.
+An episode is a function of its seed, its number and its actions, see `seeded_env`, and of the attributes that
+`set_attr` has set. These are saved, and replaying the actions restores any environment; no simulator has to save its
+state. The engines and the monitor are not involved.
 This module never imports torch. Shapes: N environments, T steps of an episode.
 """
 
@@ -81,12 +82,15 @@ class RestorableVectorEnv(VectorWrapper):
     def __init__(self, env: EpisodeMonitor, seed: int, counts_episodes: bool = True) -> None:
         super().__init__(env)
         self.frame_stack, self.info_keys = env.frame_stack, env.info_keys
-        self._counts_episodes = counts_episodes
+        self._set_attr, self._counts_episodes = env.set_attr, counts_episodes
         self._journal = ActionJournal(JOURNAL_LIMIT)
         self._obs: Any = None
         self._seed_N = np.array(derive_seeds(seed, n=env.num_envs))
         self._episode_N = np.full(env.num_envs, -1, np.int64)
         self._length_N = np.zeros(env.num_envs, np.int64)
+        self._attributes: dict[str, Any] = {}  # set before all running episodes began
+        self._changes: list[tuple[int, str, Any]] = []  # set since then: the value of `_clock`, name, values
+        self._clock = 0  # steps of this process
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
@@ -101,7 +105,21 @@ class RestorableVectorEnv(VectorWrapper):
         if seed is not None:
             seed = derive_seeds(int(seed), n=self.num_envs) if isinstance(seed, int | np.integer) else seed
             self._seed_N, self._episode_N = np.array(seed), np.full(self.num_envs, -1, np.int64)
+        self._length_N[:] = -1  # no running episode began before the changes
+        self._settle()
         return self._start_next(np.full(self.num_envs, True), options)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of the environments now, see `EpisodeMonitor.set_attr`."""
+        self._set_attr(name, values)
+        self._settle()
+        self._changes.append((self._clock, name, values))
+
+    def _settle(self) -> None:
+        """Move changes that are older than every running episode to `_attributes`."""
+        begin = self._clock - int(self._length_N.max())
+        self._attributes |= {name: values for clock, name, values in self._changes if clock < begin}
+        self._changes = [change for change in self._changes if change[0] >= begin]
 
     def _start_next(self, mask_N: np.ndarray, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start the next episode where `mask_N` is True; return the observations of all environments."""
@@ -124,6 +142,7 @@ class RestorableVectorEnv(VectorWrapper):
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment; see the contract in `vector_env`."""
         self._journal.append(actions, self._length_N)
+        self._clock += 1
         self._obs, reward_N, terminated_N, truncated_N, info = self.env.step(actions)
         ended_N = terminated_N | truncated_N
         self._episode_N += ended_N
@@ -135,14 +154,18 @@ class RestorableVectorEnv(VectorWrapper):
 
         Returns:
             `seed, episode, length` int64 `[N]`, `obs` `[N, ...]`, `actions`, a list of N arrays `[T, ...]` or dicts of
-            these, and `draws`, the states of the action space's random generators.
+            these, `draws`, the states of the action space's random generators, `attributes`, and `changes` of these,
+            lists of the age in steps, the name and the values.
         """
+        self._settle()
         return {
             "seed": self._seed_N.copy(),
             "episode": self._episode_N.copy(),
             "length": self._length_N.copy(),
             "obs": tree_map(np.array, self._obs),
             "actions": [self._journal.read(n, length) for n, length in enumerate(self._length_N.tolist())],
+            "attributes": dict(self._attributes),
+            "changes": [[self._clock - clock, name, values] for clock, name, values in self._changes],
             "draws": [generator.bit_generator.state for generator in _generators(self.action_space)],
         }
 
@@ -173,6 +196,8 @@ class RestorableVectorEnv(VectorWrapper):
         known_N = (length_N == state["length"]) & self._counts_episodes
         self._journal = ActionJournal(JOURNAL_LIMIT)
         self._seed_N, self._episode_N = np.array(state["seed"]), state["episode"] + ~known_N
+        self._attributes, self._clock = state.get("attributes", {}), 0
+        self._changes = [(-age, name, values) for age, name, values in state.get("changes", [])]
         restored_N = known_N & self._replay(state["actions"], np.where(known_N, length_N, 0))
         restored_N &= _same_rows(self._obs, state["obs"])
         self._length_N = np.where(restored_N, length_N, 0)
@@ -186,12 +211,16 @@ class RestorableVectorEnv(VectorWrapper):
         Returns:
             Which episodes took all their actions without ending, bool `[N]`.
         """
-        self._start(np.full(self.num_envs, True))
         whole_N, longest = np.full(self.num_envs, True), int(length_N.max())
+        for name, values in self._attributes.items():
+            self._set_attr(name, values)
+        self._change(range(longest + 1, JOURNAL_LIMIT))
+        self._start(np.full(self.num_envs, True))
         filler = actions_N[int(length_N.argmax())]  # supplies actions for environments that have not started yet
         for left in range(longest, 0, -1):
             if left < longest and (length_N == left).any():
                 self._start(length_N == left)
+            self._change(range(left, left + 1))
             rows = [
                 tree_map(lambda leaf, t=length - left: leaf[t], actions)
                 if length >= left
@@ -204,7 +233,14 @@ class RestorableVectorEnv(VectorWrapper):
             whole_N &= ~((terminated_N | truncated_N) & (length_N >= left))
         if longest and (length_N == 0).any():
             self._start(length_N == 0)
+        self._change(range(1))
         return whole_N
+
+    def _change(self, ages: range) -> None:
+        """Repeat the changes of attributes with these ages in steps."""
+        for clock, name, values in self._changes:
+            if -clock in ages:
+                self._set_attr(name, values)
 
 
 def _same_rows(left: Any, right: Any) -> np.ndarray:

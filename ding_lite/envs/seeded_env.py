@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from ding_lite.utils.registry import UserError, closest
 from ding_lite.utils.tree import tree_map
 
 MASK64 = 2**64 - 1
@@ -81,6 +82,20 @@ class SeededEnv(gymnasium.Wrapper):
         if self._counts:
             return self.env.reset(seed=self._seed, options=others | {"episode": self._episode})
         return self.env.reset(seed=episode_seed(self._seed, self._episode), options=others or None)
+
+    def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
+        """Set an attribute of the environment or of one of its wrappers; gymnasium would create one that is missing.
+
+        Raises:
+            UserError: none of them has the attribute.
+        """
+        if not super().set_wrapper_attr(name, value, force=False):
+            env = self.unwrapped
+            hint = closest(name, dir(env))
+            raise UserError(
+                f"set_attr: {type(env).__name__} has no attribute '{name}'.{hint} Set it in __init__ first."
+            )
+        return True
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step. The last observation of an episode is copied, because the next reset may overwrite it."""

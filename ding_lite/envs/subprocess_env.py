@@ -35,6 +35,7 @@ from gymnasium.vector.utils import (
 from ding_lite.envs.checks import EnvError
 from ding_lite.envs.mixed_infos import MixedInfos
 from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, SharedArrays
+from ding_lite.utils.registry import UserError
 
 CLOSE_GRACE = 5.0  # seconds that workers have to close their environments before they are killed
 LONGEST_WAIT = 86400.0  # seconds; poll() accepts at most 24 days
@@ -84,6 +85,7 @@ class SubprocessVectorEnv(MixedInfos):
         self._env_fns, self._step_timeout, self._max_retry = env_fns, step_timeout, max_retry
         self._failures = [0] * self.num_envs
         self._seeds: list[int | None] = [None] * self.num_envs
+        self._attributes: list[dict[str, Any]] = [{} for _ in env_fns]  # what `set_attr` has set
         self._episode_N = np.full(self.num_envs, -1, np.int64)
         self._busy = False
         self._memory = os.memfd_create("observations")
@@ -129,7 +131,8 @@ class SubprocessVectorEnv(MixedInfos):
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment; see the contract in `vector_env`."""
-        requests = {i: ("step", action) for i, action in enumerate(iterate(self.action_space, actions))}
+        action_N = enumerate(iterate(self.action_space, actions))
+        requests = {i: ("step", action) for i, action in action_N if not self._workers[i].fresh}  # else see `set_attr`
         answers = self._exchange(requests)
         reward_N = np.zeros(self.num_envs, np.float64)
         terminated_N, truncated_N = np.zeros((2, self.num_envs), np.bool_)
@@ -138,7 +141,7 @@ class SubprocessVectorEnv(MixedInfos):
             infos = self._add_info(infos, info, i)
             if terminated_N[i] or truncated_N[i]:
                 self._failures[i] = 0
-        lost = [i for i in requests if i not in answers]
+        lost = [i for i in range(self.num_envs) if i not in answers]
         truncated_N[lost] = True
         self._episode_N += terminated_N | truncated_N
         for i in lost:
@@ -148,6 +151,26 @@ class SubprocessVectorEnv(MixedInfos):
         for i, info in self._start(lost, {}).items():
             infos = self._add_info(infos, info, i)
         return self.observations, reward_N, terminated_N, truncated_N, infos
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of the environments; a worker that fails here loses its episode in the next step.
+
+        Args:
+            name: the attribute.
+            values: one value, or a list or tuple with one for each environment.
+
+        Raises:
+            UserError: the environments have no such attribute, or the list has another length.
+        """
+        if not isinstance(values, list | tuple):
+            values = [values] * self.num_envs
+        if len(values) != self.num_envs:
+            raise UserError(f"set_attr: expected {self.num_envs} values, one for each environment, got {len(values)}.")
+        answers = self._exchange({i: ("set_attr", name, value) for i, value in enumerate(values)})
+        for error in filter(None, answers.values()):
+            raise UserError(error)
+        for attributes, value in zip(self._attributes, values, strict=True):
+            attributes[name] = value
 
     def close_extras(self, terminate: bool = False) -> None:
         """Make the workers close their environments, and kill those that have not done so within `CLOSE_GRACE`."""
@@ -189,7 +212,8 @@ class SubprocessVectorEnv(MixedInfos):
         poll.register(ours, select.POLLIN)
         worker = Worker(pid, Connection(ours.detach()), poll)
         with suppress(*LOST):  # the first request reports it
-            worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, CloudpickleWrapper(self._env_fns[index]))))
+            build = CloudpickleWrapper(self._env_fns[index])
+            worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, build, self._attributes[index])))
         return worker
 
     def _insist(self, requests: dict[int, tuple[Any, ...]]) -> dict[int, Any]:

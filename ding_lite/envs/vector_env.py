@@ -11,8 +11,8 @@ the number of those whose episode ended in a step:
   number of steps of the running episode, this step included; where an episode ended, of that episode.
 * `info["final_obs"] [K, ...]` is a copy of the last observations of the ended episodes, in the order of their
   environments. It is absent if none ended.
-* `info["episode_info"] [K, I]` float64, with I `env.info_keys`: the values of these keys in the last `info` of the ended
-  episodes, NaN where it has no such key. It is absent if none ended.
+* `info["episode_info"] [K, I]` float64 holds the values of I `env.info_keys` in the last `info` of the ended episodes,
+  NaN where it has no such key. It is absent if none ended.
 * `info["part_ended"] [N]` bool exists only in training with `episodic_life` or `episodic_reward`: a life was lost, or a
   reward received, and the game continues.
 * Actions are `[N, ...]` arrays of `action_space`, or a dict of these: integers from 0, or floats in the units that

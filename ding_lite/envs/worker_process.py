@@ -34,6 +34,7 @@ import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, write_to_shared_memory
 
 from ding_lite.utils.parent_process import end_with_parent
+from ding_lite.utils.registry import UserError
 
 LOST = (EOFError, ConnectionError)  # errors that a pipe raises after the process at its other end has ended
 START_TIMEOUT = 60.0  # seconds within which a process must start and build its environment
@@ -244,10 +245,15 @@ class EnvServer:
         index: the environment's number in the vector environment.
         num_envs: number of environments in the vector environment.
         env_fn: creates the environment.
+        attributes: values of its attributes that were set since the run began.
     """
 
-    def __init__(self, memory: int, index: int, num_envs: int, env_fn: Callable[[], gymnasium.Env]) -> None:
+    def __init__(
+        self, memory: int, index: int, num_envs: int, env_fn: Callable[[], gymnasium.Env], attributes: dict[str, Any]
+    ) -> None:
         self.env = env_fn()
+        for name, value in attributes.items():
+            self.env.set_wrapper_attr(name, value)
         self._index = index
         arrays: Any = SharedArrays(memory)
         self._arrays = create_shared_memory(self.env.observation_space, n=num_envs, ctx=arrays)
@@ -271,6 +277,14 @@ class EnvServer:
             info = {**final, **info}
         self._write(obs)
         return float(reward), bool(terminated), bool(truncated), info
+
+    def set_attr(self, name: str, value: Any) -> str:
+        """Set an attribute of the environment; return what is wrong, or an empty text."""
+        try:
+            self.env.set_wrapper_attr(name, value)
+        except UserError as error:
+            return str(error)
+        return ""
 
     def _write(self, obs: Any) -> None:
         write_to_shared_memory(self.env.observation_space, self._index, obs, self._arrays)

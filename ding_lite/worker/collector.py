@@ -23,7 +23,7 @@ from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.tree import lengthen, tree_map
-from ding_lite.worker.env_state import to_arrays, to_tensors
+from ding_lite.worker.env_state import storable, to_arrays, to_tensors
 
 
 class SampleCollector:
@@ -162,6 +162,18 @@ class SampleCollector:
         self.interrupted = total["interrupt"] > 0
         total["duration"] /= total.pop("rank")
         return total
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of this rank's environments from now on, also after the run is resumed.
+
+        Args:
+            name: the attribute of the environment or of one of its wrappers.
+            values: one value, or a list with one for each of the N environments, as for gymnasium's `set_attr`.
+
+        Raises:
+            UserError: the environments have no such attribute, or the values cannot be part of a checkpoint.
+        """
+        self._env.set_attr(name, storable(values))  # type: ignore[attr-defined]  # a run's environments have it
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts, which are the same on all ranks."""

@@ -19,6 +19,7 @@ from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
+from ding_lite.worker.env_state import storable, to_arrays, to_tensors
 
 PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
 
@@ -60,6 +61,7 @@ class Evaluator:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
+        self._attributes: dict[str, Any] = {}  # what `set_attr` has set
 
     def should_eval(self, train_iter: int) -> bool:
         """Return whether `eval_freq` iterations have passed since the last evaluation, or there was none yet.
@@ -143,11 +145,20 @@ class Evaluator:
             set_random_state(state)
         return returns, lengths, infos
 
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of the evaluation's environments, see `SampleCollector.set_attr`; call it on every rank."""
+        self._attributes[name] = storable(values)
+        if self._env is not None:
+            self._env.set_attr(name, self._attributes[name])  # type: ignore[attr-defined]  # a run's have it
+
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts and the best return, which are the same on all ranks."""
-        return {"eval_count": self.eval_count, "last_iter": self.last_iter, "best_return": float(self.best_return)}
+        """Return the counts, the best return and the attributes that were set, which are the same on all ranks."""
+        counts = {"eval_count": self.eval_count, "last_iter": self.last_iter, "best_return": float(self.best_return)}
+        return counts | {"attributes": to_tensors(self._attributes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that `state_dict` returned."""
         self.eval_count, self.last_iter = state["eval_count"], state["last_iter"]
         self.best_return = state["best_return"]
+        for name, values in to_arrays(state.get("attributes", {})).items():
+            self.set_attr(name, values)

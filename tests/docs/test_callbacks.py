@@ -51,6 +51,17 @@ def test_a_learning_rate_follows_the_evaluations(tmp_path: Path) -> None:
     )  # the last evaluation is after the last iteration
 
 
+def test_a_curriculum_lengthens_the_pole(tmp_path: Path) -> None:
+    _, metrics = run_example("longer_pole", tmp_path)
+    length, lengths = 0.5, []
+    for line in metrics:
+        if "eval/return_mean" in line:
+            length *= 1.5 if line["eval/return_mean"] > 100 else 1
+            lengths.append(length)
+    assert [line["curriculum/length"] for line in metrics if "curriculum/length" in line] == lengths
+    assert lengths[-1] > 0.5
+
+
 def test_a_figure_of_ones_own_is_recorded_with_each_evaluation(tmp_path: Path) -> None:
     _, metrics = run_example("own_figure", tmp_path)
     evaluations = [line["envstep"] for line in metrics if "eval/return_mean" in line]
@@ -61,4 +72,4 @@ def test_a_figure_of_ones_own_is_recorded_with_each_evaluation(tmp_path: Path) -
 
 
 def test_every_block_of_the_page_is_run_here() -> None:
-    assert len(blocks(PAGE, "python")) == 3
+    assert len(blocks(PAGE, "python")) == 4

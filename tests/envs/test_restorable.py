@@ -162,8 +162,9 @@ def assert_same(left: list[list[np.ndarray]], right: list[list[np.ndarray]]) -> 
 def assert_same_state(left: dict[str, Any], right: dict[str, Any]) -> None:
     assert left.keys() == right.keys()
     assert [len(next(tree_leaves(actions))) for actions in left["actions"]] == left["length"].tolist()
-    assert left["draws"] == right["draws"]
-    pairs = [(left[key], right[key]) for key in left if key not in ("actions", "draws")]
+    plain = ("draws", "attributes", "changes")
+    assert [left[key] for key in plain] == [right[key] for key in plain]
+    pairs = [(left[key], right[key]) for key in left if key not in ("actions", *plain)]
     actions = zip(left["actions"], right["actions"], left["length"], strict=True)
     pairs += [(one, other) for one, other, length in actions if length]
     for one, other in pairs:

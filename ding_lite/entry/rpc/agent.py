@@ -25,7 +25,6 @@ from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
-
 class SplitEncoder:
     """Runs the forward pass of the agent's encoder on the observers, which hold the observations.
 

@@ -1,0 +1,203 @@
+"""What a user of gymnasium expects of an own environment: its id, its infos, its options, its attributes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ding_lite.entry import Callback, serial_pipeline
+from ding_lite.entry.callbacks import WatchedRun
+from ding_lite.envs import EnvError, create_vector_env
+from ding_lite.utils import ConfigError, DDPContext, UserError
+from tests.distributed.launcher import ROOT, run_ranks
+from tests.envs.test_vector_env import env_config
+from tests.policy.helpers import parameter_hash
+
+ID = "tests.seams.corridors:Corridor-v0"
+CREATE = dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))
+
+
+def train(*overrides: str, callbacks: tuple[Callback, ...] = (), steps: int = 240) -> Any:
+    env = dict(env_id=ID, collector_env_num=4, evaluator_env_num=2, n_evaluator_episode=4, info_keys=["is_success"])
+    main = dict(exp_name="run", env=env, policy=dict(learn=dict(batch_size=16)))
+    words = ["policy.learn.learner.hook.log_show_after_iter=10", *overrides]
+    return serial_pipeline((main, CREATE), seed=0, max_env_step=steps, overrides=words, callbacks=callbacks)
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_id_with_its_module_trains_and_runs_again_from_the_saved_config(tmp_path: Path) -> None:
+    train("env.manager.type=subprocess", steps=40)
+    command = [sys.executable, "-m", "ding_lite", "-c", str(tmp_path / "run/total_config.py")]
+    subprocess.run([*command, "exp_name=again"], check=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
+    assert json.loads((tmp_path / "again/result.json").read_text())["envstep"] == 40
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        ("no_such_module:Corridor-v0", "cannot import 'no_such_module'"),
+        ("tests.seams.corridors:Corridr-v0", "no 'Corridr-v0'. Did you mean 'Corridor-v0'"),
+        ("Xylograph7-v0", "Name the module that registers it: 'module:Xylograph7-v0'"),
+    ],
+)
+def test_an_unknown_id_or_module_is_one_line(env_id: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train(f"env.env_id={env_id}")
+
+
+class Totals(Callback):
+    """Sums what the collects report."""
+
+    def __init__(self) -> None:
+        self.sums = dict.fromkeys(("info/is_success", "info/is_success/episodes", "return", "episode"), 0.0)
+        self.evaluations: list[tuple[float, float]] = []
+
+    def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
+        self.sums = {name: total + figures[name] for name, total in self.sums.items()}
+
+    def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
+        self.evaluations.append((info["info/is_success"], info["return_mean"]))
+
+
+def count_successes() -> None:
+    """Run on each of two ranks. An episode's return is 1 if it succeeds, else 0."""
+    totals = Totals()
+    with DDPContext():
+        train("policy.multi_gpu=True", callbacks=(totals,))
+    success, reported, total, episodes = totals.sums.values()
+    assert 0 < success == total < reported == episodes
+    assert totals.evaluations
+    assert all(rate == mean for rate, mean in totals.evaluations)
+
+
+def test_numbers_of_info_are_means_over_the_episodes_of_all_ranks(tmp_path: Path) -> None:
+    done = run_ranks(["-m", "tests.seams.test_corridors"], timeout=100, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    for kind in ("collect", "eval"):
+        found = [record for record in records if f"{kind}/return_mean" in record]
+        assert found
+        assert all(record[f"{kind}/info/is_success"] == record[f"{kind}/return_mean"] for record in found)
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert result["eval/info/is_success"] == result["eval_return_mean"]
+
+
+@pytest.mark.parametrize(
+    ("key", "message"), [("missing", "no episode of this evaluation had info"), ("text", "expected a number")]
+)
+def test_an_info_without_a_number_is_reported(key: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    try:
+        train(f"env.info_keys=['{key}']", steps=60)
+    except EnvError as error:
+        print(error, file=sys.stderr)
+    assert message in capfd.readouterr().err
+
+
+GRAVITY = {11: 30.0, 20: 5.0, 41: 80.0, 47: 2.0}  # of CartPole, by the step before which it changes
+
+
+def play(env: Any, steps: range, actions_TN: np.ndarray) -> list[np.ndarray]:
+    rows = []
+    for t in steps:
+        if t in GRAVITY:
+            env.set_attr("gravity", GRAVITY[t])
+        rows.append(np.array(env.step(actions_TN[t])[0]))
+    return rows
+
+
+@pytest.mark.parametrize("manager", ["base", "subprocess", "native"])
+def test_attributes_change_in_the_middle_of_episodes_and_are_restored(manager: str) -> None:
+    cfg = env_config(env_id="CartPole-v1", manager={"type": manager})
+    actions_TN = np.random.default_rng(0).integers(2, size=(80, 3))
+
+    def make() -> Any:
+        return create_vector_env(cfg, 3, 7, training=True)
+
+    with closing(make()) as env, closing(make()) as resumed:
+        env.reset(seed=[1, 2, 3])
+        play(env, range(50), actions_TN)
+        resumed.load_state_dict(env.state_dict())
+        rest = range(50, 80)
+        whole, again = play(env, rest, actions_TN), play(resumed, rest, actions_TN)
+        np.testing.assert_array_equal(whole, again)
+        resumed.load_state_dict(env.state_dict())  # by now the changes are older than the running episodes
+        np.testing.assert_array_equal(play(env, range(9), actions_TN), play(resumed, range(9), actions_TN))
+        env.set_attr("gravity", 9.8)
+        pair = [np.array(play(one, range(9), actions_TN)) for one in (env, resumed)]
+        assert (pair[0] != pair[1]).any()
+        with pytest.raises(UserError, match=r"no attribute 'gravty'\. Did you mean 'gravity'"):
+            env.set_attr("gravty", 1.0)
+
+
+def test_a_worker_that_is_replaced_gets_the_attributes() -> None:
+    cfg = env_config(env_id="CartPole-v1", manager={"type": "subprocess"})
+    env: Any
+    with closing(create_vector_env(cfg, 2, 7, training=True)) as env:
+        env.reset(seed=[1, 1])
+        env.set_attr("gravity", [1000.0, 1000.0])
+        os.kill(env.env.env._workers[1].pid, signal.SIGKILL)
+        _, _, _, truncated_N, _ = env.step(np.ones(2, int))
+        assert truncated_N.tolist() == [False, True]
+        env.reset(seed=[1, 1])
+        for _ in range(5):
+            obs, *_ = env.step(np.ones(2, int))
+        np.testing.assert_array_equal(obs[0], obs[1])
+
+
+class Longer(Callback):
+    """Lengthens the corridor of both kinds of environments with every second collect."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
+        self.count += 1
+        if self.count % 2 == 0:
+            for part in (run.collector, run.evaluator):
+                part.set_attr("length", 2.0 + self.count / 20)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+
+
+def test_a_resumed_curriculum_is_the_one_that_was_never_stopped(tmp_path: Path) -> None:
+    words = ("env.info_keys=['length']", "policy.eval.evaluator.eval_freq=1000000")
+    whole = train(*words, "exp_name=whole", callbacks=(Longer(),), steps=400)
+    train(*words, callbacks=(Longer(),), steps=220)
+    resumed = train(*words, "policy.learn.resume_training=True", callbacks=(Longer(),), steps=400)
+    assert parameter_hash(whole.model) == parameter_hash(resumed.model)
+    lengths = [
+        json.loads((tmp_path / name / "result.json").read_text())["eval/info/length"] for name in ("whole", "run")
+    ]
+    assert lengths[0] == lengths[1] == pytest.approx(7.0)  # 100 collects of four steps
+
+
+def test_values_that_no_checkpoint_can_hold_are_refused() -> None:
+    class Wrong(Callback):
+        def on_start(self, run: WatchedRun) -> None:
+            run.collector.set_attr("length", object())
+
+    with pytest.raises(UserError, match="expected numbers, texts, arrays"):
+        train(callbacks=(Wrong(),))
+
+
+if __name__ == "__main__":
+    count_successes()
