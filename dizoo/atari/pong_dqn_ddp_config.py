@@ -52,7 +52,7 @@ pong_dqn_config = EasyDict(
             eps=dict(type="linear", start=1.0, end=0.02, decay=60000),
             replay_buffer=dict(
                 replay_buffer_size=50000,
-                anneal_step=int(1e7),  # the exponent of the weights stays at 0.4, or steps shrink too early
+                anneal_step=int(1e7),  # the exponent of the weights stays at 0.4
             ),
         ),
     ),

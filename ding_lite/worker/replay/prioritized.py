@@ -1,6 +1,6 @@
 """Proportional prioritised replay (Schaul et al. 2016, arXiv:1511.05952) of transitions or sequences.
 
-Shapes: B samples, L leaves of the tree.
+Shapes: B samples, L leaves of the tree, R ranks.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import torch
 from torch import Tensor
 
 from ding_lite.utils.key import Key
+from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.worker.replay.buffer import ReplayBuffer, create_ring_and_view
 from ding_lite.worker.replay.ring import Ring
 
 MIN_PRIORITY = 1e-6  # added to every priority, so that no sample has probability 0
+MAX_WEIGHT = 10.0  # largest importance weight; with full correction, that of a tenth of the mean probability
 
 
 class SumTree:
-    """A binary tree of the sums and minima of its leaves. Writing or finding B leaves takes O(log L) array operations.
+    """A binary tree of the sums of its leaves. Writing or finding B leaves takes O(log L) array operations.
 
     Args:
         num_leaves: L.
@@ -30,17 +33,11 @@ class SumTree:
         self._depth = max(num_leaves - 1, 1).bit_length()
         self._first = 2**self._depth
         self._sum = np.zeros(2 * self._first)
-        self._min = np.full(2 * self._first, np.inf)
 
     @property
     def total(self) -> float:
         """The sum of all leaves."""
         return float(self._sum[1])
-
-    @property
-    def minimum(self) -> float:
-        """The smallest positive leaf; infinity if there is none."""
-        return float(self._min[1])
 
     @property
     def leaves(self) -> np.ndarray:
@@ -51,13 +48,11 @@ class SumTree:
         """Set the first leaves to `value_L`, and all others to zero."""
         self._sum[:] = 0.0
         self._sum[self._first : self._first + len(value_L)] = value_L
-        self._min[self._first :] = np.where(self.leaves > 0, self.leaves, np.inf)
         first = self._first
         while first > 1:  # level by level; the sums are the same, to the bit, as after writing single leaves
             first //= 2
             children = slice(2 * first, 4 * first)
             self._sum[first : 2 * first] = self._sum[children].reshape(-1, 2).sum(1)
-            self._min[first : 2 * first] = self._min[children].reshape(-1, 2).min(1)
 
     def __getitem__(self, leaf_B: np.ndarray) -> np.ndarray:
         return self._sum[leaf_B + self._first]
@@ -65,11 +60,9 @@ class SumTree:
     def __setitem__(self, leaf_B: np.ndarray, value_B: np.ndarray | float) -> None:
         node_B = leaf_B + self._first
         self._sum[node_B] = value_B
-        self._min[node_B] = np.where(self._sum[node_B] > 0, self._sum[node_B], np.inf)
         for _ in range(self._depth):
             node_B = node_B >> 1
             self._sum[node_B] = self._sum[2 * node_B] + self._sum[2 * node_B + 1]
-            self._min[node_B] = np.minimum(self._min[2 * node_B], self._min[2 * node_B + 1])
 
     def find(self, mass_B: np.ndarray) -> np.ndarray:
         """Return for each mass in [0, total) the first leaf at which the cumulative sum of leaves exceeds it."""
@@ -86,8 +79,17 @@ class SumTree:
 class PrioritizedSampler:
     """Draws each sample with probability p^alpha / sum p^alpha, where p is its priority.
 
-    New samples get the largest priority so far. The sampler adds `weight` `[B]` to a batch:
-    (number of samples * probability)^-beta, divided by the largest weight of any stored sample.
+    New samples get the largest priority so far, of all ranks. The sampler adds `weight` `[B]` to a batch:
+
+        weight = min((number of samples * probability)^-beta, 10)
+
+    It is 1 for a sample of mean probability. The paper divides by the largest weight of the buffer, and others by that
+    of the batch; one sample that is hardly ever drawn can then make all steps a thousand times smaller. Here a sample
+    changes no weight but its own, and counts for at most ten.
+
+    Each rank draws from its own buffer, and all draw equally many. A sample's probability in the joined batch is
+    therefore its probability on its rank, divided by the number of ranks, and the joined buffer has as many times more
+    samples: the weight is the same. Ranks need not exchange anything for it.
 
     Args:
         num_places: number of places of the ring.
@@ -106,13 +108,17 @@ class PrioritizedSampler:
         self._max_priority, self._num_drawn = 1.0, 0
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
-        """Remove the samples that `number` new rows have made incomplete, and add those that they complete."""
+        """Remove the samples that `number` new rows have made incomplete, and add those that they complete.
+
+        A collective call: all ranks push after each collect.
+        """
         env_N, starts = np.arange(ring.num_envs), ring.starts(span)
         # Overwritten rows leave, and so do rows whose samples need an overwritten row.
         leaving = np.arange(ring.size - number, ring.size + starts.start)
         self._tree[ring.places(leaving[:, None], env_N).ravel()] = 0.0
         # Rows whose samples have become complete enter.
         entering = np.arange(starts.stop - min(number, len(starts)), starts.stop)
+        self._max_priority = _largest_of_ranks(self._max_priority)
         self._tree[ring.places(entering[:, None], env_N).ravel()] = self._max_priority**self._alpha
         self._num_used = ring.size * ring.num_envs
 
@@ -121,7 +127,8 @@ class PrioritizedSampler:
         mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total
         place_B = self._tree.find(mass_B)
         beta = self._beta + (1 - self._beta) * min(self._num_drawn / self._anneal_step, 1.0)
-        weight_B = (self._tree[place_B] / self._tree.minimum) ** -beta
+        mean = self._tree.total / (len(starts) * ring.num_envs)
+        weight_B = np.minimum((self._tree[place_B] / mean) ** -beta, MAX_WEIGHT)
         self._num_drawn += 1
         drawn = {"index": torch.from_numpy(place_B), "weight": torch.from_numpy(weight_B.astype(np.float32))}
         return {key: value.to(ring.device) for key, value in drawn.items()}
@@ -151,6 +158,13 @@ class PrioritizedSampler:
         self._max_priority, self._num_drawn = state["max_priority"], state["num_drawn"]
 
 
+def _largest_of_ranks(value: float) -> float:
+    """Return the largest value that a rank passes; a collective call."""
+    value_R = torch.zeros(get_world_size(), dtype=torch.float64)
+    value_R[get_rank()] = value
+    return float(allreduce_data(value_R).max())
+
+
 @BUFFER_REGISTRY.register("prioritized")
 class PrioritizedReplayBuffer(ReplayBuffer):
     """Replay of transitions or sequences that are drawn by priority.
@@ -167,7 +181,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         ),
         beta=Key(
             0.4,
-            "initial exponent of the importance weights; 1 corrects the bias fully",
+            "initial exponent of the importance weights, which are cut at 10; 1 corrects the bias fully",
             low=0,
             high=1,
             constant="it rises to 1 by itself, see anneal_step",
