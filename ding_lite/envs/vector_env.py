@@ -133,7 +133,7 @@ def create_vector_env(
     if len(builds) != num_envs:
         raise ConfigError(f"Expected {num_envs} functions that build an environment, as configured, got {len(builds)}.")
     if replay_path:
-        builds[0] = partial(build_recorded, cfg_env, builders, replay_path, 0)
+        builds[0] = partial(build_recorded, cfg_env, builders or [builder], replay_path, 0)
     env: VectorEnv
     counts_episodes = True
     if manager.type in ENGINES:

@@ -110,9 +110,11 @@ def test_each_whole_episode_is_a_video_named_by_its_true_return(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("manager", ["base", "subprocess"])
-def test_the_first_environment_records_and_nothing_else_changes(manager: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["gymnasium", "cartpole"])
+def test_the_first_environment_records_and_nothing_else_changes(kind: str, manager: str, tmp_path: Path) -> None:
     pytest.importorskip("moviepy")
-    cfg = env_config(env_id="CartPole-v1", manager={"type": manager}, max_episode_steps=6)
+    importlib.import_module("dizoo.classic_control.cartpole.envs.cartpole_env")  # registers it, but not in workers
+    cfg = env_config(type=kind, env_id="CartPole-v1", manager={"type": manager}, max_episode_steps=6)
     seen: list[list[Any]] = []
     for folder in (None, str(tmp_path / "videos")):
         env = create_vector_env(cfg, 2, 7, training=False, replay_path=folder)
