@@ -144,14 +144,17 @@ class Experiment(AbstractContextManager[Any]):
         """Return this rank's replay buffer, ready for learning.
 
         The buffer of a resumed run holds what was saved. Otherwise, the buffer is filled with
-        `policy.random_collect_size` env steps that are played with random actions.
+        `policy.random_collect_size` env steps, or sequences of `policy.unroll_len` steps. They are played with random
+        actions, or with the policy's if its losses need what it predicted when it acted, as in DI-engine.
         """
         assert self._replay is not None, "the experiment was not told that it replays"
-        replay, is_new = self._replay, self.learner.train_iter == 0
+        replay, policy = self._replay, self._setup.cfg.policy
+        size = policy.get("random_collect_size", 0) * policy.get("unroll_len", 1)
+        at_random = self.learner.train_iter == 0 and not self.policy.transition_with_policy_data
         # A signal may have interrupted the random steps of a run that is resumed.
         collected = self.collector.envstep // get_world_size() if replay.ring.size else 0
-        while collected < self._setup.cfg.policy.get("random_collect_size", 0) and not self.collector.interrupted:
-            samples, figures = self.collector.collect(random=is_new)
+        while collected < size and not self.collector.interrupted:
+            samples, figures = self.collector.collect(random=at_random)
             replay.push(samples)
             collected += int(figures["env_step"]) // get_world_size()
         return replay

@@ -184,8 +184,10 @@ class RolloutDataset(IterableDataset[Any]):
     def _collect(self, collector: SampleCollector, place: Place) -> dict[str, Any]:
         """Collect once in a worker, and count the steps."""
         collector.envstep = self._envstep(place.world_size)
-        at_random = self._counts[:, 0].sum() < self.cfg.policy.get("random_collect_size", 0)
-        samples, figures = collector.collect(random=bool(at_random))
+        policy = self.cfg.policy
+        begins = self._counts[:, 0].sum() < policy.get("random_collect_size", 0) * policy.get("unroll_len", 1)
+        at_random = bool(begins) and not POLICY_REGISTRY.find(policy.type).transition_with_policy_data
+        samples, figures = collector.collect(random=at_random)
         self._counts[place.worker] += torch.tensor([figures[key] for key in FIGURES], dtype=torch.float64)
         return samples
 

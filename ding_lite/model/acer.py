@@ -32,7 +32,7 @@ class ACER(ModeModel):
         actor_head_layer_num: hidden layers in the policy's head before its output.
         critic_head_hidden_size: size of the hidden layers of the critic's head.
         critic_head_layer_num: hidden layers in the critic's head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 

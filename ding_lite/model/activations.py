@@ -17,6 +17,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "gelu": functional.gelu,
     "elu": functional.elu,
+    "silu": functional.silu,
 }
 
 

@@ -36,7 +36,7 @@ class BC(nn.Module):
             dense layer's size.
         actor_head_hidden_size: size of the head's hidden layers; None: the number of features.
         actor_head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         bound_type: 'tanh' keeps continuous actions between -1 and 1; None: no bound.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
@@ -93,7 +93,7 @@ class DiscreteBC(DQN):
         dueling: compute the logits from a value and advantages.
         head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         action_space: only 'discrete'.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
@@ -131,7 +131,7 @@ class ContinuousBC(BC):
         action_space: 'regression' or 'continuous', which are the same.
         actor_head_hidden_size: size of the head's hidden layers.
         actor_head_layer_num: hidden layers in addition to the first one.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder_hidden_size_list: sizes of the encoder's layers. None: vectors are passed to the head directly.
         bound_type: 'tanh' keeps actions between -1 and 1; None: no bound.

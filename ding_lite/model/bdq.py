@@ -36,7 +36,7 @@ class BDQ(nn.Module):
             dense layer's size.
         head_hidden_size: size of the hidden layers of V and of each A_d; None: the number of features.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         noise: use noisy layers in V and A_d, see `NoisyLinear`.
         action_shape: number of options of each branch; or one number, if an action is a single choice.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.

@@ -103,7 +103,7 @@ class C51DQN(nn.Module):
             dense layer's size.
         head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         v_min: the smallest return that the distribution can express.
         v_max: the largest one.
@@ -158,7 +158,7 @@ class RainbowDQN(nn.Module):
         encoder_hidden_size_list: sizes of the encoder's layers.
         head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         v_min: the smallest return that the distribution can express.
         v_max: the largest one.

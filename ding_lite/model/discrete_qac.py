@@ -61,7 +61,7 @@ class DiscreteQAC(ModeModel):
         actor_head_layer_num: hidden layers in addition to the first one.
         critic_head_hidden_size: size of the hidden layers of a critic's head.
         critic_head_layer_num: hidden layers in addition to the first one.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the actor and one for the
             critics. None: vectors are passed to the heads directly. For images: three convolutions' channels, then the

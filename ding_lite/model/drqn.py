@@ -28,7 +28,7 @@ class DRQN(nn.Module):
         head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         res_link: add the encoder's features to those of the recurrent core.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.

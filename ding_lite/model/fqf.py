@@ -52,7 +52,7 @@ class FQF(nn.Module):
         head_layer_num: hidden layers in the head before its output.
         num_quantiles: K.
         quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         noise: use noisy layers in the head, see `NoisyLinear`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.

@@ -62,7 +62,7 @@ class PDQN(ModeModel):
         dueling: compute the values from a state value and advantages, see `DuelingHead`.
         head_hidden_size: size of the hidden layers of each head; None: the number of the head's inputs.
         head_layer_num: hidden layers in each head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         multi_pass: the value of a type depends on its own arguments only, see `ArgumentQNetwork`.
         action_mask: K lists of D numbers, 1 where an argument belongs to a type, else 0; required by `multi_pass`.

@@ -27,7 +27,7 @@ class PG(nn.Module):
             dense layer's size.
         head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """

@@ -96,7 +96,7 @@ class QAC(ModeModel):
         actor_head_layer_num: hidden layers in addition to the first one.
         critic_head_hidden_size: size of the hidden layers of a critic's head.
         critic_head_layer_num: hidden layers in addition to the first one.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for each network. None: vectors are
             passed to the heads directly. For images: three convolutions' channels, then the dense layer's size.
@@ -234,7 +234,7 @@ class QACDIST(QAC):
         actor_head_layer_num: hidden layers in addition to the first one.
         critic_head_hidden_size: size of the hidden layers of the critic's head.
         critic_head_layer_num: hidden layers in addition to the first one.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         v_min: the smallest atom.
         v_max: the largest atom.

@@ -26,7 +26,7 @@ class QRDQN(nn.Module):
         head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         num_quantiles: K, quantiles of each action.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         noise: use noisy layers in the head, see `NoisyLinear`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.

@@ -26,7 +26,7 @@ class SQN(nn.Module):
         dueling: compute Q from a value and advantages, see `DuelingHead`.
         head_hidden_size: size of a head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in a head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
     """

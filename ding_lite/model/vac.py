@@ -40,7 +40,7 @@ class VAC(nn.Module):
         actor_head_layer_num: hidden layers in the policy's head before its output.
         critic_head_hidden_size: size of the hidden layers of the value's head.
         critic_head_layer_num: hidden layers in the value's head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
         fixed_sigma_value: sigma if it is 'fixed'.

@@ -10,7 +10,7 @@ from typing import Any
 from ding_lite.utils.key import show_value
 from ding_lite.utils.registry import ConfigError, closest
 
-NAMES = {"ReLU": "relu", "Tanh": "tanh", "GELU": "gelu", "ELU": "elu"}  # of torch's classes
+NAMES = {"ReLU": "relu", "Tanh": "tanh", "GELU": "gelu", "ELU": "elu", "SiLU": "silu"}  # of torch's classes
 
 
 def is_activation(value: Any) -> bool:

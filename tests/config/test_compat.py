@@ -52,6 +52,27 @@ def test_ids_that_still_work_are_left_alone() -> None:
     assert (cfg.env.env_id, cfg.notes) == ("CartPole-v0", [])
 
 
+TWO, IQL = [64, 64], [512, 512, 512]
+# Sizes of hidden layers in DI-engine 0.5.3, from its models `continuous_qac` and `qac_dist` and its class of IQL.
+HIDDEN: dict[str, dict[str, list[int]]] = {
+    **{kind: {"actor": TWO, "critic": TWO} for kind in ("sac", "td3", "ddpg", "d4pg", "cql", "td3_bc")},
+    "iql": {"actor": [512, *IQL], "critic": IQL, "value": IQL},
+}
+
+
+@pytest.mark.parametrize(("kind", "hidden"), HIDDEN.items())
+def test_a_config_without_sizes_trains_the_networks_of_di_engine(kind: str, hidden: dict[str, list[int]]) -> None:
+    main = dict(env=dict(env_id="Pendulum-v1"), policy=dict(model=dict(obs_shape=3, action_shape=2)))
+    policy: Any = POLICY_REGISTRY.find(kind)(compile_config((main, dict(policy=dict(type=kind)))).policy)
+    assert {name for name, _ in policy.model.named_children()} == set(hidden)
+    for name, sizes in hidden.items():
+        network = getattr(policy.model, name)
+        for head in getattr(network, "heads", [network]):
+            layers = [module for module in head.modules() if isinstance(module, nn.Linear)]
+            assert [layer.out_features for layer in layers[:-1]] == sizes
+            assert layers[0].in_features == 3 + 2 * (name == "critic")
+
+
 @pytest.mark.parametrize("activation", [nn.Tanh(), nn.Tanh])
 def test_an_activation_of_torch_is_its_name(activation: Any) -> None:
     cfg = compile_config((dict(policy=dict(model=dict(activation=activation))), CREATE))

@@ -15,6 +15,7 @@ from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
+from ding_lite.utils.key import declared_keys
 from tests.distributed.launcher import run_ranks
 from tests.docs.test_docs import ROOT
 from tests.docs.test_extending import TORCHRUN, train, write_files
@@ -495,6 +496,15 @@ def with_tables(page: str) -> str:
 def test_tables_of_keys_are_those_of_the_source() -> None:
     page = PAGE.read_text()
     assert page == with_tables(page), "out of date: run python -m tests.docs.test_from_di_engine"
+
+
+def test_the_page_says_which_defaults_differ() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Defaults that differ")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| `([\w.]+)` \| `(.+)` \| `(.+)` \|$", section, re.M)
+    assert len(rows) == section.count("\n| `") > 20
+    for policies, key, theirs, ours in rows:
+        for policy in re.findall(r"\w+", policies):
+            assert repr(declared_keys(POLICY_REGISTRY.find(policy))[key].default) == ours != theirs, (policy, key)
 
 
 def test_the_page_lists_every_policy_of_the_package() -> None:

@@ -142,6 +142,22 @@ def test_random_steps_come_first_and_count(tmp_path: Path) -> None:
     assert (told["envstep"], told["train_iter"]) == (120, 10)
 
 
+@pytest.mark.parametrize(("kind", "steps"), [("impala", 3 * 64), ("acer", 3 * 64), ("ppo_offpolicy", 3 * 8)])
+def test_a_policy_whose_losses_need_what_it_predicted_plays_these_steps_itself(kind: str, steps: int) -> None:
+    # 20 sequences of 8 env steps, or 20 env steps, in whole collects of n_sample 8
+    cfg = dict(random_collect_size=20, collect=dict(n_sample=8))
+    main = dict(exp_name="run", env=dict(env_id="CartPole-v1", collector_env_num=8), policy=cfg)
+    words = [] if kind == "ppo_offpolicy" else ["policy.unroll_len=8"]
+    limits = {"max_env_step": 1000}
+    setup = prepare_run((main, dict(policy=dict(type=kind))), 0, None, None, words, limits=limits)
+    with Experiment(setup, replays=True) as experiment:
+        for bias in (parameter for parameter in experiment.policy.model.parameters() if parameter.shape == (2,)):
+            bias.data[0] = 30.0  # the policy always chooses action 0
+        ring = experiment.fill_replay_buffer().ring
+        assert experiment.counts()["envstep"] == ring.size * 8 == steps
+        assert not ring.columns["action"][:steps].any()
+
+
 def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
     run("policy.learn.learner.hook.save_ckpt_after_iter=60")
     names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}

@@ -26,6 +26,14 @@ from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 
+INIT_W = Key(
+    3e-3,
+    "initial parameters of last layers are uniform in -init_w..init_w; None: as torch chooses",
+    type=(float, None),
+    low=0,
+    constant="parameters are initialised once",
+)
+
 
 class QACPolicy(Policy):
     """Base of actor-critics for continuous actions.
@@ -42,6 +50,7 @@ class QACPolicy(Policy):
     Attributes:
         action_space: the required value of `policy.model.action_space`.
         networks: names of the networks whose figures are logged.
+        small_at_first: names of the networks whose last layers `learn.init_w` initialises, if a subclass has this key.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -52,8 +61,6 @@ class QACPolicy(Policy):
         model=dict(
             twin_critic=Key(True, "use two critics; their smaller value is the estimate"),
             action_space=Key("reparameterization", "what the actor returns; fixed by the policy"),
-            actor_head_hidden_size=Key(256, "size of the actor's hidden layers"),
-            critic_head_hidden_size=Key(256, "size of a critic's hidden layers"),
         ),
         learn=dict(
             update_per_collect=Key(1, "learner iterations after each collect", low=1),
@@ -74,6 +81,7 @@ class QACPolicy(Policy):
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
     action_space: ClassVar[str] = "reparameterization"
     networks: ClassVar[tuple[str, ...]] = ("critic", "actor")
+    small_at_first: ClassVar[tuple[str, ...]] = ("actor",)
     _model: Any  # with these networks as attributes
 
     @classmethod
@@ -88,6 +96,16 @@ class QACPolicy(Policy):
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "continuous_qac", ["ding_lite.model"]
+
+    def _create_model(self) -> nn.Module:
+        model = super()._create_model()
+        bound = self._cfg.learn.get("init_w")
+        networks = [] if bound is None else [getattr(model, name) for name in self.small_at_first]
+        for head in (head for network in networks for head in getattr(network, "heads", [network])):
+            *_, last = (module for module in head.modules() if isinstance(module, nn.Linear))
+            for parameter in last.parameters():
+                nn.init.uniform_(parameter, -bound, bound)
+        return model
 
     def _monitor_vars_learn(self) -> list[str]:
         own = [f"{name}_{figure}" for name in self.networks for figure in ("loss", "grad_norm")]

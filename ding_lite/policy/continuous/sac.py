@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 
 import torch
 from easydict import EasyDict
-from torch import Tensor, nn
+from torch import Tensor
 
-from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.continuous.qac import INIT_W, QACPolicy
 from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.coefficient import Coefficient
@@ -49,13 +49,7 @@ class SACPolicy(QACPolicy):
             auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
             log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
             target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
-            init_w=Key(
-                3e-3,
-                "initial parameters of the actor's last layer are uniform in -init_w..init_w; None: as torch chooses",
-                type=(float, None),
-                low=0,
-                constant="parameters are initialised once",
-            ),
+            init_w=INIT_W,
         ),
         other=dict(
             replay_buffer=dict(replay_buffer_size=1000000),
@@ -73,15 +67,6 @@ class SACPolicy(QACPolicy):
                 "policy.learn.alpha is a schedule, but policy.learn.auto_alpha=True learns alpha: give a number, or "
                 "set auto_alpha=False."
             )
-
-    def _create_model(self) -> nn.Module:
-        model: Any = super()._create_model()
-        if self._cfg.learn.init_w is None:
-            return model
-        layers = [module for module in model.actor.modules() if isinstance(module, nn.Linear)]
-        for parameter in layers[-1].parameters():
-            nn.init.uniform_(parameter, -self._cfg.learn.init_w, self._cfg.learn.init_w)
-        return model
 
     def _init_learn(self) -> None:
         super()._init_learn()

@@ -55,7 +55,6 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
         type="cql",
         learn=dict(
             learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer and that of alpha'", low=0, high=10**6),
-            init_w=None,
             num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
             min_q_weight=Key(1.0, "weight of the conservative term", low=0),
             with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
@@ -65,6 +64,7 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
     )
     config_without: ClassVar[tuple[str, ...]] = REPLAY_KEYS
     networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha", "lagrange")
+    small_at_first: ClassVar[tuple[str, ...]] = ("actor", "critic")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:

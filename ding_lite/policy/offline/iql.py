@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.continuous.qac import INIT_W, QACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.distribution import log_prob, sample
 from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error, q_td_error
@@ -44,16 +44,25 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
 
     config: ClassVar[dict[str, Any]] = dict(
         type="iql",
+        model=dict(
+            actor_head_hidden_size=Key(512, "size of the hidden layers of the actor's head"),
+            actor_head_layer_num=Key(3, "hidden layers in addition to the first one"),
+            critic_head_hidden_size=Key(512, "size of the hidden layers of a critic's head, and of the value's"),
+            critic_head_layer_num=Key(2, "hidden layers in addition to the first one"),
+            activation=Key("silu", "one of 'relu', 'tanh', 'gelu', 'elu', 'silu'"),
+        ),
         learn=dict(
             learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
             learning_rate_value=Key(3e-4, "learning rate of the value's optimizer", low=0, high=10**6),
             learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
             tau=Key(0.7, "expectile: 0.5 values the data's policy, values near 1 its best actions", above=0, below=1),
-            beta=Key(3.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
+            init_w=INIT_W,
+            beta=Key(1.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
     networks: ClassVar[tuple[str, ...]] = ("value", "critic", "actor")
+    small_at_first: ClassVar[tuple[str, ...]] = networks
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

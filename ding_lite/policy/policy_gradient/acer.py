@@ -52,6 +52,7 @@ class ACERPolicy(Policy):
         type="acer",
         unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
         discount_factor=0.9,
+        random_collect_size=Key(0, "sequences per rank that the policy plays before learning starts", low=0),
         learn=dict(
             update_per_collect=Key(4, "learner iterations after each collect", low=1),
             batch_size=Key(16, "sequences per rank and iteration", low=1),
@@ -74,6 +75,7 @@ class ACERPolicy(Policy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    transition_with_policy_data: ClassVar[bool] = True
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     networks: ClassVar[tuple[str, ...]] = ("actor", "critic")
     _model: Any  # with these networks as attributes

@@ -41,6 +41,7 @@ class ActorCriticPolicy(Policy):
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
+    transition_with_policy_data: ClassVar[bool] = True
     action_spaces: ClassVar[tuple[type, ...]] = (
         *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),
     )

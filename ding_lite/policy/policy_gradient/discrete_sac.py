@@ -42,10 +42,6 @@ class DiscreteSACPolicy(SACPolicy):
 
     config: ClassVar[dict[str, Any]] = dict(
         type="discrete_sac",
-        model=dict(
-            actor_head_hidden_size=64,
-            critic_head_hidden_size=64,
-        ),
         learn=dict(
             init_w=None,
             target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random actions, log A", type=float),

@@ -34,6 +34,7 @@ class IMPALAPolicy(ActorCriticPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="impala",
         unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
+        random_collect_size=Key(0, "sequences per rank that the policy plays before learning starts", low=0),
         learn=dict(
             update_per_collect=Key(4, "learner iterations after each collect", low=1),
             batch_size=Key(16, "sequences per rank and iteration", low=1),

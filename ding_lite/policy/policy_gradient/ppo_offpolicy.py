@@ -27,6 +27,7 @@ class PPOOffPolicy(PPOPolicy):
 
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo_offpolicy",
+        random_collect_size=Key(0, "env steps per rank that the policy plays before learning starts", low=0),
         learn=dict(
             update_per_collect=Key(5, "learner iterations after each collect", low=1),
             learning_rate=0.001,

@@ -52,6 +52,7 @@ class R2D2Policy(DQNPolicy):
         discount_factor=0.997,
         nstep=5,
         unroll_len=Key(40, "env steps of a sequence that are learned from; n_sample and sizes count sequences", low=1),
+        random_collect_size=Key(0, "sequences per rank with random actions before learning starts", low=0),
         burnin_step=Key(20, "env steps before these that only bring the recurrent state up to date", low=0),
         learn=dict(
             update_per_collect=1,

@@ -13,7 +13,16 @@ hopper_iql_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
+        model=dict(
+            actor_head_hidden_size=256,
+            actor_head_layer_num=1,
+            critic_head_hidden_size=256,
+            critic_head_layer_num=1,
+            activation="relu",
+        ),
         learn=dict(
+            init_w=None,
+            beta=3.0,
             train_epoch=250,
         ),
         collect=dict(

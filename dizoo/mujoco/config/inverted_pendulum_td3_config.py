@@ -15,6 +15,10 @@ inverted_pendulum_td3_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
+        model=dict(
+            actor_head_hidden_size=256,
+            critic_head_hidden_size=256,
+        ),
         learn=dict(batch_size=256),
         collect=dict(n_sample=1),  # env steps
         other=dict(

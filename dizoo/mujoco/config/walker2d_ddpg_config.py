@@ -14,6 +14,10 @@ walker2d_ddpg_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
+        model=dict(
+            actor_head_hidden_size=256,
+            critic_head_hidden_size=256,
+        ),
         learn=dict(
             batch_size=256,
         ),

@@ -104,14 +104,19 @@ def test_alpha_is_part_of_a_state_but_not_of_a_model_alone() -> None:
     assert new._alpha().item() == old._alpha().item()
 
 
-def test_a_new_actor_begins_near_the_middle_and_a_given_one_is_left_alone() -> None:
-    policy = make_qac("sac", "learn.init_w=0.01")
-    last = list(policy.model.actor.parameters())[-2:]
-    assert [tuple(parameter.shape) for parameter in last] == [(4, 16), (4,)]  # mu and log sigma of two dimensions
-    values = torch.cat([parameter.flatten() for parameter in last])
-    assert 0.005 < values.abs().max() <= 0.01
+@pytest.mark.parametrize(
+    ("kind", "small"), [("sac", {"actor"}), ("cql", {"actor", "critic"}), ("iql", {"actor", "critic", "value"})]
+)
+def test_new_networks_begin_near_0_as_in_di_engine_and_given_ones_are_left_alone(kind: str, small: set[str]) -> None:
+    policy = make_qac(kind, "learn.init_w=0.01")
+    for name, network in policy.model.named_children():
+        for head in getattr(network, "heads", [network]):
+            weight = [module.weight for module in head.modules() if isinstance(module, torch.nn.Linear)][-1]
+            # torch begins with weights of at most 1 / sqrt(16); sac's actor has mu and log sigma of two dimensions
+            assert 0.003 < weight.abs().max() <= (0.01 if name in small else 0.25)
+            assert (weight.abs().max() <= 0.01) == (name in small)
     model = copy.deepcopy(policy.model)
-    again = make_qac("sac", "learn.init_w=1.0", model=model).model.actor
+    again = make_qac(kind, "learn.init_w=1.0", model=model).model.actor
     assert all(torch.equal(a, b) for a, b in zip(again.parameters(), policy.model.actor.parameters(), strict=True))
 
 

@@ -14,6 +14,10 @@ bipedalwalker_sac_config = EasyDict(
     policy=dict(
         num_threads=1,
         random_collect_size=5000,
+        model=dict(
+            actor_head_hidden_size=256,
+            critic_head_hidden_size=256,
+        ),
         learn=dict(
             update_per_collect=32,
             batch_size=128,

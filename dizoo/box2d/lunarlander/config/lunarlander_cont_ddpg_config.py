@@ -19,6 +19,8 @@ lunarlander_cont_ddpg_config = EasyDict(
         random_collect_size=0,
         model=dict(
             twin_critic=True,
+            actor_head_hidden_size=256,
+            critic_head_hidden_size=256,
         ),
         learn=dict(
             update_per_collect=2,

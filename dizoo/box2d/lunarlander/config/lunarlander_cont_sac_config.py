@@ -16,6 +16,10 @@ lunarlander_cont_sac_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
+        model=dict(
+            actor_head_hidden_size=256,
+            critic_head_hidden_size=256,
+        ),
         learn=dict(
             update_per_collect=256,
             batch_size=128,

@@ -22,6 +22,7 @@ pendulum_cql_config = EasyDict(
             critic_head_hidden_size=128,
         ),
         learn=dict(
+            init_w=None,
             train_epoch=60,
             batch_size=128,
             learning_rate_q=1e-3,

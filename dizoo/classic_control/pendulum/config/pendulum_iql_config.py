@@ -18,9 +18,13 @@ pendulum_iql_config = EasyDict(
         num_threads=1,
         model=dict(
             actor_head_hidden_size=128,
+            actor_head_layer_num=1,
             critic_head_hidden_size=128,
+            critic_head_layer_num=1,
+            activation="relu",
         ),
         learn=dict(
+            init_w=None,
             train_epoch=60,
             learning_rate_q=1e-3,
             learning_rate_value=1e-3,
