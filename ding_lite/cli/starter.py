@@ -56,7 +56,7 @@ TANH: dict[str, Any] = {
     "model.critic_head_layer_num": 0,
 }
 WIDE = {"model.actor_head_hidden_size": 256, "model.critic_head_hidden_size": 256}
-SEQUENCES = {"other.replay_buffer.replay_buffer_size": 5000}
+SEQUENCES = {"other.replay_buffer.replay_buffer_size": 5000, "random_collect_size": 0}
 ALGORITHMS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dqn", "bdq", "c51", "qrdqn", "iqn", "mdqn", "sql"), VALUES),
     "rainbow": {**VALUES, "nstep": 3, "learn.batch_size": 64},
@@ -72,6 +72,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     },
     "r2d2": {
         **SEQUENCES,
+        "random_collect_size": 50,
         "unroll_len": 20,
         "burnin_step": 10,
         "learn.batch_size": 32,
@@ -81,7 +82,12 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "acer": {**SEQUENCES, "learn.batch_size": 32, "learn.entropy_weight": 0.003},
     "impala": {**SEQUENCES, "unroll_len": 16, "collect.n_sample": 128, "learn.entropy_weight": 0.01},
     "ppo": TANH,
-    "ppo_offpolicy": {**TANH, "other.replay_buffer.replay_buffer_size": 10_000, "learn.learning_rate": 3e-4},
+    "ppo_offpolicy": {
+        **TANH,
+        "random_collect_size": 0,
+        "other.replay_buffer.replay_buffer_size": 10_000,
+        "learn.learning_rate": 3e-4,
+    },
     "pg": {"collect.n_episode": 16},
 }
 RANDOM_STEPS = 2000  # played to find the range of returns

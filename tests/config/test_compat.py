@@ -82,8 +82,8 @@ def test_an_activation_of_torch_is_its_name(activation: Any) -> None:
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (nn.ELU(alpha=0.5), r" must be one of relu, tanh, gelu, elu, got ELU\(alpha=0\.5\)"),
-        (nn.PReLU, " must be one of relu, tanh, gelu, elu, got <class"),
+        (nn.ELU(alpha=0.5), r" must be one of relu, tanh, gelu, elu, silu, got ELU\(alpha=0\.5\)"),
+        (nn.PReLU, " must be one of relu, tanh, gelu, elu, silu, got <class"),
         (nn.Linear(1, 1), ": expected a number, string"),
     ],
 )

@@ -13,8 +13,8 @@ from tests.policy.continuous.helpers import KINDS, OBS, ONLINE, D, losses, make_
 from tests.policy.helpers import parameter_hash, same
 
 EXTRA = {
-    "cql": ("learn.num_actions=2", "learn.with_lagrange=True", "learn.lagrange_thresh=5.0"),
-    "iql": (),
+    "cql": ("learn.num_actions=2", "learn.with_lagrange=True", "learn.lagrange_thresh=5.0", "learn.init_w=0.25"),
+    "iql": ("learn.init_w=0.25",),
     "td3_bc": (),
     "sac": ("learn.init_w=0.25",),
     "ddpg": ("collect.noise_type=ou",),
