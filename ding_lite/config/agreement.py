@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ding_lite.utils.ranks.collectives import all_gather_object
+from ding_lite.utils.ranks.peers import describe_values
 from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import dotted_items
 
-SHOWN_KEYS, SHOWN_VALUES, LONGEST_VALUE = 4, 3, 60  # in a message: keys, values of a key, characters of a value
+SHOWN_KEYS, LONGEST_VALUE = 4, 60  # in a message: keys, characters of a value
 UNSET = "unset"
 # Rank 0 alone uses the directory and decides whether the run continues in it; notes are messages; machines may have
 # different numbers of cores. The environment gives the shapes to ranks whose config does not, and checks all others.
@@ -47,7 +48,9 @@ def _describe(configs: list[dict[str, str]]) -> str:
     differing = [key for key in keys if len({config.get(key) for config in configs}) > 1]
     one_sided = {key for key in differing if not all(key in config for config in configs)}
     differing.sort(key=lambda key: (key in one_sided, not key.endswith(".type"), key.count("."), key))
-    texts = [f"{key} is {_describe_values([config.get(key, UNSET) for config in configs])}" for key in differing]
+    texts = [
+        f"{key} is {describe_values([_shorten(config.get(key, UNSET)) for config in configs])}" for key in differing
+    ]
     more = f"; {len(texts) - SHOWN_KEYS} more" if len(texts) > SHOWN_KEYS else ""
     return (
         f"Ranks disagree on the config: {'; '.join(texts[:SHOWN_KEYS])}{more}. Start every rank with the same config "
@@ -55,26 +58,7 @@ def _describe(configs: list[dict[str, str]]) -> str:
     )
 
 
-def _describe_values(values: list[str]) -> str:
-    """Return each value once, with the ranks that have it: `32 on ranks 0 to 2, 64 on rank 3`."""
-    owners: dict[str, list[int]] = {}
-    for rank, value in enumerate(values):
-        owners.setdefault(value, []).append(rank)
-    texts = [f"{_shorten(value)} on {_describe_ranks(ranks)}" for value, ranks in owners.items()]
-    more = [f"{len(texts) - SHOWN_VALUES} other values elsewhere"] if len(texts) > SHOWN_VALUES else []
-    return ", ".join(texts[:SHOWN_VALUES] + more)
-
-
 def _shorten(value: str) -> str:
     """Return a long value without its middle, because paths differ at their ends."""
     half = (LONGEST_VALUE - 3) // 2
     return value if len(value) <= LONGEST_VALUE else f"{value[:half]}...{value[-half:]}"
-
-
-def _describe_ranks(ranks: list[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    dense = ranks[-1] - ranks[0] == len(ranks) - 1
-    if dense and len(ranks) > 2:
-        return f"ranks {ranks[0]} to {ranks[-1]}"
-    return f"ranks {', '.join(map(str, ranks[:4]))}" + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks import peers, shared_memory
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from tests.distributed.launcher import launch, run_ranks
+from tests.distributed.launcher import launch, run_ranks, say
 
 ME = ["-m", "tests.distributed.test_machine_group"]
 LARGE = SLOT // 8 + 1  # float64 numbers that do not fit
@@ -87,7 +90,7 @@ def find_average() -> list[float]:
 def run_machines(folder: str) -> None:
     """Behave as if each two ranks were a machine: they share memory with one another, and send to the others."""
     rank = int(os.environ["RANK"])
-    shared_memory.memory_name = lambda: f"machine {rank // 2}"
+    peers.machine_id = lambda: f"machine {rank // 2}"
     with DDPContext(timeout=120):
         group = machine_group()
         found: dict[str, Any] = {"ranks": group.ranks, "machines": group.machines, "average": find_average()}
@@ -97,6 +100,38 @@ def run_machines(folder: str) -> None:
         found["sums"] = count_wrong_sums(200)
         found["words"] = describe_ranks()
     Path(folder, f"rank{rank}.json").write_text(json.dumps(found))
+
+
+EXTRA: dict[str, tuple[Callable[[], Any], str]] = {
+    "a sum": (lambda: allreduce_data(0.5), "'sum' of length 1"),
+    "a longer sum": (lambda: allreduce_data(torch.ones(3)), "'sum' of length 3"),
+    "another source": (lambda: broadcast_object_list([1], src=1), "'exchange of objects' of length 2"),
+    "a barrier": (lambda: machine_group().barrier(), "'barrier' of length 0"),
+}
+
+
+def run_extra(kind: str) -> None:
+    """Rank 1 alone makes one call more."""
+    with DDPContext(timeout=60):
+        machine_group()
+        if get_rank() == 1:
+            EXTRA[kind][0]()
+        broadcast_object_list([get_rank()])
+        say(f"rank {get_rank()} goes on")
+
+
+def run_own_group() -> None:
+    """Rank 1 of a group that the user made ends while rank 0 waits for it."""
+    dist.init_process_group("gloo")
+    machine_group()
+    if get_rank() == 1:
+        os._exit(0)
+    start = time.monotonic()
+    try:
+        allreduce_data(1)
+    except dist.DistNetworkError as error:
+        say(f"{error} {time.monotonic() - start:.0f}")
+    os._exit(0)
 
 
 def run_rank(folder: str, barriers: str, sums: str) -> None:
@@ -113,8 +148,8 @@ def run_rank(folder: str, barriers: str, sums: str) -> None:
         allreduce_data({"a": 1, "b": 2.0, "c": torch.ones(3)})
         found["a dict"] = group.met - before
         found["no room"] = group.allocate(1 << 50) is None
-        shared_memory.DIRECTORY = "/dev/null/none"
-        found["no directory"] = group.allocate(100) is None
+        shared_memory.create_memory = lambda length: None
+        found["no memory"] = group.allocate(100) is None
         rank = get_rank()
     found["left"] = dist.is_initialized()
     Path(folder, f"rank{rank}.json").write_text(json.dumps(found))
@@ -155,7 +190,7 @@ def test_a_dict_costs_one_meeting(found: list[dict[str, Any]]) -> None:
 
 
 def test_memory_that_cannot_be_had_is_none_on_every_rank(found: list[dict[str, Any]]) -> None:
-    assert all(each["no room"] and each["no directory"] for each in found)
+    assert all(each["no room"] and each["no memory"] for each in found)
 
 
 def test_ranks_of_several_machines_meet_in_memory_first_and_send_the_rest(tmp_path: Path) -> None:
@@ -170,6 +205,24 @@ def test_ranks_of_several_machines_meet_in_memory_first_and_send_the_rest(tmp_pa
         assert each["objects"] == [f"rank {rank}" for rank in range(5)]
         assert each["sums"] == 0
         assert each["words"] == "5 (shared memory on 3 machines, gloo between them)"
+
+
+@pytest.mark.parametrize("kind", EXTRA)
+def test_a_call_that_one_rank_makes_alone_is_an_error_on_all_and_is_never_a_result(kind: str) -> None:
+    done = run_ranks([*ME, "extra", kind])
+    assert done.stdout == ""
+    own, its = "'exchange of objects' of length 1", EXTRA[kind][1]
+    for rank, pair in enumerate([(own, its), (its, own)]):
+        (line,) = (line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]"))
+        place = r"at \S+test_machine_group\.py:\d+, in \S+"
+        assert re.search(rf"this rank {pair[0]} {place}, but rank {1 - rank} {pair[1]}\. Every rank", line), line
+
+
+def test_a_rank_that_dies_in_a_group_of_the_users_own_is_noticed_in_seconds() -> None:
+    done = run_ranks([*ME, "own group"])
+    found = re.fullmatch(r"rank 1 \(pid \d+ on \S+\) is gone: .* (\d+)\n", done.stdout)
+    assert found, (done.stdout, done.stderr)
+    assert int(found[1]) < 20
 
 
 @pytest.mark.survival
@@ -191,7 +244,5 @@ def test_a_million_meetings_under_load(tmp_path: Path, nproc: int) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     words = [word for word in sys.argv[1:] if not word.startswith("--local-rank")]
-    if words[0] == "machines":
-        run_machines(*words[1:])
-    else:
-        run_rank(*words)
+    parts: dict[str, Callable[..., None]] = {"machines": run_machines, "extra": run_extra, "own group": run_own_group}
+    parts.get(words[0], partial(run_rank, words[0]))(*words[1:])

@@ -67,8 +67,9 @@ def run(policy: DQNPolicy, batches: list[dict[str, Tensor]], check_freq: int = 0
 
 def run_all() -> dict[str, Any]:
     found: dict[str, Any] = {}
+    create_memory = shared_memory.create_memory
     for way, overrides in WAYS.items():
-        shared_memory.DIRECTORY = "/dev/shm" if way == "shared" else "/dev/null/none"
+        shared_memory.create_memory = create_memory if way == "shared" else lambda length: None
         skip = [*overrides, "learn.on_nonfinite=skip"]
         found[f"stop-{way}"] = run(create(*overrides), make_batches(5, math.nan, at=2))
         found[f"gradient-{way}"] = run(create(*overrides), make_batches(5, 7.0, at=2, index=0))

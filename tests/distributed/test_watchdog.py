@@ -22,7 +22,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.ranks import watchdog
+from ding_lite.utils.ranks import peers
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
 from ding_lite.utils.ranks.interrupt import InterruptGuard
@@ -63,7 +63,7 @@ def fail(kind: str) -> None:
 def run_rank(kind: str, rank: str, where: str) -> None:
     """Iterate in lockstep; rank `rank` fails. The others wait for its message or in shared memory, or collect."""
     if where == "elsewhere":  # as if each rank were on a machine of its own
-        watchdog._machine = lambda: uuid.uuid4().hex
+        peers.machine_id = lambda: uuid.uuid4().hex
     with DDPContext(), InterruptGuard(get_rank()):
         for _ in range(3):
             heartbeat("learn")
@@ -87,7 +87,7 @@ def run_rank(kind: str, rank: str, where: str) -> None:
 def run_early(seconds: str, proc: str) -> None:
     """Rank 0, which keeps the store, leaves long before rank 1."""
     if proc == "missing":
-        watchdog.Path = lambda path: Path(f"/missing{path}")  # type: ignore[attr-defined,assignment,misc]
+        peers.Path = lambda path: Path(f"/missing{path}")  # type: ignore[attr-defined,assignment,misc]
     with DDPContext():
         heartbeat("learn")
         if get_rank() == 1:

@@ -25,7 +25,6 @@ from tests.distributed.launcher import finish, start
 from tests.survival.common import CONFIGS, checkpoints, compare_runs
 
 BOOT = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-OWN_MEMORY = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh"]
 ENCLOSE = [*BOOT, "--user", "--map-root-user", "--net", "--uts", "--mount"]
 PORT = 29500
 TIMEOUT = 180.0  # seconds for one thing to happen
@@ -63,7 +62,7 @@ class Machine:
         """Start a command; all that it starts ends with it."""
         with log.open("a") as file:
             self._process = subprocess.Popen(
-                self._inside([*OWN_MEMORY, *BOOT, *words]), stdin=subprocess.DEVNULL, stdout=file, stderr=file
+                self._inside([*BOOT, *words]), stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
 
     @property

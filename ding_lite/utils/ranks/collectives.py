@@ -73,10 +73,8 @@ def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
     if get_world_size() == 1:
         return
     if machine_group().machines == 1:
-        found = machine_group().gather(objects, [src])
-        if found is not None:
-            objects[:] = found[0]
-            return
+        objects[:] = machine_group().gather(objects, [src])[0]
+        return
     with waiting():
         dist.broadcast_object_list(objects, src=src)
 
@@ -87,9 +85,7 @@ def all_gather_object(value: Any) -> list[Any]:
     if get_world_size() == 1:
         return values
     if machine_group().machines == 1:
-        found = machine_group().gather(value, range(get_world_size()))
-        if found is not None:
-            return found
+        return machine_group().gather(value, range(get_world_size()))
     with waiting():
         dist.all_gather_object(values, value)
     return values

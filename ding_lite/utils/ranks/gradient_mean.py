@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import waiting
-from ding_lite.utils.ranks.machine_group import machine_group
+from ding_lite.utils.ranks.machine_group import AVERAGE, machine_group
 
 
 class GradientMean:
@@ -55,7 +55,7 @@ class GradientMean:
             return
         group = self._group
         first, *others = self._row_LP.tensor_split(len(self._row_LP), dim=1)[group.index]
-        group.barrier()  # all gradients are there
+        group.barrier(AVERAGE, self._row_LP.shape[1])  # all gradients are there
         for other in others:
             first.add_(other)
         if group.machines > 1:

@@ -9,14 +9,18 @@ Shapes: L ranks of this machine, K numbers.
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import platform
+import secrets
+import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,24 +30,33 @@ import torch.distributed as dist
 from ding_lite.utils.ranks import shared_memory
 from ding_lite.utils.ranks.heartbeat import read_seconds, waiting
 from ding_lite.utils.ranks.launch_environment import usable_cores
+from ding_lite.utils.ranks.peers import Peer, check_versions, describe_rank
+from ding_lite.utils.registry import UserError
 
 ORDERED = ("x86_64", "AMD64")  # processors that preserve the order of writes
 SLOT = 1 << 16  # bytes that a rank can give to one collective
 LINE = 8  # int64 numbers between two ranks' cells, which puts each on its own cache line
 COUNT, LEFT = 0, 1  # in a rank's cells: the number of barriers that it has reached; whether it has left
+HEADERS = 2  # in a rank's cells: the headers of its last two collectives, see `_header`
+KINDS = ("barrier", "sum", "sum over machines", "average", "exchange of objects")
+BARRIER, SUM, JOIN, AVERAGE, EXCHANGE = range(len(KINDS))
+TOKEN = 8  # bytes of a random token, by which ranks find out whether they share memory
+MESSAGE = 1 << 12  # bytes in which a rank describes itself
 SPINS = 2000  # polls of a cell, 0.1 ms, before the core is yielded
 YIELD = 0.002  # seconds in which a waiting rank only yields its core, before it sleeps
 CROWDED = 0.0001  # the same with more ranks than cores: Linux may not yield to a rank of another session
 PAUSE = (5e-5, 1e-3)  # seconds of the first and of the longest sleep between two polls
+PROCESS_CHECK = 0.5  # seconds of sleep after which a waiting rank checks again that the other's process exists
 
 
 class MachineGroup:
     """The ranks of this machine, and the first ranks of all machines, which represent the others.
 
-    Every rank of a machine has to call the same methods in the same order.
+    Every rank of a machine has to call the same methods in the same order; each call compares its kind and length
+    between the ranks.
 
     Args:
-        groups: the global ranks of each machine.
+        groups: the ranks of each machine.
         memory: zeros, `size_of(L)` bytes that all ranks of this machine map; None if L is 1.
         timeout: seconds that a wait may take.
         lost: returns whether another rank is known to be lost, so that waiting for it is pointless.
@@ -57,15 +70,16 @@ class MachineGroup:
         met: barriers so far; each other collective here has one too.
     """
 
-    def __init__(self, groups: list[list[int]], memory: Any, timeout: float, lost: Callable[[], bool]) -> None:
+    def __init__(self, groups: list[list[Peer]], memory: Any, timeout: float, lost: Callable[[], bool]) -> None:
         rank = dist.get_rank()
         # A strong reference would keep the group's threads after destroy_process_group.
         self.world = weakref.ref(dist.group.WORLD)
-        self.ranks = next(group for group in groups if rank in group)
+        self._peers = next(group for group in groups if rank in [peer.rank for peer in group])
+        self.ranks = [peer.rank for peer in self._peers]
         self.index, self.machines = self.ranks.index(rank), len(groups)
         self.is_shared_somewhere = len(groups) < dist.get_world_size()
         size = len(self.ranks)
-        leaders = _create_leaders(groups, timeout)
+        leaders = _create_leaders([group[0].rank for group in groups], timeout)
         self._leaders = weakref.ref(leaders) if self.index == 0 else None
         memory = memory if memory is not None else bytearray(size_of(size))
         first = size * LINE * 8
@@ -79,17 +93,28 @@ class MachineGroup:
         self._spins, self._yield = (0, CROWDED) if crowded else (SPINS, YIELD)
         self._timeout, self._lost = timeout, lost
 
-    def barrier(self) -> None:
-        """Wait until every rank of this machine calls this.
+    def barrier(self, kind: int = BARRIER, length: int = 0) -> None:
+        """Wait until every rank of this machine calls this with the same kind and length.
+
+        Args:
+            kind: an index of `KINDS`.
+            length: what else has to be the same on all ranks, such as the number of values.
 
         Raises:
             torch.distributed.DistNetworkError: another rank has left or is lost, or the time-out has passed.
+            UserError: another rank called a different collective.
         """
-        self.met += 1
-        self._cells[self._own] = self.met
+        self.met = met = self.met + 1
+        cells, own, header = self._cells, self._own, length * len(KINDS) + kind
+        # A rank that has passed this barrier cannot pass the next one without this rank: two headers alternate.
+        place = HEADERS + (met & 1)
+        cells[own + place] = header
+        cells[own] = met
         for cell in self._others:
-            if self._cells[cell] < self.met:
+            if cells[cell] < met:
                 self._await(cell)
+            if cells[cell + place] != header:
+                raise _mismatch(header, cells[cell + place], self.ranks[cell // LINE])
 
     def _await(self, cell: int) -> None:
         """Wait until another rank has reached the current barrier: poll, then yield the core, then sleep."""
@@ -98,24 +123,34 @@ class MachineGroup:
             if cells[cell] >= count:
                 return
         start, pause = time.monotonic(), PAUSE[0]
+        slept = checked = 0.0  # seconds that this process ran: it may be suspended meanwhile
         with waiting():
             while cells[cell] < count:
-                if time.monotonic() - start < self._yield:
+                if not slept and time.monotonic() - start < self._yield:
                     os.sched_yield()
                     continue
                 time.sleep(pause)
+                slept += pause
                 pause = min(1.2 * pause, PAUSE[1])
-                self._check(cell, start)
+                self._check(cell, slept)
+                if slept - checked >= PROCESS_CHECK:
+                    checked = slept
+                    self._check_process(cell)
 
-    def _check(self, cell: int, start: float) -> None:
+    def _check(self, cell: int, slept: float) -> None:
         """Raise an error if waiting for the rank of this cell has become pointless."""
-        rank, seconds = self.ranks[cell // LINE], time.monotonic() - start
+        rank = self.ranks[cell // LINE]
         if self._cells[cell + LEFT] and self._cells[cell + COUNT] < self.met:
             raise dist.DistNetworkError(f"rank {rank} has left the shared memory")
         if self._lost():
             raise dist.DistNetworkError("another rank was lost")
-        if seconds > self._timeout:
-            raise dist.DistNetworkError(f"Timed out after {seconds:.0f} s in shared memory, waiting for rank {rank}")
+        if slept > self._timeout:
+            raise dist.DistNetworkError(f"Timed out after {slept:.0f} s in shared memory, waiting for rank {rank}")
+
+    def _check_process(self, cell: int) -> None:
+        peer = self._peers[cell // LINE]
+        if not peer.state and self._cells[cell + COUNT] < self.met:
+            raise dist.DistNetworkError(f"{peer} is gone: it was killed, or ended while others wait for it")
 
     def leave(self) -> None:
         """Tell the others that this rank will reach no further barrier."""
@@ -135,7 +170,7 @@ class MachineGroup:
         """
         turn, size = self._next(), len(value_K)
         self._floats[turn, self.index, :size] = value_K
-        self.barrier()
+        self.barrier(SUM, size)
         total_K = self._floats[turn, :, :size].sum(0)
         return total_K if self.machines == 1 else self._join_machines(total_K)
 
@@ -144,7 +179,7 @@ class MachineGroup:
         if self.index == 0:
             self.add_machines(torch.from_numpy(total_K))
             self._floats[turn, 0, :size] = total_K
-        self.barrier()
+        self.barrier(JOIN, size)
         return self._floats[turn, 0, :size].copy()
 
     def add_machines(self, total: torch.Tensor) -> None:
@@ -153,39 +188,50 @@ class MachineGroup:
         with waiting():
             dist.all_reduce(total, group=self._leaders())
 
-    def gather(self, value: Any, sources: Iterable[int]) -> list[Any] | None:
+    def gather(self, value: Any, sources: Sequence[int]) -> list[Any]:
         """Return the objects of the ranks at these places of this machine; they are pickled.
 
         Args:
             value: this rank's object; ignored unless it is a source.
-            sources: places among `ranks`.
-
-        Returns:
-            The objects of the sources in their order; None on every rank if one is too large for its slot.
+            sources: places among `ranks`, one or all.
         """
-        turn, sources = self._next(), list(sources)
-        if self.index in sources:
-            data = pickle.dumps(value)
-            fits = len(data) <= SLOT - 8
-            self._bytes[turn, self.index, :8].view(np.int64)[0] = len(data) if fits else -1
-            if fits:
-                self._bytes[turn, self.index, 8 : 8 + len(data)] = np.frombuffer(data, np.uint8)
-        self.barrier()
-        sizes = [int(self._bytes[turn, place, :8].view(np.int64)[0]) for place in sources]
-        if min(sizes) < 0:
-            return None
-        pairs = zip(sources, sizes, strict=True)
-        return [pickle.loads(self._bytes[turn, place, 8 : 8 + size].tobytes()) for place, size in pairs]
+        data = pickle.dumps(value) if self.index in sources else b""
+        found, room, start, longest = [bytearray() for _ in sources], SLOT - 8, 0, 1
+        while start < longest:  # objects larger than a slot take several turns
+            turn = self._next()
+            if self.index in sources:
+                part, slot = data[start : start + room], self._bytes[turn, self.index]
+                slot[:8].view(np.int64)[0] = len(data)
+                slot[8 : 8 + len(part)] = np.frombuffer(part, np.uint8)
+            self.barrier(EXCHANGE, sources[0] + 1 if len(sources) == 1 else 0)
+            sizes = [int(self._bytes[turn, place, :8].view(np.int64)[0]) for place in sources]
+            for whole, place, size in zip(found, sources, sizes, strict=True):
+                whole += self._bytes[turn, place, 8 : 8 + max(0, min(size - start, room))].tobytes()
+            start, longest = start + room, max(sizes)
+        return [pickle.loads(whole) for whole in found]
 
     def allocate(self, length: int) -> Any:
         """Return zeros of `length` bytes that all ranks of this machine map; None on all of them if that fails."""
-        path = shared_memory.create_file(length) if self.index == 0 else None
-        (path,) = self.gather(path, [0]) or [None]
-        memory = None if path is None else shared_memory.map_file(path, length)
+        descriptor = shared_memory.create_memory(length) if self.index == 0 else None
+        (there,) = self.gather(descriptor, [0])
+        memory = None if there is None else shared_memory.map_memory(self._peers[0].pid, there, length)
         mapped = self.gather(memory is not None, range(len(self.ranks)))
-        if path is not None and self.index == 0:
-            os.unlink(path)
-        return memory if mapped is not None and all(mapped) else None
+        if descriptor is not None:
+            os.close(descriptor)
+        return memory if all(mapped) else None
+
+
+def _mismatch(header: int, other: int, rank: int) -> UserError:
+    """Return the error for ranks that call different collectives."""
+    own, its = (f"'{KINDS[number % len(KINDS)]}' of length {number // len(KINDS)}" for number in (header, other))
+    frame, here = sys._getframe(1), str(Path(__file__).parent)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        frame = frame.f_back
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+    return UserError(
+        f"Ranks call different collectives: this rank {own} at {place}, but rank {rank} {its}. Every rank has to make "
+        "the same calls in the same order: find the call that only some ranks make, for instance in a callback."
+    )
 
 
 def describe_ranks() -> str:
@@ -202,51 +248,64 @@ def size_of(size: int) -> int:
     return size * (LINE * 8 + 2 * SLOT)
 
 
-def _create_leaders(groups: list[list[int]], timeout: float) -> Any:
+def _create_leaders(leaders: list[int], timeout: float) -> Any:
     """Return the process group of the first rank of each machine; for other ranks it has no meaning."""
-    if len(groups) in (1, dist.get_world_size()):
+    if len(leaders) in (1, dist.get_world_size()):
         return dist.group.WORLD
-    leaders = [group[0] for group in groups]
     return dist.new_group(leaders, timedelta(seconds=timeout), backend="gloo")
 
 
-def _share(world_size: int, rank: int) -> tuple[list[list[int]], Any]:
+def _share() -> tuple[list[list[Peer]], Any]:
     """Return the ranks of each machine, and the memory of this one; a collective call.
 
-    Ranks whose memory has the same name are assumed to be on one machine. This is verified: each writes a random token,
-    which all others have to read. If one of them cannot, each of them counts as a separate machine.
+    Ranks with the same machine id are assumed to share memory. This is verified: each writes a random token, which all
+    others have to read. If one of them cannot, each of them counts as a separate machine.
+
+    Raises:
+        UserError: the ranks have different versions of a package.
     """
-    name = shared_memory.memory_name() if platform.machine() in ORDERED else ""
-    groups: dict[str, list[int]] = {}
-    for other, its_name in enumerate(_gather(name)):
-        groups.setdefault(its_name or f"rank {other}", []).append(other)
-    ranks = next(group for group in groups.values() if rank in group)
-    length, first = size_of(len(ranks)), len(ranks) * LINE * 8
-    creates = rank == ranks[0] and len(ranks) > 1
-    path = _gather(shared_memory.create_file(length) if creates else None)[ranks[0]]
-    memory = None if path is None else shared_memory.map_file(path, length)
-    places = [slice(first + place * SLOT, first + place * SLOT + shared_memory.TOKEN) for place in range(len(ranks))]
-    token = shared_memory.create_token()
+    rank = dist.get_rank()
+    peers = [Peer(*told) for told in _gather(describe_rank(rank))]
+    check_versions(peers)
+    groups: dict[str, list[Peer]] = {}
+    for peer in peers:
+        groups.setdefault(peer.machine if platform.machine() in ORDERED else str(peer.rank), []).append(peer)
+    near = next(group for group in groups.values() if peers[rank] in group)
+    length, first = size_of(len(near)), len(near) * LINE * 8
+    descriptor = shared_memory.create_memory(length) if peers[rank] == near[0] and len(near) > 1 else None
+    there = _gather(descriptor)[near[0].rank]
+    memory = None if there is None else shared_memory.map_memory(near[0].pid, there, length)
+    places = [slice(first + place * SLOT, first + place * SLOT + TOKEN) for place in range(len(near))]
+    token = secrets.token_bytes(TOKEN)
     if memory is not None:
-        memory[places[ranks.index(rank)]] = token
-    tokens = _gather(token)  # now all have written
-    shared = memory is not None and all(
-        memory[place] == tokens[other] for place, other in zip(places, ranks, strict=True)
+        memory[places[near.index(peers[rank])]] = token
+    tokens = _gather(token.hex())  # now all have written
+    shares = _gather(
+        memory is not None
+        and all(memory[place].hex() == tokens[peer.rank] for place, peer in zip(places, near, strict=True))
     )
-    shares = _gather(shared)
-    if creates and path is not None:
-        os.unlink(path)  # the memory lasts as long as a process maps it, however that process ends
-    machines: list[list[int]] = []
+    if descriptor is not None:
+        os.close(descriptor)  # the memory lasts as long as a process maps it, however that process ends
+    machines: list[list[Peer]] = []
     for group in groups.values():
-        machines += [group] if all(shares[other] for other in group) else [[other] for other in group]
-    return machines, memory if shares[rank] and all(shares[other] for other in ranks) else None
+        machines += [group] if all(shares[peer.rank] for peer in group) else [[peer] for peer in group]
+    return machines, memory if all(shares[peer.rank] for peer in near) else None
 
 
 def _gather(value: Any) -> list[Any]:
-    values: list[Any] = [None] * dist.get_world_size()
+    """Return the values of all ranks as JSON gives them back; a collective call that unpickles nothing.
+
+    Raises:
+        ValueError: a value is too long.
+    """
+    text = json.dumps(value).encode().ljust(MESSAGE)
+    if len(text) > MESSAGE:
+        raise ValueError(f"expected at most {MESSAGE} bytes, got {len(text)}: {text[:100]!r}...")
+    own = torch.frombuffer(bytearray(text), dtype=torch.uint8).to("cuda" if dist.get_backend() == "nccl" else "cpu")
+    rows = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     with waiting():
-        dist.all_gather_object(values, value)
-    return values
+        dist.all_gather(rows, own)
+        return [json.loads(bytes(row.tolist())) for row in rows]
 
 
 @dataclass
@@ -267,7 +326,7 @@ def machine_group() -> MachineGroup:
     There must be a process group, and this process must not be in a block of `alone`.
     """
     if _present.group is None or _present.group.world() is not dist.group.WORLD:
-        machines, memory = _share(dist.get_world_size(), dist.get_rank())
+        machines, memory = _share()
         timeout = read_seconds("DING_LITE_TIMEOUT", "600", _present.timeout)
         _present.group = MachineGroup(machines, memory, timeout, _present.lost)
     return _present.group

@@ -1,55 +1,38 @@
-"""Files in memory that processes of one machine map, so that they can exchange data without sockets."""
+"""Memory that processes of one machine map, so that they can exchange data without sockets.
+
+The memory is a file without a name: it ends with the last process that has it, and only this user's processes can open
+it.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
-import secrets
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
+# It has a limited size. Memory of `memfd_create` has none: allocating too much of it kills processes of the machine.
 DIRECTORY = "/dev/shm"
-TOKEN = 8  # bytes of a random token, by which ranks find out whether they share memory
 
 
-def memory_name() -> str:
-    """Return a name of the memory that `DIRECTORY` is in; processes with other names cannot share it.
-
-    It is empty if there is no such memory. Equal names prove nothing: two machines may have equal ids.
-    """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.stat(DIRECTORY).st_dev}"
-    except OSError:
-        return ""
-
-
-def create_file(length: int) -> str | None:
-    """Return the path of a new file of `length` zero bytes in memory; None if there is not enough memory."""
-    with suppress(OSError):
-        file, name = tempfile.mkstemp(prefix="ding_lite_", dir=DIRECTORY)
+def create_memory(length: int) -> int | None:
+    """Return the descriptor of `length` new zero bytes; None if the system has no such memory, or too little of it."""
+    with suppress(OSError, AttributeError):  # AttributeError: not Linux
+        descriptor = os.open(DIRECTORY, os.O_TMPFILE | os.O_RDWR, 0o600)
         try:
-            os.posix_fallocate(file, 0, length)  # otherwise a full /dev/shm would kill the process later with SIGBUS
-            return name
+            os.posix_fallocate(descriptor, 0, length)  # otherwise a full directory kills it later (SIGBUS)
+            return descriptor
         except OSError:
-            os.unlink(name)
-        finally:
-            os.close(file)
+            os.close(descriptor)
     return None
 
 
-def map_file(path: str, length: int) -> mmap.mmap | None:
-    """Map an existing file; None if it does not exist, for instance on another machine."""
+def map_memory(pid: int, descriptor: int, length: int) -> mmap.mmap | None:
+    """Map the memory that a process of this machine has open; None if that fails, for instance on another machine."""
     with suppress(OSError, ValueError):
-        file = os.open(path, os.O_RDWR)
+        opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
         try:
-            return mmap.mmap(file, length)
+            # What ranks exchange there is unpickled.
+            return mmap.mmap(opened, length) if os.fstat(opened).st_uid == os.geteuid() else None
         finally:
-            os.close(file)
+            os.close(opened)
     return None
-
-
-def create_token() -> bytes:
-    """Return `TOKEN` random bytes."""
-    return secrets.token_bytes(TOKEN)

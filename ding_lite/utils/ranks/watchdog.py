@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import threading
 import time
 import uuid
@@ -25,13 +24,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from ding_lite.utils.ranks.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
+from ding_lite.utils.ranks.peers import Peer, describe_process, describe_rank
 
 AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
 PATIENCE = 6.0  # seconds for which a rank whose collective failed searches for the cause
@@ -39,45 +38,6 @@ SILENCE = 4.0  # seconds without a report after which, in that search, a machine
 NOTICE = 1.5 * INTERVAL  # seconds: every rank reads the reports at least once in this time
 LOOKS = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
 NO_CAUSE, STATUS_0 = "-", "status 0"
-
-
-def _process(pid: int) -> tuple[str, str]:
-    """Return the state letter and start time of a process; empty if it has ended. Without /proc, all seem to run."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        return ("", "") if Path("/proc/self/stat").exists() else ("?", "")
-    return ("", "") if fields[0] in "ZX" else (fields[0], fields[19])
-
-
-def _machine() -> str:
-    """Return an id of this machine, or of this container; ranks with the same id see each other's processes."""
-    try:
-        spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")]
-        return " ".join([Path("/proc/sys/kernel/random/boot_id").read_text().strip(), *spaces])
-    except OSError:
-        return uuid.uuid4().hex
-
-
-class Peer(NamedTuple):
-    """A rank, as it described itself; rank -1 is the launcher that started rank 0."""
-
-    rank: int
-    pid: int
-    born: str
-    host: str
-    machine: str
-    error_file: str
-
-    def __str__(self) -> str:
-        name = f"rank {self.rank}" if self.rank >= 0 else "torch's launcher"
-        return f"{name} (pid {self.pid} on {self.host})"
-
-    @property
-    def state(self) -> str:
-        """The state letter of the process, on its own machine; empty if it has ended."""
-        state, born = _process(self.pid)
-        return state if born == self.born else ""
 
 
 class Beat(NamedTuple):
@@ -131,11 +91,9 @@ class Watchdog(HangWatch):
 
     def _meet(self) -> None:
         """Exchange the ranks' descriptions; afterwards every key that will be read exists."""
-        where, file = (socket.gethostname(), _machine()), os.environ.get("TORCHELASTIC_ERROR_FILE", "")
-        peer = Peer(self._rank, os.getpid(), _process(os.getpid())[1], *where, file)
-        keeper = peer
+        keeper = peer = describe_rank(self._rank)
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            keeper = Peer(-1, os.getppid(), _process(os.getppid())[1], *where, "")
+            keeper = describe_process(-1, os.getppid())
         told = [("", peer, keeper)] * self._size
         dist.all_gather_object(told, (f"ding_lite/{uuid.uuid4().hex}", peer, keeper))
         self._key, _, self._keeper = told[0]
