@@ -47,7 +47,7 @@ VECTORS: dict[str, Any] = {
     "other.replay_buffer.replay_buffer_size": 100_000,
     "eval.evaluator.eval_freq": 1000,
 }
-VALUES = {"nstep": 1, "learn.update_per_collect": 8, "learn.learning_rate": 3e-4, "learn.target_theta": 0.005}
+VALUES = {"nstep": 3, "learn.update_per_collect": 8, "learn.learning_rate": 5e-4, "learn.target_theta": 0.01}
 TANH: dict[str, Any] = {
     "model.share_encoder": False,
     "model.encoder_hidden_size_list": [64, 64],
@@ -59,8 +59,8 @@ WIDE = {"model.actor_head_hidden_size": 256, "model.critic_head_hidden_size": 25
 SEQUENCES = {"other.replay_buffer.replay_buffer_size": 5000, "random_collect_size": 0}
 ALGORITHMS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dqn", "bdq", "c51", "qrdqn", "iqn", "mdqn", "sql"), VALUES),
-    "rainbow": {**VALUES, "nstep": 3, "learn.batch_size": 64},
-    "fqf": {"learn.update_per_collect": 8, "learn.target_theta": 0.005},
+    "rainbow": {**VALUES, "learn.batch_size": 64},
+    "fqf": {"nstep": 3, "learn.update_per_collect": 8, "learn.target_theta": 0.01},
     **dict.fromkeys(("sac", "td3", "ddpg", "d4pg"), WIDE),
     "discrete_sac": {
         "learn.update_per_collect": 8,
