@@ -115,8 +115,10 @@ class Experiment(AbstractContextManager[Any]):
         self._asked_to_stop = False  # by a callback of this rank
         self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
         keep_freed_memory()
+        threads = torch.get_num_threads()
         self.policy = setup.create_policy(get_rank(), "policy")
         with ExitStack() as stack:
+            stack.callback(torch.set_num_threads, threads)
             self._keeper = keeper = stack.enter_context(RunKeeper(setup, self.policy, axis))
             self._reporter = keeper.reporter
             self._source = source = create_source(setup, self.policy, keeper.guard, stack)

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
+from ding_lite.torch_utils.networks import is_small
 from ding_lite.utils.logger import COUNTS, ExperimentLogger
 from ding_lite.utils.progress import Progress
 from ding_lite.utils.ranks.machine_group import describe_ranks
@@ -75,9 +76,11 @@ class RunReporter(AbstractContextManager[Any]):
         if (cfg.policy.num_threads or 0) > torch.get_num_threads():
             say(f"policy.num_threads={cfg.policy.num_threads} exceeds the cores: using {torch.get_num_threads()}.")
         parameters = sum(parameter.numel() for parameter in policy.model.parameters())
+        chosen = " (a small network)" if cfg.policy.num_threads is None and is_small(policy.model) else ""
+        threads = f"{torch.get_num_threads()} thread(s) a rank{chosen}"
         lines = {
             "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
-            "device": f"{policy.device}, {torch.get_num_threads()} thread(s) a rank, {cfg.policy.precision}",
+            "device": f"{policy.device}, {threads}, {cfg.policy.precision}",
             "ranks": describe_ranks() if get_world_size() > 1 else "1 (one process)",
             **source,
             "observation": describe_space(spec.observation_space),

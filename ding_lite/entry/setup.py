@@ -21,6 +21,7 @@ from ding_lite.entry.normalized import add_normalizer
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
+from ding_lite.torch_utils.networks import is_small
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY
@@ -54,7 +55,9 @@ class RunSetup:
     pipeline: str
 
     def create_policy(self, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Policy:
-        """Set the number of threads of this process, at most its cores, seed it, and build the policy.
+        """Set the number of threads of this process, seed it, and build the policy.
+
+        Without `policy.num_threads`, a small network gets one thread. There are at most as many as cores.
 
         From then on, denormal numbers (below 1e-38) are rounded to 0 in this process. Adam's moments of a parameter
         without gradient become denormal, and processors compute with them up to a hundred times more slowly.
@@ -68,6 +71,8 @@ class RunSetup:
         torch.set_flush_denormal(True)
         set_seed(derive_seeds(self.cfg.seed, *seed_path, n=1)[0])
         built: Policy = POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
+        if policy.num_threads is None and is_small(built.model):
+            torch.set_num_threads(1)
         if self.cfg.env.norm_obs.use_norm or self.cfg.env.norm_reward.use_norm:
             add_normalizer(built, self.cfg, self.spec.observation_space)
         return built

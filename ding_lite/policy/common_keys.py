@@ -60,7 +60,8 @@ RUN_KEYS: dict[str, Any] = dict(
     ),
     num_threads=Key(
         None,
-        "torch's threads in each rank, at most its cores; None: torch's choice. 1 is fastest for small networks",
+        "torch's threads in each rank, at most its cores; None: 1 for fewer than 100,000 parameters without "
+        "convolutions, else torch's choice",
         type=int,
         low=1,
         high=4096,

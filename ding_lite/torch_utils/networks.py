@@ -15,6 +15,7 @@ from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module
 from ding_lite.utils.ranks.ranks import get_world_size
 
+SMALL = 100_000  # parameters; below, several threads take longer than one, above all on a busy machine
 CLOSED = ("builtins", "torch", "numpy", "gymnasium", "functools", "types")  # packages whose objects are not searched
 
 
@@ -50,6 +51,12 @@ def _walk(value: Any, seen: set[int]) -> Iterator[nn.Module]:
     inside += getattr(value, "__dict__", {}).values()
     for each in inside:
         yield from _walk(each, seen)
+
+
+def is_small(network: nn.Module) -> bool:
+    """Return whether one thread is enough for a network: it has few parameters, and no convolutions."""
+    parameters = list(network.parameters())
+    return sum(each.numel() for each in parameters) < SMALL and all(each.ndim <= 2 for each in parameters)
 
 
 def set_training(module: nn.Module, training: bool) -> None:

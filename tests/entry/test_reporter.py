@@ -65,9 +65,25 @@ def test_more_threads_than_cores_are_cut_to_the_cores_and_noted(
 ) -> None:
     monkeypatch.setattr("ding_lite.entry.setup.usable_cores", lambda: 2)
     run("policy.num_threads=64")
-    assert torch.get_num_threads() == 2
     said = capfd.readouterr().err
     assert "policy.num_threads=64 exceeds the cores: using 2." in said
     assert "2 thread(s) a rank" in said
     run("exp_name=fits", "policy.num_threads=2")
     assert "exceeds" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["policy.num_threads=None"], "1 thread(s) a rank (a small network)"),
+        (["policy.num_threads=None", "policy.model.encoder_hidden_size_list=[512,512]"], "2 thread(s) a rank, float32"),
+        (["policy.num_threads=2"], "2 thread(s) a rank, float32"),
+    ],
+)
+def test_a_small_network_gets_one_thread_while_the_run_lasts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], overrides: list[str], line: str
+) -> None:
+    torch.set_num_threads(2)
+    run(*overrides, max_env_step=8)
+    assert line in capfd.readouterr().err
+    assert torch.get_num_threads() == 2
