@@ -55,7 +55,7 @@ TANH: dict[str, Any] = {
     "model.actor_head_layer_num": 0,
     "model.critic_head_layer_num": 0,
 }
-WIDE = {"model.actor_head_hidden_size": 256, "model.critic_head_hidden_size": 256}
+WIDE = {**{f"model.{part}_head_hidden_size": 256 for part in ("actor", "critic")}, "learn.update_per_collect": 8}
 SEQUENCES = {"other.replay_buffer.replay_buffer_size": 5000, "random_collect_size": 0}
 ALGORITHMS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dqn", "bdq", "c51", "qrdqn", "iqn", "mdqn", "sql"), VALUES),
