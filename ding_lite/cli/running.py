@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ding_lite.config import SavedRun, divided_sizes, find_policy, read_limits, read_saved_run
+from ding_lite.config.schema import TOP_KEYS
 from ding_lite.entry.eval_entry import evaluate_checkpoint, find_pair
 from ding_lite.entry.launcher.ranks import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
@@ -21,7 +23,8 @@ from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json
-COUNTS = {**LIMITS, "policy.learn.train_epoch": "epoch"}  # what ends a finished run, and may be raised to go on
+# What ends a finished run, and may be raised to go on.
+COUNTS = {**LIMITS, "policy.learn.train_epoch": "epoch", "max_seconds": "seconds"}
 TOGETHER = "policy.multi_gpu=True"  # placed before the user's overrides, which take precedence
 
 
@@ -147,7 +150,7 @@ def _read_resumable(directory: str, words: Sequence[str]) -> SavedRun:
                 f"The run in '{directory}' has reached {key}={text} already: to train further, give more than {count}."
             )
     if reason not in ("interrupted", "callback") and not words:
-        raised = (f"{key}={2 * result[count]}" for key, count in COUNTS.items() if key.endswith(reason))
+        raised = (f"{key}={math.ceil(2 * result[count])}" for key, count in COUNTS.items() if key.endswith(reason))
         what = next(raised, "env.stop_value=None")
         raise ConfigError(
             f"The run in '{directory}' has finished ({reason}): to train further, change the limit, such as {what}."
@@ -174,8 +177,8 @@ def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
             limits[key] = whole_limit(key, text)
         elif key == "policy":
             overrides.append(f"policy.type={text}")
-        elif "." not in key and key not in ("exp_name", "seed"):
-            raise ConfigError(f"Unknown option '{key}'.{closest(key, (*LIMITS, 'exp_name', 'seed', 'policy', 'env'))}")
+        elif "." not in key and key not in TOP_KEYS:
+            raise ConfigError(f"Unknown option '{key}'.{closest(key, (*LIMITS, *TOP_KEYS, 'policy', 'env'))}")
         else:
             overrides.append(word)
     return limits, overrides

@@ -39,6 +39,9 @@ MAX_DEPTH = 50  # levels of nested dicts and lists in a config
 TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
     seed=Key(0, "seed of all random numbers: networks, exploration, environments, replay", low=0, high=math.inf),
+    max_seconds=Key(
+        None, "seconds of wall-clock time, over all resumptions, after which the run ends; None: no limit", int, low=1
+    ),
     tracker=dict(
         type=Key(None, "where else to record the run: 'wandb' or 'mlflow', each an extra; None: nowhere", type=str),
         project=Key("ding_lite", "project of Weights & Biases, experiment of MLflow"),

@@ -94,8 +94,8 @@ class Experiment(AbstractContextManager[Any]):
         collector: produces the samples, see `Source`.
         evaluator: evaluates the policy.
         learner: trains the policy.
-        stop_reason: why the run ended: 'interrupted', 'stop_value', 'callback' or a key of `LIMITS`; empty while it
-            runs.
+        stop_reason: why the run ended: 'interrupted', 'stop_value', 'callback', 'max_seconds' or a key of `LIMITS`;
+            empty while it runs.
 
     Raises:
         ConfigError: the run continues one whose replay buffer does not fit the config.
@@ -190,12 +190,17 @@ class Experiment(AbstractContextManager[Any]):
         elif not self.stop_reason:
             counts, limits = self.counts(), {**self._setup.limits, **self._source.limits}
             reached = (key for key, count in LIMITS.items() if key in limits and counts[count] >= limits[key])
-            self.stop_reason = next(reached, "") or self._stopped_by_callback()
+            self.stop_reason = next(reached, "") or self._stopped_early()
         return bool(self.stop_reason)
 
-    def _stopped_by_callback(self) -> str:
-        """Return 'callback' if a callback of any rank has asked to stop, else an empty string."""
-        return "callback" if self._callbacks and allreduce_data(int(self._asked_to_stop)) else ""
+    def _stopped_early(self) -> str:
+        """Return 'callback' or 'max_seconds' if a callback or the clock of any rank says so, else an empty string."""
+        limit = self._setup.cfg.max_seconds
+        if limit is None and self._callbacks is None:
+            return ""
+        late = limit is not None and self._reporter.seconds() >= limit
+        votes = allreduce_data({"callback": int(self._asked_to_stop), "max_seconds": int(late)})
+        return next((reason for reason, count in votes.items() if count), "")
 
     def evaluate(self) -> bool:
         """Evaluate the policy if an evaluation is due, and save it if it is the best so far.
@@ -204,8 +209,9 @@ class Experiment(AbstractContextManager[Any]):
             Whether the run is over: the mean return reached `env.stop_value`, a callback stopped it, or a signal
             interrupted the evaluation. A run that is resumed then begins with this evaluation.
         """
-        if not self.evaluator.should_eval(self.learner.train_iter):
-            return False
+        return self.evaluator.should_eval(self.learner.train_iter) and self._evaluate()
+
+    def _evaluate(self) -> bool:
         stop_flag, info = self.evaluator.eval(self.learner.train_iter)
         if not info:
             self.stop_reason = "interrupted"
@@ -215,7 +221,7 @@ class Experiment(AbstractContextManager[Any]):
             self._keeper.save_best()
         if self._callbacks is not None:
             self._callbacks.after_evaluation(self, info)
-        self.stop_reason = "stop_value" if stop_flag else self.stop_reason or self._stopped_by_callback()
+        self.stop_reason = "stop_value" if stop_flag else self.stop_reason or self._stopped_early()
         return bool(self.stop_reason)
 
     def collect(self) -> dict[str, Any]:
@@ -285,8 +291,7 @@ class Experiment(AbstractContextManager[Any]):
             if error is not None:
                 return
             if self.stop_reason != "interrupted" and self.evaluator.last_iter != self.learner.train_iter:
-                self.evaluator.last_iter = -1  # so that an evaluation is due, whatever `eval_freq` is
-                self.evaluate()
+                self._evaluate()
             status = self._keeper.finish(self.stop_reason)
             if self._callbacks is not None:
                 self._callbacks.on_end(self)

@@ -109,7 +109,7 @@ class RunReporter(AbstractContextManager[Any]):
             "eval_return_mean": self._eval_info.get("return_mean"),
             "eval_return_best": self._eval_info.get("return_best"),
             "eval_info": self._eval_numbers(),
-            "seconds": self._seconds(),
+            "seconds": self.seconds(),
             "metrics_position": self._logger.position(),
         }
 
@@ -186,7 +186,7 @@ class RunReporter(AbstractContextManager[Any]):
         taken = next((name for name in COUNTS if name in values), "")
         if taken:
             raise UserError(f"'{taken}' is the name of a count: give your figure another one, such as 'mine/{taken}'.")
-        self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"], self._seconds())
+        self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"], self.seconds())
         if self._tracker is not None:
             self._tracker.poll()
 
@@ -223,7 +223,7 @@ class RunReporter(AbstractContextManager[Any]):
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
             f"{info['return_best']:.2f}{numbers}\n"
             f"  {len(info['returns'])} episodes{describe_eval_epsilon(self._policy)}, "
-            f"after {tqdm.format_interval(self._seconds())}"
+            f"after {tqdm.format_interval(self.seconds())}"
         )
         missing = [key for key in self._cfg.env.info_keys if f"info/{key}" not in info and key not in self._alarmed]
         self._alarmed.update(missing)
@@ -247,7 +247,7 @@ class RunReporter(AbstractContextManager[Any]):
             "eval_return_mean": self._eval_info.get("return_mean"),
             "eval_return_best": best_return,
             **{f"eval/{name}": value for name, value in self._eval_numbers().items()},
-            "seconds": round(self._seconds(), 3),
+            "seconds": round(self.seconds(), 3),
             "world_size": get_world_size(),
             "seed": self._cfg.seed,
         }
@@ -259,7 +259,7 @@ class RunReporter(AbstractContextManager[Any]):
             + (f"  checkpoint {checkpoint}" if checkpoint else "  THE LAST CHECKPOINT WAS NOT SAVED")
         )
 
-    def _seconds(self) -> float:
+    def seconds(self) -> float:
         """Return the run's seconds so far, including those before it was resumed."""
         return time.monotonic() - self._start
 

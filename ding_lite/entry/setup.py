@@ -142,6 +142,7 @@ class RunSetup:
             lambda count: derive_seeds(cfg.seed, "evaluate", count, n=cfg.env.evaluator_env_num),
             interrupt,
             on_progress,
+            cfg.policy.eval.evaluator.eval_at_start,
         )
 
     def create_replay_buffer(self, built: Policy) -> ReplayBuffer:

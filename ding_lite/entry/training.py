@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ding_lite.config import find_policy, replace_values
+from ding_lite.config.schema import TOP_KEYS
 from ding_lite.entry.agent import Agent, load
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.pipelines import limits_for, load_pipeline, whole_limit
@@ -100,7 +101,8 @@ def train(
         ConfigError: a mistake in the config, in a limit or in an override; nothing has started.
     """
     given = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
-    for name in (name for name, value in overrides.items() if "." not in name and not isinstance(value, Mapping)):
+    numbers = [name for name, value in overrides.items() if "." not in name and not isinstance(value, Mapping)]
+    for name in (name for name in numbers if name not in TOP_KEYS):
         if hint := closest(name, (*given, "callbacks")):  # else the config says what it does not know
             raise ConfigError(f"Unknown argument '{name}'.{hint}")
     pair, policy_cls = find_policy(replace_values(config, overrides))

@@ -45,6 +45,11 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
         raise ConfigError(
             f"env.manager.type is '{manager}', expected one of {MANAGERS}.{closest(str(manager), MANAGERS)}"
         )
+    if manager in ENGINES and cfg_env.reset_options:
+        raise ConfigError(
+            f"env.reset_options: the engine of env_manager.type '{manager}' takes no options of a reset: set it to "
+            "'base' or 'subprocess'."
+        )
     builder: Any
     plain_if: Mapping[str, Any] | None = None
     if builders:
@@ -118,4 +123,4 @@ def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int 
         # the frame stack keeps observations, but an environment may reuse the memory of its observations
         env = gymnasium.wrappers.TransformObservation(env, lambda obs: tree_map(np.array, obs), None)
         env = gymnasium.wrappers.FrameStackObservation(env, cfg_env.frame_stack, padding_type="zero")
-    return SeededEnv(env, index)
+    return SeededEnv(env, index, cfg_env.reset_options)

@@ -55,12 +55,15 @@ def find_id(env_id: str | None) -> Any:
         raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
 
 
-def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnasium.Env, dict[str, Any]]:
+def build_checked(
+    build: Callable[[], gymnasium.Env], name: str, options: dict[str, Any] | None = None
+) -> tuple[gymnasium.Env, dict[str, Any]]:
     """Build an environment, reset it and take one step.
 
     Args:
         build: builds the environment, without wrappers.
         name: the environment's name in messages.
+        options: of the reset.
 
     Returns:
         The environment, which the caller has to close, and the `info` of its reset.
@@ -72,7 +75,7 @@ def build_checked(build: Callable[[], gymnasium.Env], name: str) -> tuple[gymnas
     if not isinstance(env, gymnasium.Env):
         raise ConfigError(f"Environment '{name}' is a {type(env).__name__}: expected a gymnasium.Env. {OLD_INTERFACE}.")
     try:
-        obs, info = _check_reset(_attempt(lambda: env.reset(seed=0), name, "be reset"), env, name)
+        obs, info = _check_reset(_attempt(lambda: env.reset(seed=0, options=options), name, "be reset"), env, name)
         env.action_space.seed(0)
         _check_step(_attempt(lambda: env.step(draw_action(env, obs)), name, "take a step"), env, name)
     except BaseException:

@@ -7,6 +7,7 @@ that seed was set, and the actions taken. This module never imports torch, becau
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -59,10 +60,12 @@ class SeededEnv(gymnasium.Wrapper):
     Args:
         env: the environment.
         index: its number in the vector environment.
+        options: options of every reset, to which those of a reset are added.
     """
 
-    def __init__(self, env: gymnasium.Env, index: int = 0) -> None:
+    def __init__(self, env: gymnasium.Env, index: int = 0, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(env)
+        self._options = options or {}
         self._index, self._seed, self._episode = index, 0, -1
         self._counts = getattr(env.unwrapped, "counts_episodes", False)
 
@@ -74,7 +77,7 @@ class SeededEnv(gymnasium.Wrapper):
             options: `episode`, int `[N]`, gives the numbers of the episodes to start instead. All other options are
                 passed to the environment.
         """
-        others = dict(options or {})
+        others = {**self._options, **(options or {})}
         episode_N = others.pop("episode", None)
         if seed is not None:
             self._seed, self._episode = seed, -1

@@ -89,7 +89,8 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
         spec = builder.check(cfg_env)
         side = policy_side(spec.action_space, cfg_env.act_scale)[0]
         return replace(spec, action_space=side, env_action_space=spec.action_space)
-    env, info = build_checked(lambda: build_plain(builder, cfg_env), cfg_env.env_id or cfg_env.type)
+    options = dict(cfg_env.reset_options) or None
+    env, info = build_checked(lambda: build_plain(builder, cfg_env), cfg_env.env_id or cfg_env.type, options)
     try:
         notes = [PolicyObservations(env).note, find_own_randomness(env) if cfg_env.wrappers else ""]
         observation_space = wrap_single(env, builder, cfg_env).observation_space

@@ -94,6 +94,7 @@ LEARN_KEYS: dict[str, Any] = dict(
 EVAL_KEYS: dict[str, Any] = dict(
     evaluator=dict(
         eval_freq=Key(1000, "learner iterations between two evaluations", low=1),
+        eval_at_start=Key(True, "also evaluate before the first iteration; the final policy is always evaluated"),
     ),
 )
 COMMON_KEYS: dict[str, Any] = dict(

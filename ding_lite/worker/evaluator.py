@@ -40,6 +40,7 @@ class Evaluator:
         interrupt: returns whether to stop early; it is asked before every step.
         on_progress: called every `PROGRESS_PERIOD` seconds of an evaluation, with the number of episodes that have
             ended and the number of steps that each environment has played.
+        eval_at_start: whether an evaluation is due before the first learner iteration.
 
     Attributes:
         eval_count: completed evaluations.
@@ -57,19 +58,21 @@ class Evaluator:
         seeds_at: Callable[[int], list[int]],
         interrupt: Callable[[], bool] = lambda: False,
         on_progress: Callable[[int, int], None] | None = None,
+        eval_at_start: bool = True,
     ) -> None:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
+        self._at_start = eval_at_start
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
         self._attributes: dict[str, Any] = {}  # what `set_attr` has set
 
     def should_eval(self, train_iter: int) -> bool:
-        """Return whether `eval_freq` iterations have passed since the last evaluation, or there was none yet.
+        """Return whether `eval_freq` iterations have passed since the last evaluation or the start, or none is due yet.
 
         Args:
             train_iter: learner iterations so far.
         """
-        return self.last_iter < 0 or train_iter - self.last_iter >= self._eval_freq
+        return (self._at_start and self.last_iter < 0) or train_iter - max(self.last_iter, 0) >= self._eval_freq
 
     def eval(self, train_iter: int) -> tuple[bool, dict[str, Any]]:
         """Evaluate the policy. Collective: all ranks must call it.

@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ding_lite.cli.main import main
 from ding_lite.entry import Callback, serial_pipeline
 from ding_lite.entry.callbacks import WatchedRun
-from ding_lite.envs import EnvError, create_vector_env
+from ding_lite.envs import EnvError, check_env, create_vector_env
 from ding_lite.utils import ConfigError, DDPContext, UserError
 from tests.distributed.launcher import ROOT, run_ranks
 from tests.envs.test_vector_env import env_config
 from tests.policy.helpers import parameter_hash
+from tests.seams import corridors
 
-ID = "tests.seams.corridors:Corridor-v0"
+ID = f"{corridors.__name__}:Corridor-v0"
 CREATE = dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))
 
 
@@ -79,13 +81,16 @@ def count_successes() -> None:
     totals = Totals()
     with DDPContext():
         train("policy.multi_gpu=True", callbacks=(totals,))
+        train("policy.multi_gpu=True", "max_seconds=2", "exp_name=timed", steps=10**9)
     success, reported, total, episodes = totals.sums.values()
     assert 0 < success == total < reported == episodes
     assert totals.evaluations
     assert all(rate == mean for rate, mean in totals.evaluations)
 
 
-def test_numbers_of_info_are_means_over_the_episodes_of_all_ranks(tmp_path: Path) -> None:
+def test_ranks_agree_on_the_means_of_info_and_on_the_limit_of_time(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     done = run_ranks(["-m", "tests.seams.test_corridors"], timeout=100, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
@@ -95,6 +100,12 @@ def test_numbers_of_info_are_means_over_the_episodes_of_all_ranks(tmp_path: Path
         assert all(record[f"{kind}/info/is_success"] == record[f"{kind}/return_mean"] for record in found)
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["eval/info/is_success"] == result["eval_return_mean"]
+    timed = json.loads((tmp_path / "timed/result.json").read_text())
+    assert timed["stop_reason"] == "max_seconds"
+    assert timed["seconds"] >= 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["resume", "timed"])
+    assert "change the limit, such as max_seconds=" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -157,6 +168,36 @@ def test_a_worker_that_is_replaced_gets_the_attributes() -> None:
         for _ in range(5):
             obs, *_ = env.step(np.ones(2, int))
         np.testing.assert_array_equal(obs[0], obs[1])
+
+
+@pytest.mark.parametrize("manager", ["base", "subprocess"])
+def test_every_episode_starts_with_the_reset_options(manager: str) -> None:
+    cfg = env_config(env_id="Corridor-v0", manager={"type": manager}, reset_options={"start": 1.5})
+    assert check_env(cfg).observation_space.shape == (2,)
+    with closing(create_vector_env(cfg, 2, 7, training=False)) as env:
+        starts = [env.reset(seed=3)[0][:, 0].copy()]
+        for _ in range(12):
+            obs, _, terminated_N, _, _ = env.step(np.ones(2, int))  # wins in the first step
+            assert terminated_N.all()
+            starts.append(obs[:, 0].copy())
+    assert (np.array(starts) == 1.5).all()
+
+
+def test_an_engine_refuses_reset_options() -> None:
+    with pytest.raises(ConfigError, match=r"reset_options: the engine of env_manager.type 'native' takes no options"):
+        check_env(env_config(env_id="CartPole-v1", manager={"type": "native"}, reset_options={"low": -0.1}))
+
+
+def test_the_first_evaluation_may_be_left_out(tmp_path: Path) -> None:
+    freq = "policy.eval.evaluator.eval_freq=40"
+    train(freq, "policy.eval.evaluator.eval_at_start=False", "exp_name=skipped")
+    train(freq, steps=240)
+    found = []
+    for name in ("skipped", "run"):
+        records = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        found.append([record["train_iter"] for record in records if "eval/return_mean" in record])
+    assert found[1][0] == 0
+    assert found[0] == found[1][1:]
 
 
 class Longer(Callback):

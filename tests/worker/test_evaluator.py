@@ -112,13 +112,14 @@ def test_an_interrupted_evaluation_is_no_verdict_and_is_played_again() -> None:
     evaluator = evaluator_of(game, n_episode=2, stop_value=-99, interrupt=lambda: next(steps) == 15)
     before = evaluator.state_dict()
     assert evaluator.eval(7) == (False, {})
-    assert evaluator.state_dict() == before == {"eval_count": 0, "last_iter": -1, "best_return": -np.inf}
+    nothing = {"eval_count": 0, "last_iter": -1, "best_return": -np.inf, "attributes": {}}
+    assert evaluator.state_dict() == before == nothing
     assert evaluator.should_eval(7)
     resets = [entry[1] for entry in game.log if entry[0] == "reset"]
     assert evaluator.eval(7)[0]
     again = [entry[1] for entry in game.log if entry[0] == "reset"][len(resets) :]
     assert again[:2] == resets[:2], "the same evaluation, with the same seeds"
-    assert evaluator.state_dict() == {"eval_count": 1, "last_iter": 7, "best_return": 10 * REWARD}
+    assert evaluator.state_dict() == {"eval_count": 1, "last_iter": 7, "best_return": 10 * REWARD, "attributes": {}}
 
 
 class BrokenGame(CountingGame):
