@@ -32,8 +32,8 @@ from ding_lite.entry.eval_entry import episode_counts, find_pair, play_evaluatio
 from ding_lite.entry.export import check_target, export_policy
 from ding_lite.entry.keeper import load_model, trained_env_steps
 from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.rendering import build_rendered
-from ding_lite.envs.spaces import policy_side
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.checkpoint.find import find_checkpoint
@@ -95,7 +95,7 @@ class Agent:
         spec = setup.spec
         self._observations = Observations(spec.observation_space, spec.env_observation_space)
         assert spec.env_action_space is not None
-        _, self._to_env = policy_side(spec.env_action_space, setup.cfg.env.act_scale)
+        self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)
         self._explore = self.policy.collect_mode.get_collect_kwargs(trained_env_steps(state))
         self._rows = 0  # observations in a batch of the running episodes; 0: none have begun
         self._greedily = True  # how the running episodes are played
@@ -131,7 +131,7 @@ class Agent:
             self._begin(rows, deterministic)
         output = self.policy.eval_mode.forward(batch) if deterministic else self._collect(batch)
         self._remembers = self._remembers or "prev_state" in output
-        action = self._to_env(_to_numpy(output["action"]))
+        action = self._units.to_env(_to_numpy(output["action"]))
         return action if number else tree_map(lambda leaf_N: leaf_N[0], action)
 
     def _collect(self, batch: Any) -> dict[str, Any]:
@@ -225,7 +225,7 @@ class Agent:
         with _undisturbed():
             policy = setup.create_policy("policy", fields=("eval",))  # the running episodes are not touched
             load_model(policy, self._state_dict(), self._name)
-            export_policy(policy, setup.spec, setup.cfg.env.act_scale, path)
+            export_policy(policy, setup.spec.observation_space, self._units, path)
 
 
 def _to_numpy(action: Any) -> Any:

@@ -16,11 +16,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
 from ding_lite.entry.acting import AgentError, find_paths
-from ding_lite.envs.spaces import BoxActions, EnvSpec, policy_side
+from ding_lite.envs.actions import ActionUnits, bounds_of, scale
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.registry import ConfigError
@@ -29,76 +29,73 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 ENDINGS = (".pt2", ".onnx")
 TRIALS = 64  # observations for which the actions are compared
 TOLERANCE = 1e-4  # of actions that are floats, relative to their size or to 1
-WHOLE = "action"  # name of an action that is not a dict
 ONNX = ("onnx", "onnxscript", "onnxruntime")
 
 
 class ActingModule(nn.Module):
     """Maps observations `[N, ...]`, as `Agent.make_env` returns them, to the environment's actions `[N, ...]`.
 
-    It normalises the observations, chooses the best action, and converts it as `policy_side` does.
+    It normalises the observations, chooses the best action, and converts it.
 
     Args:
         policy: the policy, with the mode 'eval'.
-        space: the environment's action space.
-        act_scale: whether -1..1 is mapped to the bounds of a Box.
+        units: the units of the actions.
     """
 
-    def __init__(self, policy: Policy, space: gymnasium.Space[Any], act_scale: bool) -> None:
+    def __init__(self, policy: Policy, units: ActionUnits) -> None:
         super().__init__()
         self.networks = nn.ModuleList([policy.model])  # registered here, so that the parameters are exported
         if policy.normalizer is not None:
             self.networks.append(policy.normalizer)
         self._forward = policy.eval_mode.forward
-        parts = space if isinstance(space, Dict) else {WHOLE: space}
-        self._converters = nn.ModuleDict({key: Convert(part, act_scale) for key, part in parts.items()})
+        self._to_env = Convert(units)
 
     def forward(self, obs: Any) -> Any:
         """Return the actions, a tensor or a dict of tensors."""
-        action = self._forward(obs)["action"]
-        if not isinstance(action, dict):
-            return self._converters[WHOLE](action)
-        return {key: self._converters[key](part) for key, part in action.items()}
+        return self._to_env(self._forward(obs)["action"])
 
 
 class Convert(nn.Module):
-    """Converts a part of an action `[N, ...]` as `policy_side` does, with tensors."""
+    """Converts actions `[N, ...]` of tensors as `ActionUnits.to_env` does.
 
-    action_low: Tensor
-    action_high: Tensor
-    action_centre: Tensor
-    action_half: Tensor
-    action_start: Tensor
+    Args:
+        units: the units of the actions.
+    """
 
-    def __init__(self, space: gymnasium.Space[Any], act_scale: bool) -> None:
+    low: Tensor
+    high: Tensor
+    centre: Tensor
+    half_width: Tensor
+
+    def __init__(self, units: ActionUnits) -> None:
         super().__init__()
-        self._dtype, self._shape = torch.from_numpy(np.empty(0, space.dtype)).dtype, space.shape or ()
-        self._box = isinstance(space, Box) and bool(np.issubdtype(space.dtype, np.number))
-        if self._box:
-            assert isinstance(space, Box)
-            scaling = BoxActions(space, act_scale)
-            for name in ("low", "high", "centre", "half"):
-                self.register_buffer(f"action_{name}", torch.from_numpy(getattr(scaling, name)))
-            self._whole = scaling.whole
-        else:
-            start = getattr(space, "start", 0)
-            self.register_buffer("action_start", torch.as_tensor(np.asarray(start, np.int64)))
+        self._units, self.whole = units, units.whole
+        self.parts = nn.ModuleDict({key: Convert(part) for key, part in units.parts.items()})
+        for name in ("low", "high", "centre", "half_width"):
+            numbers = getattr(units, name)
+            if numbers is not None:
+                self.register_buffer(name, torch.as_tensor(numbers))
 
-    def forward(self, action: Tensor) -> Tensor:
+    def forward(self, action: Any) -> Any:
         """Return the environment's actions."""
-        if not self._box:
-            return (action.reshape(-1, *self._shape) + self.action_start).to(self._dtype)
-        scaled = (action * self.action_half + self.action_centre).clamp(self.action_low, self.action_high)
-        return (scaled.round() if self._whole else scaled).to(self._dtype)
+        if self.parts:
+            return {key: part(action[key]) for key, part in self.parts.items()}
+        units = self._units
+        if units.centre is None:
+            return action
+        dtype = torch.from_numpy(np.empty(0, units.env_space.dtype)).dtype
+        if units.half_width is not None:
+            return scale(action, self).to(dtype)
+        return (action.reshape(-1, *units.low.shape) + self.centre).to(dtype)
 
 
-def export_policy(policy: Policy, spec: EnvSpec, act_scale: bool, path: str) -> None:
+def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units: ActionUnits, path: str) -> None:
     """Write a policy's module to a file, and check that the file acts as the policy does.
 
     Args:
         policy: a copy of the policy, on the CPU, with the mode 'eval'. Its parameters no longer get gradients.
-        spec: the environment's spaces.
-        act_scale: whether -1..1 is mapped to the bounds of a Box.
+        observation_space: observations as the policy sees them.
+        units: the units of the actions.
         path: ends with '.pt2' or '.onnx'.
 
     Raises:
@@ -106,17 +103,15 @@ def export_policy(policy: Policy, spec: EnvSpec, act_scale: bool, path: str) -> 
         ConfigError: the ending is unknown, the directory does not exist, or the extra `onnx` is missing.
     """
     ending = os.path.splitext(path)[1]
-    assert spec.env_action_space is not None
-    obs = draw_observations(spec.observation_space, TRIALS)
+    obs = draw_observations(observation_space, TRIALS)
     output = policy.eval_mode.forward(obs)
     if "prev_state" in output:
         raise AgentError(
             "A recurrent policy cannot be exported: its actions depend on a state. Load it with ding_lite.load."
         )
-    _, to_env = policy_side(spec.env_action_space, act_scale)
-    expected = to_env(tree_map(lambda leaf: leaf.numpy(), output["action"]))
+    expected = units.to_env(tree_map(lambda leaf: leaf.numpy(), output["action"]))
     policy.model.requires_grad_(False)
-    module = ActingModule(policy, spec.env_action_space, act_scale).eval()
+    module = ActingModule(policy, units).eval()
     write, run = (_write_pt2, _run_pt2) if ending == ".pt2" else (_write_onnx, _run_onnx)
     temporary = f"{os.path.splitext(path)[0]}.tmp{ending}"
     try:
@@ -171,25 +166,13 @@ def draw_observations(space: gymnasium.Space[Any], number: int) -> Any:
         shape = (number, *(part.shape or ()))
         if isinstance(part, Box) and np.issubdtype(part.dtype, np.floating):
             return np.clip(rng.normal(size=shape), part.low, part.high).astype(part.dtype)
-        low, high = _whole_bounds(part)
+        low, high = (end.astype(np.int64) for end in bounds_of(part))  # type: ignore[arg-type]  # checked before
         drawn = rng.integers(low, high, shape, endpoint=True).astype(part.dtype)
         if key == MASK:
             drawn[..., 0] = 1
         return drawn
 
     return draw(space, "")
-
-
-def _whole_bounds(space: gymnasium.Space[Any]) -> tuple[Any, Any]:
-    """Return the smallest and the largest values of a space of integers."""
-    if isinstance(space, Discrete):
-        return space.start, space.start + space.n - 1
-    if isinstance(space, MultiDiscrete):
-        return space.start, space.start + space.nvec - 1
-    if isinstance(space, MultiBinary):
-        return 0, 1
-    assert isinstance(space, Box)
-    return space.low.astype(np.int64), space.high.astype(np.int64)
 
 
 def _compare(expected: list[np.ndarray], found: list[np.ndarray], number: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from easydict import EasyDict
 from gymnasium.spaces import Dict
 
-from ding_lite.envs.spaces import sample_masked
+from ding_lite.envs.actions import ActionUnits, sample_masked
 from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
 
 OLD_INTERFACE = (
@@ -108,8 +108,8 @@ def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:
 def draw_action(env: gymnasium.Env, obs: Any) -> Any:
     """Return a random action of the environment, one that the mask in its observation allows."""
     if isinstance(obs, dict) and "action_mask" in obs:
-        (action,) = sample_masked(np.asarray(obs["action_mask"])[None], env.action_space.np_random)
-        return action + getattr(env.action_space, "start", 0)
+        drawn = sample_masked(np.asarray(obs["action_mask"])[None], env.action_space.np_random)
+        return ActionUnits(env.action_space).to_env(drawn)[0]
     return env.action_space.sample()
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.checks import EnvError
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.spaces import policy_side
 from ding_lite.utils.registry import UserError
 
 
@@ -46,7 +46,8 @@ class EpisodeMonitor(VectorWrapper):
         act_scale: bool = True,
     ) -> None:
         super().__init__(env)
-        self.single_action_space, self._to_env = policy_side(env.single_action_space, act_scale)
+        self._units = ActionUnits(env.single_action_space, act_scale)
+        self.single_action_space = self._units.space
         if self.single_action_space is not env.single_action_space:
             self.action_space = batch_space(self.single_action_space, env.num_envs)
         self.frame_stack, self.info_keys = frame_stack, info_keys
@@ -80,7 +81,7 @@ class EpisodeMonitor(VectorWrapper):
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment; see the contract in `vector_env`."""
-        obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(self._to_env(actions))
+        obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(self._units.to_env(actions))
         info = {key: value for key, value in raw_info.items() if key not in ("final_obs", "_final_obs")}
         self._return_N += raw_info.get("true_reward", reward_N)  # only `env.wrappers` make a difference
         self._length_N += 1

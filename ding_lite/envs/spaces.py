@@ -1,8 +1,8 @@
-"""Converts observations and actions between environments and policies.
+"""Converts observations of environments for policies, and describes both.
 
-A policy chooses integers from 0, or vectors of floats. It sees vectors of floats, images of bytes with the channels
-first, or a dict of these. All other spaces of environments are converted here. This module never imports torch,
-because worker processes import it. Shapes: N environments, A choices.
+A policy sees vectors of floats, images of bytes with the channels first, or a dict of these. All other spaces of
+environments are converted here; actions are converted in `actions`. This module never imports torch, because worker
+processes import it. Shapes: A choices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EnvSpec:
 
     Attributes:
         observation_space: observations as the policy sees them, see `PolicyObservations`.
-        action_space: actions as the policy chooses them, see `policy_side`.
+        action_space: actions as the policy chooses them, see `actions.ActionUnits`.
         frame_stack: number of frames in one observation; 0 if observations are not frame stacks.
         notes: messages for the user about the conversion of observations.
         env_action_space: actions as the environment takes them; `check_env` fills it in.
@@ -48,76 +48,6 @@ class EnvSpec:
 def stack_depth(cfg_env: EasyDict) -> int:
     """Return the number of frames in one observation, 0 if observations are not frame stacks."""
     return cfg_env.frame_stack if cfg_env.frame_stack > 1 else 0
-
-
-class BoxActions:
-    """Converts a policy's actions to those of a Box of numbers.
-
-    With `act_scale`, -1..1 is mapped to low..high in every dimension that is bounded on both sides. Other dimensions
-    stay unchanged. The result is clipped to the bounds, and rounded if the Box holds integers.
-
-    Args:
-        box: the environment's action space.
-        act_scale: whether to map -1..1 to the bounds.
-
-    Attributes:
-        space: the policy's action space, a Box of floats.
-        low: the lower bounds.
-        high: the upper bounds.
-        centre: what 0 is mapped to.
-        half: the distance from the centre to the bounds.
-        whole: whether the Box holds integers.
-    """
-
-    def __init__(self, box: Box, act_scale: bool) -> None:
-        self._box, self.whole = box, np.issubdtype(box.dtype, np.integer)
-        dtype = np.dtype(np.float64 if self.whole else box.dtype)
-        self.low, self.high = box.low.astype(dtype), box.high.astype(dtype)
-        scaled = box.bounded_below & box.bounded_above & act_scale
-        low, high = np.where(scaled, self.low, -1.0), np.where(scaled, self.high, 1.0)
-        self.centre, self.half = low / 2 + high / 2, high / 2 - low / 2  # 0 and 1 where nothing is scaled
-        side = np.float32 if self.whole else box.dtype.type
-        one = side(1)
-        low, high = (np.where(scaled, end, own) for end, own in ((-one, self.low), (one, self.high)))
-        self.space: Box = Box(low.astype(side), high.astype(side), dtype=side)
-
-    def __call__(self, action: np.ndarray) -> np.ndarray:
-        """Return the environment's actions `[N, ...]`, with the Box's dtype, for the policy's actions `[N, ...]`."""
-        scaled = np.clip(action * self.half + self.centre, self.low, self.high)
-        return (np.rint(scaled) if self.whole else scaled).astype(self._box.dtype)
-
-
-def policy_side(space: gymnasium.Space[Any], act_scale: bool) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:
-    """Return the policy's action space, and a function that converts its batched actions to the environment's.
-
-    For the policy, the actions of a `Discrete` or `MultiDiscrete` space always start at 0. A `MultiBinary` space is a
-    `MultiDiscrete` one with two options for each bit, and arrays of choices are vectors.
-
-    Args:
-        space: the environment's action space.
-        act_scale: whether -1..1 is mapped to the bounds of a Box, see `BoxActions`.
-    """
-    if isinstance(space, Box) and np.issubdtype(space.dtype, np.number):
-        actions = BoxActions(space, act_scale)
-        return actions.space, actions
-    if isinstance(space, Discrete) and space.start:
-        return Discrete(int(space.n)), lambda action: action + space.start
-    if isinstance(space, MultiBinary):
-        return _choices_side(space, np.full(space.shape, 2), 0)
-    if isinstance(space, MultiDiscrete) and (space.start.any() or space.nvec.ndim > 1):
-        return _choices_side(space, space.nvec, space.start)
-    if isinstance(space, Dict) and set(space) == {"action_type", "action_args"}:
-        sides = {key: policy_side(space[key], act_scale) for key in ("action_type", "action_args")}
-        hybrid = Dict({key: part for key, (part, _) in sides.items()})
-        return hybrid, lambda action: {key: to_env(action[key]) for key, (_, to_env) in sides.items()}
-    return space, lambda action: action
-
-
-def _choices_side(
-    space: MultiDiscrete | MultiBinary, options: np.ndarray, start: np.ndarray | int
-) -> tuple[MultiDiscrete, Callable[[np.ndarray], np.ndarray]]:
-    shape, dtype = options.shape, space.dtype
-    return MultiDiscrete(options.reshape(-1)), lambda action: (action.reshape(-1, *shape) + start).astype(dtype)
 
 
 class PolicyObservations(gymnasium.ObservationWrapper):
@@ -224,36 +154,3 @@ def _box_side(space: Box) -> tuple[Box, Callable[[Any], Any], str]:
         return space, lambda obs: obs, ""
     floats = Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
     return floats, lambda obs: np.asarray(obs, np.float32), ""
-
-
-def random_actions(space: gymnasium.Space[Any], obs: Any) -> Any:
-    """Draw actions of a vector environment at random, from those that the observations allow.
-
-    Args:
-        space: the policy's batched action space, whose random generator is used.
-        obs: observations `[N, ...]`. If they are a dict with the key `action_mask`, bool `[N, A]`, or `[N, M, A]` for M
-            agents, only actions for which the mask is True are drawn.
-
-    Raises:
-        ValueError: a mask allows no action.
-    """
-    if isinstance(obs, dict) and "action_mask" in obs:
-        return sample_masked(obs["action_mask"], space.np_random)
-    return space.sample()
-
-
-def sample_masked(mask_XA: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw for each row of a mask `[..., A]` one of the actions that it allows, with equal probabilities.
-
-    Returns:
-        The actions, int64 `[...]`.
-
-    Raises:
-        ValueError: a row allows no action.
-    """
-    allowed_XA = np.asarray(mask_XA, np.bool_)
-    count_X = allowed_XA.sum(-1)
-    if not count_X.all():
-        raise ValueError(f"action_mask: expected at least one allowed action in each row, got none in {mask_XA}.")
-    drawn_X = rng.integers(count_X)  # the position among the allowed actions
-    return (allowed_XA.cumsum(-1) > drawn_X[..., None]).argmax(-1)

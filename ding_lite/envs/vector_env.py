@@ -16,7 +16,7 @@ the number of those whose episode ended in a step:
 * `info["part_ended"] [N]` bool exists only in training with `episodic_life` or `episodic_reward`: a life was lost, or a
   reward received, and the game continues.
 * Actions are `[N, ...]` arrays of `action_space`, or a dict of these: integers from 0, or floats in the units that
-  `act_scale` selects, see `spaces`.
+  `act_scale` selects, see `actions`.
 * Every episode has its own seed, see `seeded_env`. In training, `state_dict` and `load_state_dict` save and restore the
   running episodes, see `restorable`.
 * With `env.wrappers`, the sum of unclipped rewards is that of `info["true_reward"] [N]`, see `wrappers`.
@@ -50,6 +50,7 @@ from functools import partial
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, wrap_single
 from ding_lite.envs.checks import build_checked, check_lives
 from ding_lite.envs.engines import ENGINES
@@ -58,7 +59,7 @@ from ding_lite.envs.mixed_infos import MixedInfos
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.spaces import EnvSpec, PolicyObservations, policy_side, stack_depth
+from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import find_own_randomness
 from ding_lite.utils.ranks.launch_environment import usable_cores
@@ -87,7 +88,7 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
         check_recording(cfg_env, builders)
     if hasattr(builder, "check") and not cfg_env.wrappers:
         spec = builder.check(cfg_env)
-        side = policy_side(spec.action_space, cfg_env.act_scale)[0]
+        side = ActionUnits(spec.action_space, cfg_env.act_scale).space
         return replace(spec, action_space=side, env_action_space=spec.action_space)
     options = dict(cfg_env.reset_options) or None
     env, info = build_checked(lambda: build_plain(builder, cfg_env), cfg_env.env_id or cfg_env.type, options)
@@ -97,7 +98,7 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
     finally:
         env.close()
     check_lives(cfg_env, info)
-    action_space, stack = policy_side(env.action_space, cfg_env.act_scale)[0], stack_depth(cfg_env)
+    action_space, stack = ActionUnits(env.action_space, cfg_env.act_scale).space, stack_depth(cfg_env)
     plain = None if stack else env.observation_space
     return EnvSpec(observation_space, action_space, stack, tuple(filter(None, notes)), env.action_space, plain)
 

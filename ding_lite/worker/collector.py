@@ -16,8 +16,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import create_empty_array
 
+from ding_lite.envs.actions import random_actions
 from ding_lite.envs.restorable import RestorableVectorEnv
-from ding_lite.envs.spaces import random_actions
 from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.ranks.collectives import allreduce_data

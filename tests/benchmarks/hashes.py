@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -111,7 +112,8 @@ def record_data(folder: Path, rows: int = 600) -> None:
         obs, next_obs = rng.normal(size=(2, rows, width)).astype(np.float32)
         columns: dict[str, Any] = {"obs": obs, "action": action, "next_obs": next_obs}
         columns |= {"reward": rng.normal(size=rows).astype(np.float32), "done": cut & (rng.random(rows) < 0.5)}
-        np.savez(folder / f"{name}.npz", **columns, traj_flag=cut)
+        units = np.array(json.dumps({"action_units": "policy"}))
+        np.savez(folder / f"{name}.npz", **columns, traj_flag=cut, attributes=units)
 
 
 def hash_of(checkpoint: Path) -> str:

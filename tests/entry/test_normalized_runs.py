@@ -133,6 +133,7 @@ def test_offline_learning_uses_the_statistics_of_the_data_set() -> None:
     words = [
         "policy.collect.data_path=data.npz",
         "policy.collect.data_type=npz",
+        "policy.collect.action_units=policy",
         "policy.learn.batch_size=100",
         "exp_name=run",
     ]

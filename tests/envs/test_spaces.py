@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 from ding_lite.envs import check_env, create_vector_env
-from ding_lite.envs.spaces import PolicyObservations, policy_side, random_actions, sample_masked
+from ding_lite.envs.spaces import PolicyObservations
 from ding_lite.utils.registry import ConfigError
 from tests.envs.test_vector_env import MANAGERS, env_config
 
@@ -45,86 +45,6 @@ class Buffered(gymnasium.Env):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.memory += 1
         return self.memory, 1.0, bool(self.memory[0] == 2), False, {}
-
-
-# -- actions ----------------------------------------------------------------------------------------------------------
-
-
-def test_numbers_of_actions_begin_at_0_for_the_policy() -> None:
-    space, to_env = policy_side(Discrete(3, start=5), True)
-    assert space == Discrete(3)
-    assert to_env(np.array([0, 1, 2])).tolist() == [5, 6, 7]
-    space, to_env = policy_side(MultiDiscrete([2, 3], start=[1, -1]), True)
-    assert space == MultiDiscrete([2, 3])
-    assert to_env(np.array([[0, 0], [1, 2]])).tolist() == [[1, -1], [2, 1]]
-    args = Box(-2, 2, (1,), np.float32)
-    _, to_env = policy_side(Dict({"action_type": Discrete(3, start=1), "action_args": args}), True)
-    action = to_env({"action_type": np.array([0, 2]), "action_args": np.ones((2, 1), np.float32)})
-    assert (action["action_type"].tolist(), action["action_args"].tolist()) == ([1, 3], [[2], [2]])
-
-
-def test_bits_are_choices_of_two_options_and_arrays_of_choices_are_vectors() -> None:
-    space, to_env = policy_side(MultiBinary((2, 2)), True)
-    assert space == MultiDiscrete([2, 2, 2, 2])
-    bits = to_env(np.array([[0, 1, 1, 0]]))
-    assert bits.tolist() == [[[0, 1], [1, 0]]]
-    assert MultiBinary((2, 2)).contains(bits[0])
-    grid = MultiDiscrete(np.array([[2, 3], [2, 2]]), start=np.array([[0, 0], [0, 5]]))
-    space, to_env = policy_side(grid, True)
-    assert space == MultiDiscrete([2, 3, 2, 2])
-    choices = to_env(np.array([[1, 2, 0, 1]]))
-    assert choices.tolist() == [[[1, 2], [0, 6]]]
-    assert grid.contains(choices[0])
-
-
-def test_boxes_of_integers_get_rounded_actions_of_their_own_range() -> None:
-    box = Box(np.array([0, -10]), np.array([255, 10]), dtype=np.int64)
-    space, to_env = policy_side(box, True)
-    assert space == Box(-1, 1, (2,), np.float32)
-    # 127.5 rounds to the even 128; 0.26 * 10 = 2.6
-    action = to_env(np.array([[0, 0.26], [-1, 1], [9, -9]], np.float32))
-    assert (action.tolist(), action.dtype) == ([[128, 3], [0, 10], [255, -10]], np.int64)
-    space, to_env = policy_side(box, False)
-    assert space == Box(np.array([0, -10]), np.array([255, 10]), dtype=np.float32)
-    assert to_env(np.array([[3.4, 9.6]], np.float32)).tolist() == [[3, 10]]
-
-
-@pytest.mark.parametrize("manager", MANAGERS)
-def test_an_environment_whose_actions_begin_elsewhere_gets_its_own(manager: str) -> None:
-    class Picky(Shows):
-        action_space = Discrete(2, start=7)
-
-        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-            return self.obs, float(action), False, False, {}
-
-    build = lambda _: Picky(Box(0, 1, (1,), np.float32), np.zeros(1, np.float32))  # noqa: E731
-    env = create_vector_env(env_config(manager={"type": manager}), 2, 0, True, builders=[build, build])
-    env.reset()
-    assert env.step(np.array([0, 1]))[1].tolist() == [7, 8]
-    env.close()
-
-
-def test_masked_draws_are_even_and_never_forbidden() -> None:
-    mask = np.array([[[1, 0, 1, 1], [0, 1, 0, 0]], [[1, 1, 1, 1], [0, 0, 1, 1]]], np.int8)  # [N, M, A]
-    rng = np.random.default_rng(0)
-    drawn = np.stack([sample_masked(mask, rng) for _ in range(6000)])
-    assert drawn.shape == (6000, 2, 2)
-    for n, m in np.ndindex(2, 2):
-        share = np.bincount(drawn[:, n, m], minlength=4) / 6000
-        # the standard deviation of a share of 1/2 is 0.0065
-        np.testing.assert_allclose(share, mask[n, m] / mask[n, m].sum(), atol=0.03)
-    with pytest.raises(ValueError, match="at least one allowed action"):
-        sample_masked(np.zeros((2, 3)), rng)
-
-
-def test_random_actions_obey_a_mask_and_are_the_spaces_own_without_one() -> None:
-    space, twin = MultiDiscrete([4, 4], seed=1), MultiDiscrete([4, 4], seed=1)
-    assert random_actions(space, np.zeros((2, 3))).tolist() == twin.sample().tolist()
-    obs = {"seen": np.zeros((2, 3)), "action_mask": np.array([[0, 0, 0, 1], [1, 0, 0, 0]])}
-    assert random_actions(space, obs).tolist() == [3, 0]
-
-
-# -- observations -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """Recording the episodes of a trained policy as a data set.
 
 The columns are `obs, action, reward, next_obs, done, traj_flag`, and the rows of a trajectory are adjacent. Rewards are
-the true ones. Actions are in the policy's units (-1..1 with `env.act_scale`); in Minari's format they are in the
-environment's units. The `next_obs` of a truncated episode is its true last observation. `done` means terminated.
-`traj_flag` is True wherever a trajectory is cut, including the end of the recording. An episode whose environment
-failed is truncated.
+the true ones. Actions are those that the environment got, in its own units. The `next_obs` of a truncated episode is
+its true last observation. `done` means terminated. `traj_flag` is True wherever a trajectory is cut, including the end
+of the recording. An episode whose environment failed is truncated.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.normalized import normalizes_obs
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
-from ding_lite.envs.spaces import policy_side
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.torch_utils.modes import CollectMode
@@ -38,7 +37,7 @@ from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
-from ding_lite.worker.offline.files import DatasetError, check_target, count_rows, write_columns, write_minari
+from ding_lite.worker.offline.files import UNITS, DatasetError, check_target, count_rows, write_columns, write_minari
 
 BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # in an experiment directory
 
@@ -92,12 +91,12 @@ def collect_demo_data(
     policy = setup.create_policy(get_rank(), "record", "policy", fields=("collect", "eval"))
     source, envstep = _load(policy, setup.cfg.exp_name, model, state_dict, state_dict_path)
     mode = _recording_mode(policy, explore, envstep)
-    columns, figures, action_space = _play(setup, mode, collect_count, collect_episodes)
+    columns, figures = _play(setup, mode, collect_count, collect_episodes)
     parts = _gather(columns)
     if parts:
         columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)
-        origin = {"policy": setup.cfg.policy.type, "source": source, "explore": explore, **figures}
-        _write(setup, kind, expert_data_path, columns, origin, action_space)
+        origin = {"policy": setup.cfg.policy.type, "source": source, "explore": explore, UNITS: "env", **figures}
+        _write(setup, kind, expert_data_path, columns, origin)
     return figures
 
 
@@ -107,15 +106,13 @@ def _write(
     path: str,
     columns: dict[str, Any],
     origin: dict[str, Any],
-    action_space: gymnasium.Space[Any],
 ) -> None:
     """Write the columns of all ranks and their origin as a data set of this kind, and print what it holds."""
     cfg, spec = setup.cfg, setup.spec
     origin = {"env_id": cfg.env.env_id or cfg.env.type, "seed": cfg.seed, **origin}
     if kind == "minari":
-        columns["action"] = policy_side(action_space, cfg.env.act_scale)[1](columns["action"])
         known = setup.builders[0] is None and not spec.frame_stack and cfg.env.env_id in gymnasium.registry
-        spaces = {"observation_space": spec.observation_space, "action_space": action_space}
+        spaces = {"observation_space": spec.observation_space, "action_space": spec.env_action_space}
         write_minari(path, columns, spaces | {"env": cfg.env.env_id if known else None}, origin)
     else:
         write_columns(path, columns, origin)
@@ -182,13 +179,11 @@ def _recording_mode(policy: Policy, explore: bool, envstep: int) -> CollectMode:
     )
 
 
-def _play(
-    setup: RunSetup, mode: CollectMode, count: int, whole: bool
-) -> tuple[dict[str, Any], dict[str, Any], gymnasium.Space[Any]]:
+def _play(setup: RunSetup, mode: CollectMode, count: int, whole: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Let the policy play `count` env steps, or episodes if `whole`, on all ranks together.
 
     Returns:
-        This rank's columns `[R, ...]`, the figures of all ranks, and the environment's own action space.
+        This rank's columns `[R, ...]`, and the figures of all ranks.
     """
     rank, ranks, num_envs = get_rank(), get_world_size(), setup.cfg.env.collector_env_num
     share = count // ranks + (rank < count % ranks)
@@ -209,18 +204,12 @@ def _play(
             totals = {key: totals[key] + figures[key] for key in totals}
     heartbeat("")
     columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)
-    columns["action"] = _clip(columns["action"], env.single_action_space)
+    assert setup.spec.env_action_space is not None
+    columns["action"] = ActionUnits(setup.spec.env_action_space, setup.cfg.env.act_scale).to_env(columns["action"])
     transitions = int(allreduce_data(count_rows(columns)))
     mean = totals["return"] / totals["episode"] if totals["episode"] else math.nan
     figures = {"transitions": transitions, "episodes": int(totals["episode"]), "return_mean": mean}
-    return columns, figures, env.env.single_action_space
-
-
-def _clip(action: Any, space: gymnasium.Space[Any]) -> Any:
-    """Return actions clipped to the bounds of a Box, as the environment does; exploration may exceed the bounds."""
-    if isinstance(action, dict):
-        return {key: _clip(part, space[key]) for key, part in action.items()}  # type: ignore[index]
-    return action.clip(space.low, space.high) if isinstance(space, gymnasium.spaces.Box) else action
+    return columns, figures
 
 
 def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from easydict import EasyDict
 from ding_lite.entry.experiment import Source
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs import EnvSpec
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data
@@ -161,11 +162,18 @@ def read_alike(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
 def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
     policy = cfg.policy
     policy_cls: Any = POLICY_REGISTRY.find(policy.type)
-    columns, sums = policy_cls.required_columns, (policy.get("nstep", 1), policy.discount_factor)
-    options = (cfg.env.act_scale, policy.learn.ignore_done)
-    dataset = read_dataset(policy.collect.data_path, policy.collect.data_type, columns, *sums, *options)
+    dataset = read_dataset(
+        policy.collect.data_path,
+        policy.collect.data_type,
+        policy_cls.required_columns,
+        nstep=policy.get("nstep", 1),
+        gamma=policy.discount_factor,
+        ignore_done=policy.learn.ignore_done,
+        action_units=policy.collect.action_units,
+    )
     policy_cls.check_columns(policy, dataset.columns)
-    dataset.check_spaces(spec.observation_space, spec.action_space)
+    assert spec.env_action_space is not None
+    dataset.fit(spec.observation_space, ActionUnits(spec.env_action_space, cfg.env.act_scale))
     share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
     if batch_size > share:
         raise ConfigError(

@@ -41,6 +41,12 @@ class OfflinePolicy:
         collect=dict(
             data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: determined by the path's ending"),
             data_path=Key("", "the data set: a file, a directory or a Minari id"),
+            action_units=Key(
+                "",
+                "units of the data set's actions: 'env', the environment's own; 'policy', those of env.act_scale and "
+                "choices from 0; empty: as the data set says",
+                choices=("", "env", "policy"),
+            ),
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline_offline"

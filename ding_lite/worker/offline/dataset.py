@@ -11,9 +11,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor
 
+from ding_lite.envs.actions import ActionUnits, bounds_of
 from ding_lite.rl_utils.td import discounts, nstep_sums
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, flatten, open_columns
@@ -27,6 +28,7 @@ NAMES = {  # the names that files may use for a column; the first is ours and DI
     "done": ("done", "terminals", "terminations", "terminated", "dones"),
     "traj_flag": ("traj_flag", "timeouts", "truncations", "truncated"),
 }
+ROUNDING = 5e-4  # by which an action may exceed the bounds of a Box, relative to its width
 ROWS_AT_ONCE = 2**16  # in a pass over the whole data set
 FLAGS = ("done", "traj_flag", PADDING)
 
@@ -55,6 +57,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         source: the data set's name in messages.
         ignore_done: bootstrap at terminal states too. Terminal rows then need a known next observation; without
             `next_obs` they cannot start a transition.
+        action_units: the units of the actions, 'env' or 'policy'; empty: unknown.
 
     Attributes:
         columns: the columns, as tensors.
@@ -70,8 +73,9 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         gamma: float = 0.99,
         source: str = "columns",
         ignore_done: bool = False,
+        action_units: str = "",
     ) -> None:
-        self.source = source
+        self.source, self._action_units = source, action_units
         self.columns = columns = {key: self._to_tensors(key, value) for key, value in columns.items()}
         self._check_columns()
         self._now = {key: value for key, value in columns.items() if key not in ("next_obs", *FLAGS)}
@@ -155,19 +159,37 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             kept = ~self.columns[PADDING][part] if PADDING in self.columns else slice(None)
             yield tree_map(lambda column: column[part][kept], self.columns["obs"])  # noqa: B023 (called at once)
 
-    def check_spaces(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
-        """Compare the columns with an environment's spaces.
+    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits) -> None:
+        """Compare the columns with an environment's spaces, and convert the actions to the policy's units.
 
         Args:
             observation_space: the observations of the policy.
-            action_space: the actions of the policy.
+            units: the units of the environment's actions.
 
         Raises:
-            DatasetError: shapes or keys differ, or an action is not in the space.
+            DatasetError: shapes or keys differ, an action is not in the space, or the units of the actions are unknown
+                and it matters which they are.
         """
-        for key, space in (("obs", observation_space), ("next_obs", observation_space), ("action", action_space)):
+        for key in ("obs", "next_obs"):
             if key in self.columns:
-                self._check_space(key, self.columns[key], space)
+                self._check_space(key, self.columns[key], observation_space)
+        if "action" not in self.columns:
+            return
+        action, given = self.columns["action"], self._action_units
+        if not (given or units.same):
+            raise DatasetError(
+                f"Data set '{self.source}' does not say whether its actions are in the environment's units, "
+                f"{units.env_space}, or in the policy's, {units.space}: set policy.collect.action_units to 'env' or "
+                "'policy'."
+            )
+        space = units.space if given == "policy" else units.env_space
+        if space.shape == (1,) and action.ndim == 1 and not action.is_floating_point():
+            action = action[:, None]
+        self._check_space("action", action, space)
+        if given != "policy" and not units.same:
+            converted = units.to_policy(tree_map(lambda leaf: leaf.numpy(), action))
+            action = tree_map(torch.from_numpy, converted)
+        self._now["action"] = self.columns["action"] = action
 
     def _check_space(self, key: str, column: Any, space: gymnasium.Space[Any]) -> None:
         if isinstance(space, Dict) != isinstance(column, dict):
@@ -183,28 +205,24 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             raise self._fault(
                 key, f"{list(space.shape or ())} in each row, as the environment has it", str(list(column.shape[1:]))
             )
-        if key.startswith("action"):
+        if key.startswith("action") and isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary):
             self._check_actions(key, column, space)
 
-    def _check_actions(self, key: str, column: Tensor, space: gymnasium.Space[Any]) -> None:
+    def _check_actions(self, key: str, column: Tensor, space: Box | Discrete | MultiDiscrete | MultiBinary) -> None:
         """Raise `DatasetError` if an action is not in the space; a rounding error beyond a Box's bounds is allowed."""
-        if isinstance(space, Discrete | MultiDiscrete):
-            if column.is_floating_point():
-                raise self._fault(key, f"whole numbers for {space}", str(column.dtype))
-            low = np.asarray(space.start)
-            high, slack = low + np.asarray(space.n if isinstance(space, Discrete) else space.nvec) - 1, 0.0
-        elif isinstance(space, Box):
-            low, high, slack = space.low, space.high, 1e-3
-        else:
-            return
-        least, most = (np.asarray(reduce(column, 0)) for reduce in (torch.amin, torch.amax))
+        low, high = (end.astype(np.float64) for end in bounds_of(space))
+        slack: Any = 0.0
+        if isinstance(space, Box):
+            slack = ROUNDING * np.where(space.bounded_below & space.bounded_above, high - low, 1.0)
+        elif column.is_floating_point():
+            raise self._fault(key, f"whole numbers for {space}", str(column.dtype))
+        if PADDING in self.columns:
+            column = column[~self.columns[PADDING]]
+        least, most = (reduce(column, 0).numpy() for reduce in (torch.amin, torch.amax))
         if (least < low - slack).any() or (most > high + slack).any():
-            raise self._fault(
-                key,
-                f"actions of {space}",
-                f"{least.min()} to {most.max()}",
-                " Are they in the environment's units? Rescale them, or set env.act_scale=False." if slack else "",
-            )
+            advice = " If they are in the environment's units, set policy.collect.action_units='env'."
+            got = f"{least.min()} to {most.max()}"
+            raise self._fault(key, f"actions of {space}", got, advice * (self._action_units == "policy"))
 
     def _check_columns(self) -> None:
         """Raise `DatasetError` for different lengths, flags and rewards that are not vectors, and NaN."""
@@ -233,7 +251,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             raise self._fault(key, "one entry for each step", "a single number")
         if array.dtype.kind == "f":
             array = array.astype(np.float32, copy=False)
-        elif array.dtype.kind != "b" and (key.startswith("action") or array.dtype.kind + str(array.itemsize) in WIDE):
+        elif key.startswith("action") or array.dtype.kind + str(array.itemsize) in WIDE:
             array = array.astype(np.int64, copy=False)
         if array.shape[1:] == (1,) and (key in ("reward", *FLAGS) or (key == "action" and array.dtype.kind != "f")):
             array = array[:, 0]
@@ -273,8 +291,8 @@ def read_dataset(
     required: Sequence[str] = TRANSITION,
     nstep: int = 1,
     gamma: float = 0.99,
-    act_scale: bool = False,
     ignore_done: bool = False,
+    action_units: str = "",
 ) -> OfflineDataset:
     """Read a data set: HDF5, .npz, a directory of .npy files (mapped into memory), or Minari.
 
@@ -284,13 +302,14 @@ def read_dataset(
         required: the columns to read, by our names; `NAMES` lists the names that files may use.
         nstep: largest number of rewards that are summed.
         gamma: discount per env step.
-        act_scale: whether to map bounded actions of a Minari data set from the environment's units to -1..1.
         ignore_done: see `OfflineDataset`.
+        action_units: see `OfflineDataset`; empty: what the data set's attribute `action_units` says. Those of
+            `collect_demo_data` have it, and Minari's actions are always in the environment's units.
 
     Raises:
         DatasetError: see `OfflineDataset`; or the file is missing, is damaged, or lacks a column.
     """
-    with open_columns(path, data_type, act_scale) as file:
+    with open_columns(path, data_type) as file:
         columns = {name: _read(file, name, path) for name in required if name != "next_obs" or _find(file, name)}
         sums = "reward" in required
         if sums and (flag := _find(file, "traj_flag")):
@@ -302,7 +321,7 @@ def read_dataset(
             )
         if PADDING in file.names:
             columns[PADDING] = file.read(PADDING)
-        return OfflineDataset(columns, nstep, gamma, path, ignore_done)
+        return OfflineDataset(columns, nstep, gamma, path, ignore_done, action_units or file.action_units)
 
 
 def _read(file: Columns, name: str, path: str) -> Any:

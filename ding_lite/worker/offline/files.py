@@ -1,7 +1,7 @@
 """Reads and writes the files of data sets in every supported format.
 
 A file is a mapping from names, `obs` or nested `obs/camera`, to arrays `[R, ...]` of R rows, one for each env step.
-The rows of a trajectory are adjacent and in order.
+The rows of a trajectory are adjacent and in order. Written actions are those of the environment, in its own units.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ KINDS = ("hdf5", "npz", "npy", "minari")
 ENDINGS = {".hdf5": "hdf5", ".h5": "hdf5", ".npz": "npz"}
 PICKLES = (".pkl", ".pickle", ".pth", ".pt")
 MINARI_ID = re.compile(r"-v\d+$")
+ATTRIBUTES = "attributes"  # where .npz files and directories keep what HDF5 has as attributes
+UNITS = "action_units"  # attribute of a data set
 PADDING = "padding"  # column that is True in rows that hold an observation, but no step
 
 
@@ -42,10 +44,12 @@ class Columns(NamedTuple):
     Attributes:
         names: names of the columns.
         read: returns the column of a name.
+        action_units: the attribute of this name: 'env' or 'policy', the units of the actions; empty if it is missing.
     """
 
     names: list[str]
     read: Callable[[str], np.ndarray]
+    action_units: str
 
 
 def find_kind(path: str, data_type: str = "") -> str:
@@ -95,13 +99,12 @@ def load_extra(module: str) -> Any:
 
 
 @contextmanager
-def open_columns(path: str, data_type: str = "", act_scale: bool = False) -> Iterator[Columns]:
+def open_columns(path: str, data_type: str = "") -> Iterator[Columns]:
     """Return a context manager that opens a data set for reading.
 
     Args:
         path: the data set.
         data_type: one of `KINDS`; empty: derived from the path.
-        act_scale: whether to map bounded actions of a Minari data set to -1..1.
 
     Raises:
         DatasetError: it is missing, damaged or of another kind. This may be detected only inside the context.
@@ -109,9 +112,9 @@ def open_columns(path: str, data_type: str = "", act_scale: bool = False) -> Ite
     kind = find_kind(path, data_type)
     if kind != "minari" and not os.path.exists(path):
         raise DatasetError(f"Data set '{path}' does not exist on machine '{socket.gethostname()}'.")
-    openers = {"hdf5": _open_hdf5, "npz": _open_npz, "npy": _open_npy}
+    openers = {"hdf5": _open_hdf5, "npz": _open_npz, "npy": _open_npy, "minari": _open_minari}
     try:
-        with _open_minari(path, act_scale) if kind == "minari" else openers[kind](path) as columns:
+        with openers[kind](path) as columns:
             yield columns
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, DatasetError):
@@ -127,7 +130,7 @@ def _open_hdf5(path: str) -> Iterator[Columns]:
     with h5py.File(path, "r") as file:
         names: list[str] = []
         file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
-        yield Columns(names, lambda name: file[name][()])
+        yield Columns(names, lambda name: file[name][()], str(file.attrs.get(UNITS, "")))
 
 
 @contextmanager
@@ -136,7 +139,8 @@ def _open_npz(path: str) -> Iterator[Columns]:
     if not hasattr(file, "files"):
         raise DatasetError(f"Data set '{path}' holds a single array: expected an archive that numpy.savez wrote.")
     with file:
-        yield Columns(file.files, lambda name: file[name])
+        attributes = json.loads(str(file[ATTRIBUTES])) if ATTRIBUTES in file.files else {}
+        yield Columns(file.files, lambda name: file[name], attributes.get(UNITS, ""))
 
 
 @contextmanager
@@ -145,11 +149,13 @@ def _open_npy(path: str) -> Iterator[Columns]:
     root = Path(path)
     names = [str(file.relative_to(root).with_suffix("")) for file in sorted(root.rglob("*.npy"))]
     # copy-on-write, because torch accepts only arrays that are writable
-    yield Columns(names, lambda name: np.load(root / f"{name}.npy", mmap_mode="c", allow_pickle=False))
+    attributes = root / f"{ATTRIBUTES}.json"
+    units = json.loads(attributes.read_text()).get(UNITS, "") if attributes.exists() else ""
+    yield Columns(names, lambda name: np.load(root / f"{name}.npy", mmap_mode="c", allow_pickle=False), units)
 
 
 @contextmanager
-def _open_minari(path: str, act_scale: bool) -> Iterator[Columns]:
+def _open_minari(path: str) -> Iterator[Columns]:
     """Read all episodes. Each ends with a row, marked as padding, that holds only its last observation."""
     minari = load_extra("minari")
     try:
@@ -158,13 +164,12 @@ def _open_minari(path: str, act_scale: bool) -> Iterator[Columns]:
     except FileNotFoundError as error:
         machine = socket.gethostname()
         raise DatasetError(f"Minari data set '{path}' is not on machine '{machine}': {error}") from error
-    scale = _to_unit(data.action_space) if act_scale else lambda action: action
     parts: dict[str, list[np.ndarray]] = {}
     for episode in data.iterate_episodes():
         padding = np.arange(len(episode.rewards) + 1) == len(episode.rewards)
         columns = {
             "obs": episode.observations,
-            "action": tree_map(_pad, scale(episode.actions)),
+            "action": tree_map(_pad, episode.actions),
             "reward": _pad(episode.rewards),
             "done": _pad(episode.terminations),
             "traj_flag": padding,  # the last step has a successor, whether truncated or not
@@ -172,21 +177,12 @@ def _open_minari(path: str, act_scale: bool) -> Iterator[Columns]:
         }
         for name, array in flatten(columns):
             parts.setdefault(name, []).append(np.asarray(array))
-    yield Columns(list(parts), lambda name: np.concatenate(parts[name]))
+    yield Columns(list(parts), lambda name: np.concatenate(parts[name]), "env")
 
 
 def _pad(rows: Any) -> np.ndarray:
     rows = np.asarray(rows)
     return np.concatenate([rows, np.zeros_like(rows, shape=(1, *rows.shape[1:]))])
-
-
-def _to_unit(space: Any) -> Callable[[Any], Any]:
-    """Return a function that maps actions of a bounded Box to -1..1, and returns other actions unchanged."""
-    if type(space).__name__ != "Box" or not np.issubdtype(space.dtype, np.floating):
-        return lambda action: action
-    bounded = space.bounded_below & space.bounded_above
-    low, high = np.where(bounded, space.low, -1.0), np.where(bounded, space.high, 1.0)
-    return lambda action: ((action - (low / 2 + high / 2)) / (high / 2 - low / 2)).astype(np.float32)
 
 
 def flatten(columns: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -245,7 +241,7 @@ def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]
             return
         with atomic_file(path) as file:
             if kind == "npz":
-                np.savez(file, attributes=np.array(json.dumps(attributes)), **dict(flatten(columns)))
+                np.savez(file, **dict(flatten(columns)), attributes=np.array(json.dumps(attributes)))
             else:
                 _write_hdf5(file, columns, attributes)
     except OSError as error:
@@ -266,7 +262,7 @@ def _write_npy(path: Path, columns: dict[str, Any], attributes: dict[str, Any]) 
         target = temporary / f"{name}.npy"
         target.parent.mkdir(parents=True, exist_ok=True)
         np.save(target, array)
-    (temporary / "attributes.json").write_text(json.dumps(attributes, indent=1))
+    (temporary / f"{ATTRIBUTES}.json").write_text(json.dumps(attributes, indent=1))
     temporary.rename(path)
 
 

@@ -11,13 +11,16 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from ding_lite.entry import collect_demo_data
 from ding_lite.entry.offline.demo_data import _to_columns
 from ding_lite.entry.setup import prepare_run
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.model import VAC
 from ding_lite.policy import DQNPolicy, PPOPolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
+from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import DatasetError, read_dataset
 from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from dizoo.classic_control.pendulum.config.pendulum_ppo_config import create_config, main_config
@@ -210,8 +213,8 @@ def test_explored_actions_are_recorded_as_the_environment_takes_them() -> None:
     config, model = (copy.deepcopy(main_config), copy.deepcopy(create_config)), VAC(3, 1, "continuous")
     collect_demo_data(config, 0, 200, "demo.npz", model=model, explore=True)
     action = np.load("demo.npz")["action"]
-    assert abs(action).max() == 1.0
-    assert 0.02 < (abs(action) == 1.0).mean() < 0.6  # an untrained normal goes beyond in some steps
+    assert abs(action).max() == 2.0
+    assert 0.02 < (abs(action) == 2.0).mean() < 0.6  # an untrained normal goes beyond in some steps
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:minari")
@@ -230,9 +233,70 @@ def test_a_minari_data_set_of_continuous_actions(tmp_path: Path, monkeypatch: py
         rows = slice(10 * number, 10 * number + 10)
         assert np.array_equal(episode.observations[:-1], ours["obs"][rows])
         assert np.array_equal(episode.observations[-1], ours["next_obs"][rows][-1])
-        np.testing.assert_allclose(episode.actions, 2 * ours["action"][rows], rtol=1e-6)  # torques of -2..2
+        assert np.array_equal(episode.actions, ours["action"][rows])
         assert episode.truncations.tolist() == [False] * 9 + [True]
-    back = read_dataset("pendulum/test-v0", act_scale=True)
-    np.testing.assert_allclose(back.columns["action"][:10], ours["action"][:10], rtol=1e-6)
     with pytest.raises(DatasetError, match="exists already"):
         collect_demo_data(config, 0, 4, "pendulum/test-v0", model=model, overrides=overrides)
+
+
+class Mirror(gymnasium.Env):
+    """Its observation is the action that it got, its numbers in a row."""
+
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self.action_space = space
+        self.observation_space = Box(-99, 99, (len(_flat(space.sample())),), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return 0 * _flat(self.action_space.sample()), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return _flat(action), 0.0, False, False, {}
+
+
+def _flat(action: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in tree_leaves(action)], dtype=np.float32)
+
+
+ARGS = Box(np.array([-0.4, 3], np.float32), np.array([0.4, 3], np.float32))  # the second is always 3
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:minari")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("path", ["demo.npz", "demo.hdf5", "demo", "mirror/test-v0"])
+@pytest.mark.parametrize(
+    "space",
+    [
+        Discrete(3, start=1),
+        MultiDiscrete(np.array([[2, 3], [2, 2]]), start=np.array([[0, 1], [5, 0]])),
+        MultiBinary(3),
+        Box(0, 9, (2,), np.int64),
+        ARGS,
+        Dict({"action_type": Discrete(3, start=1), "action_args": ARGS}),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_a_data_set_holds_what_the_environment_got_and_gives_what_the_policy_did(
+    space: Any, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if path == "mirror/test-v0":
+        pytest.importorskip("minari")
+        monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    main = dict(env=dict(max_episode_steps=10), policy=dict(model=dict(encoder_hidden_size_list=[8])))
+    create = dict(env=dict(type="gymnasium", env_id="any"), policy=dict(type="pg"))
+    build = lambda _: Mirror(space)  # noqa: E731
+    setting: Any = (build, [{}], [{}])
+    setup = prepare_run((main, create), 0, setting)
+    model = setup.create_policy("policy").model
+    collect_demo_data((main, create), 0, 20, path, setting, model, explore=True, collect_episodes=True)
+    dataset = read_dataset(path)
+    steps = ~dataset.columns.get("padding", torch.zeros(len(dataset.columns["reward"]), dtype=torch.bool))
+    held = tree_map(lambda leaf: leaf[steps].numpy(), dataset.columns["action"])
+    got = dataset.gather(torch.arange(len(dataset)))["next_obs"]
+    assert np.array_equal([_flat(tree_map(lambda leaf, n=n: leaf[n], held)) for n in range(len(got))], got)
+    units = ActionUnits(space)
+    dataset.fit(setup.spec.observation_space, units)
+    chosen = tree_map(lambda leaf: leaf[steps].numpy(), dataset.columns["action"])
+    assert units.space.contains(tree_map(lambda leaf: leaf[0], chosen))
+    for again, meant in zip(tree_leaves(units.to_env(chosen)), tree_leaves(held), strict=True):
+        np.testing.assert_allclose(again, meant, rtol=1e-6)

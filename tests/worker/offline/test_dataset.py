@@ -10,8 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.worker import DatasetError, OfflineDataset, read_dataset
 from ding_lite.worker.offline.files import write_columns
 
@@ -344,17 +345,18 @@ def test_a_missing_package_names_the_extra(
         ("obs", {"a": np.zeros((3, 4))}, Box(-1, 1, (4,)), "key 'obs': expected a single one"),
         ("obs", {"b": np.zeros((3, 4))}, Dict(a=Box(-1, 1, (4,))), "key 'obs/a': expected a column"),
         ("action", np.array([0, 1, 2]), Discrete(2), "key 'action': expected actions of Discrete(2), got 0 to 2"),
-        ("action", np.array([0, 1, 0]), Discrete(2, start=1), "got 0 to 1"),
         ("action", np.array([0.0, 1, 0]), Discrete(2), "expected whole numbers for Discrete(2), got torch.float32"),
         ("action", np.array([[0, 3]] * 3), MultiDiscrete([2, 3]), "got 0 to 3"),
-        ("action", np.full((3, 1), 2.0), Box(-1, 1, (1,)), "got 2.0 to 2.0. Are they in the environment's units?"),
+        ("action", np.full((3, 1), 2.0), Box(-1, 1, (1,)), "got 2.0 to 2.0"),
+        ("action", np.ones((3, 1)), Box(-2, 2, (1,)), "policy.collect.action_units to 'env' or 'policy'"),
+        ("action", np.array([1, 2, 1]), Discrete(2, start=1), "policy.collect.action_units to 'env' or 'policy'"),
     ],
 )
 def test_columns_are_compared_with_the_environments_spaces(key: str, column: Any, space: Any, said: str) -> None:
     columns = {"obs": np.zeros((3, 2)), "action": np.zeros(3, np.int64), key: column}
     spaces = {"obs": Box(-1, 1, (2,)), "action": Discrete(1), key: space}
     with pytest.raises(DatasetError) as caught:
-        OfflineDataset(columns).check_spaces(spaces["obs"], spaces["action"])
+        OfflineDataset(columns).fit(spaces["obs"], ActionUnits(spaces["action"]))
     assert said in str(caught.value)
 
 
@@ -362,5 +364,30 @@ def test_spaces_that_fit() -> None:
     obs = {"image": np.zeros((3, 2, 2), np.uint8), "speed": np.zeros((3, 1))}
     action = {"action_type": np.array([0, 1, 2]), "action_args": np.array([[1.0001]] * 3)}  # past a bound by rounding
     observation_space = Dict(image=Box(0, 255, (2, 2), np.uint8), speed=Box(-1, 1, (1,)))
-    action_space = Dict(action_type=Discrete(3), action_args=Box(-1, 1, (1,)))
-    OfflineDataset({"obs": obs, "action": action}).check_spaces(observation_space, action_space)
+    units = ActionUnits(Dict(action_type=Discrete(3), action_args=Box(-1, 1, (1,))))
+    OfflineDataset({"obs": obs, "action": action}).fit(observation_space, units)
+
+
+@pytest.mark.parametrize(
+    ("space", "env", "policy"),
+    [
+        (Discrete(3, start=1), [1, 3], [0, 2]),
+        (MultiDiscrete([3], start=[1]), [[1], [3]], [[0], [2]]),
+        (MultiDiscrete(np.array([[2, 3]]), start=np.array([[0, 5]])), [[[0, 5]], [[1, 7]]], [[0, 0], [1, 2]]),
+        (MultiBinary((1, 2)), np.array([[[0, 1]], [[1, 1]]], bool), [[0, 1], [1, 1]]),
+        (Box(0, 10, (1,), np.int64), [[0], [5]], [[-1.0], [0]]),
+        (Box(-0.4, 0.4, (1,)), [[0.4], [-0.1]], [[1.0], [-0.25]]),
+        (Box(np.array([3, -2], np.float32), np.array([3, 2], np.float32)), [[3.0, 1]], [[0.0, 0.5]]),
+    ],
+)
+def test_actions_become_the_policys(tmp_path: Path, space: Any, env: Any, policy: Any) -> None:
+    units, obs_space = ActionUnits(space), Box(-1, 1, (1,))
+    for action_units, action in (("env", np.array(env)), ("policy", np.array(policy))):
+        columns = {"obs": np.zeros((len(action), 1), np.float32), "action": action}
+        for path in (str(tmp_path / f"{action_units}.npz"), str(tmp_path / f"{action_units}.h5")):
+            write_columns(path, columns, {"action_units": action_units})
+            dataset = read_dataset(path, required=("obs", "action"))
+            dataset.fit(obs_space, units)
+            found = dataset.gather(torch.arange(len(action)))["action"]
+            np.testing.assert_allclose(found, policy, rtol=1e-6)
+            assert found.dtype == (torch.float32 if isinstance(space, Box) else torch.int64)
