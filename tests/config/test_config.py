@@ -237,7 +237,7 @@ def test_a_message_is_one_short_line_whatever_it_quotes() -> None:
     with pytest.raises(ConfigError) as error:
         compile_config(pair({"x" * 10**6: 1}))
     assert len(str(error.value)) <= 400
-    assert str(error.value).endswith("exp_name, policy, seed, tracker.")
+    assert str(error.value).endswith("exp_name, max_seconds, policy, seed, tracker.")
 
 
 def test_literal_true_is_not_one() -> None:
