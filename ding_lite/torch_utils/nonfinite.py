@@ -40,11 +40,10 @@ class StepCheck:
 
     Attributes:
         skipped: number of skipped updates.
-        uncertain: True if the last step was skipped, or if this is not known yet.
     """
 
     def __init__(self, on_nonfinite: Literal["stop", "skip"], module: nn.Module) -> None:
-        self.skipped, self.uncertain = 0, False
+        self.skipped = 0
         self._stop, self._module = on_nonfinite == "stop", module
         self._step = _Step({}, {})
         self._loss: Tensor | float = 0.0
@@ -112,20 +111,12 @@ class StepCheck:
         Raises:
             NonFiniteError: with 'stop', on every rank, if the norm is not finite.
         """
-        self.uncertain = self._lags(norm, optimizers)
-        if self.uncertain:
+        if self._lags(norm, optimizers):
             self._launch(norm, optimizers)
         elif not math.isfinite(norm.item()):
-            self.uncertain = True
             self._report(self._step, self._loss, lag=0)
             return False
         return True
-
-    def cleaned(self, output: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the figures of a step. If it was or may be skipped, priorities that are not finite become 0."""
-        if self.uncertain and "priority" in output:
-            output["priority"] = output["priority"].nan_to_num(0.0, 0.0, 0.0)
-        return output
 
     @staticmethod
     def _lags(norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:

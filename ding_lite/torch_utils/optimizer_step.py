@@ -134,7 +134,7 @@ class OptimizerStep:
             for optimizer in self.optimizers.values():
                 optimizer.step()
         self.steps += 1
-        return self.check.cleaned(figures | {"grad_norm": norm, "total_loss": loss.detach()})
+        return figures | {"grad_norm": norm, "total_loss": loss.detach()}
 
     def _clip(self, norm: Tensor) -> None:
         """Clip the averaged gradient of each part in place, as `policy.learn.grad_clip_type` says.

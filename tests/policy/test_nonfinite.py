@@ -18,7 +18,7 @@ from ding_lite.torch_utils.diagnosis import NonFiniteError, describe
 from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.registry import POLICY_REGISTRY, UserError
-from ding_lite.worker import Learner
+from ding_lite.worker import Learner, PrioritizedReplayBuffer
 from tests.distributed import parity
 from tests.policy.helpers import make_batch, make_cfg, make_policy, same
 
@@ -169,12 +169,16 @@ def test_the_first_skipped_update_is_warned_of_and_all_are_counted_in_the_log() 
 
 @pytest.mark.parametrize("make", [trained, lagging])
 @pytest.mark.filterwarnings("ignore:An update was skipped")
-def test_priorities_stay_finite(make: Any) -> None:
-    policy = make(SKIP, "priority=True")
-    expected = policy._loss(make_bad())[1]["priority"]
-    priority = policy._forward_learn(make_bad())["priority"]
-    assert priority[2] == 0
-    assert torch.equal(priority[3:], expected[3:])
+def test_a_skipped_update_leaves_the_priorities_of_what_was_not_finite(make: Any) -> None:
+    policy, replay = make(SKIP, "priority=True"), PrioritizedReplayBuffer(16, 1, alpha=1.0)
+    block = make_batch(9) | {"traj_flag": torch.zeros(9).bool(), "episode_step": torch.arange(9)}
+    replay.push({key: value.unsqueeze(1) for key, value in block.items() if key not in ("next_obs", "value_gamma")})
+    replay.update(torch.arange(8), torch.full((8,), 7.0))
+    bad = make_bad() | {"index": torch.arange(8)}
+    expected = policy._loss(bad)[1]["priority"]
+    Learner(policy.learn_mode, 100, lambda values: None).train([bad], replay.update)
+    expected[2] = 7.0
+    torch.testing.assert_close(replay.state_dict()["sampler"]["priority"][:8].float(), expected)
 
 
 def test_a_gradient_alone_is_enough() -> None:
