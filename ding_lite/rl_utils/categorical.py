@@ -170,7 +170,7 @@ def dist_nstep_td_error(
         cum_reward: see `q_nstep_td_error`.
 
     Returns:
-        The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
+        The scalar loss, and the priority of each sample, `[B]`, see `kl_to_target`.
 
     Raises:
         ValueError: dist and next_n_dist are not both `[B, A, n_atom]`, or the shape of reward contradicts `cum_reward`.
@@ -185,7 +185,23 @@ def dist_nstep_td_error(
         log_BK = data.log_dist[sample_B, data.act]
     loss_B = -(target_BK * log_BK).sum(-1)
     loss = loss_B.mean() if data.weight is None else (loss_B * data.weight).mean()
-    return loss, loss_B.detach()
+    return loss, kl_to_target(loss_B, target_BK)
+
+
+@torch.no_grad()
+def kl_to_target(cross_entropy_B: Tensor, target_BK: Tensor) -> Tensor:
+    """Return the Kullback-Leibler divergence of targets and predictions, `[B]`, the priority of their samples.
+
+    KL(m, p) = -sum_i m_i log p_i + sum_i m_i log m_i
+
+    It has the gradient of the cross entropy, but is 0 for a perfect prediction. The entropy of the target, by which
+    they differ, is usually much larger than the error, and would make all priorities nearly equal.
+
+    Args:
+        cross_entropy_B: `-sum_i m_i log p_i`.
+        target_BK: the probabilities m.
+    """
+    return (cross_entropy_B + torch.xlogy(target_BK, target_BK).sum(-1)).clamp(min=0.0)
 
 
 @torch.no_grad()

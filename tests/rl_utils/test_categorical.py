@@ -67,7 +67,8 @@ def test_projection_of_the_support_onto_itself_is_the_identity() -> None:
 # Sample 1 took action 1, probabilities 1/2, 1/4, 1/4, and ends with a reward of 3: half on 2, half on 4.
 DIST = tensor([[[0.25, 0.25, 0.5], [1.0, 0, 0]], [[1.0, 0, 0], [0.5, 0.25, 0.25]]])
 NEXT = tensor([[[1.0, 0, 0], [0.5, 0.5, 0]], [[0.0, 0, 1], [0.0, 0, 1]]])
-LOSSES = (LN(4), LN(4))
+# Both losses are log 4. Without the targets' entropies, 1/4 log 4 + 3/4 log 4/3 and log 2: 3/4 log 3 and log 2.
+PRIORITIES = (0.75 * LN(3), LN(2))
 
 
 def example(**changes: Any) -> dist_nstep_td_data:
@@ -79,12 +80,19 @@ def example(**changes: Any) -> dist_nstep_td_data:
 
 
 def test_loss_by_hand() -> None:
-    loss, losses = dist_nstep_td_error(example(), 0.5, *SUPPORT, cum_reward=True)
-    torch.testing.assert_close(losses, tensor(LOSSES))
+    loss, priorities = dist_nstep_td_error(example(), 0.5, *SUPPORT, cum_reward=True)
+    torch.testing.assert_close(priorities, tensor(PRIORITIES))
     assert loss.item() == pytest.approx(LN(4))
-    weighed, losses = dist_nstep_td_error(example(weight=tensor([2.0, 0.5])), 0.5, *SUPPORT, cum_reward=True)
-    torch.testing.assert_close(losses, tensor(LOSSES))  # of each sample as it is
+    weighed, priorities = dist_nstep_td_error(example(weight=tensor([2.0, 0.5])), 0.5, *SUPPORT, cum_reward=True)
+    torch.testing.assert_close(priorities, tensor(PRIORITIES))  # of each sample as it is
     assert weighed.item() == pytest.approx(LN(4) * 2.5 / 2)
+
+
+def test_a_priority_is_zero_for_a_perfect_prediction_of_any_entropy() -> None:
+    even, certain = [1 / 3, 1 / 3, 1 / 3], [0.0, 1.0, 0.0]
+    dist = tensor([even, certain])[:, None].expand(-1, 2, -1)
+    data = example(dist=dist, next_n_dist=dist, reward=torch.zeros(2), done=torch.zeros(2).bool())
+    assert dist_nstep_td_error(data, 1.0, *SUPPORT, cum_reward=True)[1].tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
 
 
 def test_one_step_is_a_case_of_n_steps() -> None:
@@ -94,11 +102,11 @@ def test_one_step_is_a_case_of_n_steps() -> None:
 
 def test_targets_sum_rewards_and_discount_what_follows() -> None:
     # Sample 0: 0.5 + 1/2 1 = 1; gamma^2 = 1/4: the atoms 0 and 2 become 1 and 1.5. 1: half on 0, half on 2; 1.5: a
-    # quarter on 0, three on 2: target 3/8, 5/8, 0. -log 1/4 for each. Sample 1: 2 + 1/2 2 = 3 as before.
+    # quarter on 0, three on 2: target 3/8, 5/8, 0, predicted with 1/8, 3/8. Sample 1: 2 + 1/2 2 = 3 as before.
     reward = tensor([[0.5, 2.0], [1.0, 2.0]])
     dist = tensor([[[0.125, 0.375, 0.5], [1.0, 0, 0]], [[1.0, 0, 0], [0.5, 0.25, 0.25]]])
     _, two_steps = dist_nstep_td_error(example(reward=reward, dist=dist), 0.5, *SUPPORT, nstep=2)
-    torch.testing.assert_close(two_steps[0].item(), 3 / 8 * LN(8) + 5 / 8 * LN(8 / 3))
+    torch.testing.assert_close(two_steps[0].item(), 3 / 8 * LN(3) + 5 / 8 * LN(5 / 3))
     value_gamma = tensor([0.25, 0.5])
     _, cut = dist_nstep_td_error(example(dist=dist), 0.5, *SUPPORT, 3, value_gamma, True)
     torch.testing.assert_close(cut[0], two_steps[0])
@@ -109,7 +117,7 @@ def test_the_gradient_by_logits_is_prediction_minus_target() -> None:
     log_dist = logits.log_softmax(-1)
     next_dist = NEXT.clone().requires_grad_()
     data = example(dist=log_dist.exp(), log_dist=log_dist, next_n_dist=next_dist)
-    loss, losses = dist_nstep_td_error(data, 0.5, *SUPPORT, cum_reward=True)
+    loss, priorities = dist_nstep_td_error(data, 0.5, *SUPPORT, cum_reward=True)
     loss.backward()
     target = tensor([[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]])
     expected = torch.zeros(2, 2, 3)
@@ -117,7 +125,7 @@ def test_the_gradient_by_logits_is_prediction_minus_target() -> None:
         expected[sample, action] = (logits[sample, action].softmax(-1) - target[sample]) / 2
     torch.testing.assert_close(logits.grad, expected.detach())
     assert next_dist.grad is None
-    assert not losses.requires_grad
+    assert not priorities.requires_grad
 
 
 def test_a_probability_that_is_rounded_to_zero_still_learns_from_its_logarithm() -> None:
@@ -132,8 +140,9 @@ def test_a_probability_that_is_rounded_to_zero_still_learns_from_its_logarithm()
     assert math.isfinite(without.item())
 
 
-def naive_loss(data: Any, gamma: float, nstep: int) -> list[float]:
-    losses = []
+def naive_loss(data: Any, gamma: float, nstep: int) -> tuple[list[float], list[float]]:
+    """Return the losses and the priorities of all samples."""
+    losses, priorities = [], []
     v_min, v_max, n_atom = -2.0, 3.0, data.dist.shape[-1]
     support = [v_min + i * (v_max - v_min) / (n_atom - 1) for i in range(n_atom)]
     for b in range(len(data.act)):
@@ -143,7 +152,8 @@ def naive_loss(data: Any, gamma: float, nstep: int) -> list[float]:
         target = naive_projection(probability, [total + keep * z for z in support], v_min, v_max)
         prediction = data.dist[b, data.act[b]].tolist()
         losses.append(-sum(m * LN(p) for m, p in zip(target, prediction, strict=True)))
-    return losses
+        priorities.append(sum(m * LN(m / p) for m, p in zip(target, prediction, strict=True) if m))
+    return losses, priorities
 
 
 def test_loss_equals_a_naive_one() -> None:
@@ -158,9 +168,9 @@ def test_loss_equals_a_naive_one() -> None:
         done=torch.rand(batch) < 0.3,
         weight=torch.rand(batch, dtype=torch.float64),
     )
-    loss, losses = dist_nstep_td_error(data, 0.9, -2.0, 3.0, n_atom, nstep=steps)
-    expected = tensor(naive_loss(data, 0.9, steps), dtype=torch.float64)
-    torch.testing.assert_close(losses, expected)
+    loss, priorities = dist_nstep_td_error(data, 0.9, -2.0, 3.0, n_atom, nstep=steps)
+    expected, expected_priorities = torch.tensor(naive_loss(data, 0.9, steps), dtype=torch.float64)
+    torch.testing.assert_close(priorities, expected_priorities)
     assert data.weight is not None
     torch.testing.assert_close(loss, (expected * data.weight).mean())
 

@@ -7,7 +7,8 @@ distribution has the probabilities p_k(s, a) at atoms z_k, equally spaced from `
     L_actor = -mean sum_k z_k p_k(s, pi(s))
 
 Z' is the distribution of the target networks, and the projection puts it back on the atoms, see
-`rl_utils/categorical.py`. The symbols are those of `policy/continuous/ddpg.py`. H is the priority of a sample.
+`rl_utils/categorical.py`. The symbols are those of `policy/continuous/ddpg.py`. The priority of a sample is the
+Kullback-Leibler divergence of m and p, H without the entropy of m.
 
 Logged figures, in addition to those of `policy/continuous/qac.py`:
 
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, read_support
-from ding_lite.rl_utils.categorical import categorical_clipped_share, categorical_projection
+from ding_lite.rl_utils.categorical import categorical_clipped_share, categorical_projection, kl_to_target
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -73,9 +74,12 @@ class D4PGPolicy(DDPGPolicy):
         output = self._run(self._model.critic, batch["obs"], action=batch["action"])
         entropy_B = -(target_BK * output["logit"].log_softmax(-1)).sum(-1)
         loss = (entropy_B * batch["weight"] if "weight" in batch else entropy_B).mean()
-        priority_B = entropy_B.detach()
-        figures = {"q_value": output["q_value"].detach(), "cross_entropy": priority_B, "priority": priority_B}
-        return loss, figures | {"clipped_share": clipped_B}
+        return loss, {
+            "q_value": output["q_value"].detach(),
+            "cross_entropy": entropy_B.detach(),
+            "clipped_share": clipped_B,
+            "priority": kl_to_target(entropy_B, target_BK),
+        }
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor."""

@@ -8,7 +8,8 @@ For every action, the network predicts the probabilities p_i of K returns z_i, t
 the cross entropy with the target m: the distribution of R + g^n z_j with the probabilities p'_j(s_{t+n}, a*) of the
 target network, projected onto the atoms. R is the sum of n rewards, and a* is chosen as in `dqn.py`.
 
-Exploration, replay, target network and options are those of DQN. The priority of a sample is its loss.
+Exploration, replay, target network and options are those of DQN. The priority of a sample is the
+Kullback-Leibler divergence of m and p, its loss without the entropy of m.
 
 Logged figures: those of DQN, and `clipped_share`, the probability of targets outside the atoms' range. The projection
 moves them to its ends. It should stay near 0; if it does not, widen `model.v_min` and `model.v_max`.
@@ -88,9 +89,9 @@ def categorical_loss(
     dists = (online["distribution"], target["distribution"])
     data = dist_nstep_td_data(*dists, *step, weight_B, online.get("log_distribution"))
     bellman = (cfg.discount_factor, *support, cfg.nstep, batch["value_gamma"], True)
-    loss, loss_B = dist_nstep_td_error(data, *bellman)
+    loss, priority_B = dist_nstep_td_error(data, *bellman)
     clipped_B = dist_nstep_clipped_share(data, *bellman)
-    return loss, {"priority": loss_B, "q_value": online["logit"].detach(), "clipped_share": clipped_B}
+    return loss, {"priority": priority_B, "q_value": online["logit"].detach(), "clipped_share": clipped_B}
 
 
 @POLICY_REGISTRY.register("c51")

@@ -48,9 +48,12 @@ def test_the_critic_learns_the_projected_distribution() -> None:
     loss, figures = losses(policy, batch)["critic"]
     # pi'(s') = 0.2 in s' = 0.4, r = 1, g = 1/2: the atoms move to 1, 1.5 and 2
     p = softmax(0.0, 0.2, 0.4)
-    expected = cross_entropy([0.0, p[0] + 0.5 * p[1], 0.5 * p[1] + p[2]], 0.0, 0.1, 0.5)
+    target = [0.0, p[0] + 0.5 * p[1], 0.5 * p[1] + p[2]]
+    expected = cross_entropy(target, 0.0, 0.1, 0.5)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
-    assert figures["priority"].tolist() == pytest.approx([expected], rel=1e-5)
+    assert figures["cross_entropy"].tolist() == pytest.approx([expected], rel=1e-5)
+    entropy = -sum(m * math.log(m) for m in target[1:])
+    assert figures["priority"].tolist() == pytest.approx([expected - entropy], rel=1e-5)
     mean = softmax(0.0, 0.1, 0.5)
     assert figures["q_value"].item() == pytest.approx(mean[1] + 2 * mean[2], rel=1e-5)
 

@@ -57,14 +57,15 @@ def table_batch(**more: Tensor) -> dict[str, Tensor]:
 # Sample 0: with a reward of 1 and the discount 1/2 the atoms become 1, 2, 3.
 #   Double: action 1, the target's 1/2, 1/2, 0. 1 goes to 0 and 2 by halves: 1/4, 3/4, 0. -log 1/4 for both: log 4.
 #   Not double: action 0, 0, 1/4, 3/4. 3 goes to 2 and 4 by halves: 0, 5/8, 3/8: 5/8 log 4 + 3/8 log 2.
-# Sample 1 ends with 1: 1/2, 1/2, 0, each predicted with 1/2: log 2.
+# Sample 1 ends with 1: 1/2, 1/2, 0, each predicted with 1/2: log 2, the target's entropy, and so a priority of 0.
 FIRST = {True: LN(4), False: 5 / 8 * LN(4) + 3 / 8 * LN(2)}
+PRIORITY = {True: 3 / 4 * LN(3), False: 5 / 8 * LN(5 / 2) + 3 / 8 * LN(3 / 4)}  # sum_i m_i log m_i / p_i
 
 
 @pytest.mark.parametrize("double", FIRST)
 def test_loss_by_hand(double: bool) -> None:
     loss, output = table_policy(f"double={double}").learn_mode.loss(table_batch())
-    assert output["priority"].tolist() == pytest.approx([FIRST[double], LN(2)], rel=1e-5)
+    assert output["priority"].tolist() == pytest.approx([PRIORITY[double], 0.0], rel=1e-5, abs=1e-6)
     assert loss.item() == pytest.approx((FIRST[double] + LN(2)) / 2, rel=1e-5)
     assert output["q_value"].mean().item() == pytest.approx((2.5 + 2 + 1 + 3) / 4)
     assert output["clipped_share"].tolist() == [0.0, 0.0]
@@ -74,15 +75,16 @@ def test_importance_weights_weigh_the_loss_and_not_the_priorities() -> None:
     policy = table_policy("priority=True", "priority_IS_weight=True")
     loss, output = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     assert loss.item() == pytest.approx((0.5 * LN(4) + 2 * LN(2)) / 2, rel=1e-5)
-    assert output["priority"].tolist() == pytest.approx([LN(4), LN(2)], rel=1e-5)
+    assert output["priority"].tolist() == pytest.approx([PRIORITY[True], 0.0], rel=1e-5, abs=1e-6)
 
 
 def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
-    # 1/4 for 1/2: the atoms 0 and 2 become 1 and 1.5: half and three quarters to 2. Both are predicted with 1/4.
-    # The discount 3/2: 1 and 4, half of 1 to 0 and 2 each, and all of 4 to 4: 1/2 log 4 + 1/2 log 2.
-    for value_gamma, expected in ((0.25, LN(4)), (1.5, 0.5 * LN(4) + 0.5 * LN(2))):
+    # 1/4 for 1/2: the atoms 0 and 2 become 1 and 1.5: half and three quarters to 2: 3/8, 5/8. Both are predicted with
+    # 1/4. The discount 3/2: 1 and 4, half of 1 to 0 and 2 each, and all of 4 to 4: 1/4, 1/4, 1/2, as predicted.
+    for value_gamma, expected in ((0.25, 3 / 8 * LN(3 / 2) + 5 / 8 * LN(5 / 2)), (1.5, 0.0)):
         batch = table_batch(value_gamma=torch.tensor([value_gamma, 0.5]))
-        assert table_policy().learn_mode.loss(batch)[1]["priority"][0].item() == pytest.approx(expected, rel=1e-5)
+        priority = table_policy().learn_mode.loss(batch)[1]["priority"][0].item()
+        assert priority == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 def test_targets_beyond_the_support_are_a_logged_figure() -> None:
