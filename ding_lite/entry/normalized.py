@@ -25,7 +25,7 @@ def add_normalizer(policy: Policy, cfg: EasyDict, observation_space: gymnasium.S
     if norm_reward.use_norm:
         discount = norm_reward.reward_discount
         discount = cfg.policy.discount_factor if discount is None else discount
-    normalizer = Normalizer(observation_space if norm_obs.use_norm else None, discount)
+    normalizer = Normalizer(observation_space if norm_obs.use_norm else None, discount, norm_reward.clip)
     normalize_policy(policy, normalizer.to(policy.device))
 
 

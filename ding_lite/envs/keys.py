@@ -61,6 +61,7 @@ ENV_KEYS: dict[str, Any] = dict(
             False, "divide training rewards by the discounted return's standard deviation; short: `norm_reward=True`"
         ),
         reward_discount=Key(None, "discount of this return; None: policy.discount_factor", type=float, low=0, high=1),
+        clip=Key(10.0, "largest absolute value of a normalised reward; None: no limit", type=(float, None), above=0),
     ),
     manager=dict(
         type=Key(

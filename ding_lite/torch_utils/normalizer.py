@@ -6,6 +6,7 @@ normalised where the policy receives them, see `NormalizedModes`. Shapes: T step
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.ranks.ranks import alone
 
-CLIP = 10.0  # largest absolute value of a normalised observation
+CLIP = 10.0  # largest absolute value of a normalised observation, and by default of a reward
 OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # of blocks and batches
 MASK = "action_mask"  # part of an observation that is never normalised
 
@@ -49,22 +50,29 @@ class Normalizer(nn.Module):
 
     * An observation becomes (x - mean) / sqrt(var + 1e-8), clipped to -10..10. Each of its F features has its own mean
       and variance, over all env steps of all ranks so far.
-    * A reward becomes r / sqrt(var + 1e-8). var is the variance of the discounted return R_t = r_t + gamma R_{t-1} over
-      all env steps so far, with R = 0 before an episode. The mean is not subtracted, because this would change which
-      policy is best.
+    * A reward becomes r / sqrt(var + 1e-8), clipped. var is the variance of the discounted return R_t = r_t + gamma
+      R_{t-1} over all env steps so far, with R = 0 before an episode. The mean is not subtracted, because this would
+      change which policy is best. Replay clips the sum of n rewards.
 
     Before the first update the mean is 0 and the variance 1.
 
     Args:
         observation_space: the space of one observation, as the policy sees it; None: observations stay unchanged.
         reward_discount: gamma; None: rewards stay unchanged.
+        reward_clip: largest absolute value of a normalised reward; None: no limit. The first reward after many zeros is
+            otherwise hundreds of standard deviations large.
 
     Attributes:
         obs: the statistics of the features; None if observations stay unchanged.
         returns: the statistics of R; None if rewards stay unchanged.
     """
 
-    def __init__(self, observation_space: gymnasium.Space[Any] | None, reward_discount: float | None) -> None:
+    def __init__(
+        self,
+        observation_space: gymnasium.Space[Any] | None,
+        reward_discount: float | None,
+        reward_clip: float | None = CLIP,
+    ) -> None:
         super().__init__()
         self._places: dict[tuple[str, ...], slice] = {}
         size = 0
@@ -72,7 +80,7 @@ class Normalizer(nn.Module):
             self._places[path] = slice(size, size + number)
             size += number
         self.obs = RunningMeanStd((size,)) if size else None
-        self._discount = reward_discount or 0.0
+        self._discount, self._reward_clip = reward_discount or 0.0, math.inf if reward_clip is None else reward_clip
         self.returns = RunningMeanStd() if reward_discount is not None else None
         self._running_N: Tensor | None = None  # R of this rank's running episodes
 
@@ -95,7 +103,10 @@ class Normalizer(nn.Module):
 
     def normalize_reward(self, reward: Tensor) -> Tensor:
         """Return rewards, or sums of rewards, of any shape."""
-        return reward if self.returns is None else (reward / self.returns.std.to(reward.device)).to(reward.dtype)
+        if self.returns is None:
+            return reward
+        normal = (reward / self.returns.std.to(reward.device)).to(reward.dtype)
+        return normal.clamp(-self._reward_clip, self._reward_clip)
 
     def normalize(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch or a block with normalised observations and rewards; the given one is not changed."""

@@ -84,6 +84,16 @@ def test_rewards_are_divided_by_the_deviation_of_the_return_and_not_centred() ->
     assert "obs" not in seen
 
 
+@pytest.mark.parametrize(("clip", "expected"), [(10.0, 10.0), (2.5, 2.5), (None, 63.3)])
+def test_a_first_sparse_reward_is_clipped(clip: float | None, expected: float) -> None:
+    normalizer = Normalizer(None, 0.0, clip)
+    reward = torch.zeros(4000, 1)
+    reward[-1] = -1.0  # the variance is 1 / 4000 - 1 / 4000^2: unclipped, 63.3
+    seen = normalizer.observe({"reward": reward, "episode_step": torch.arange(4000).view(-1, 1)})
+    assert seen["reward"].min().item() == pytest.approx(-expected, rel=1e-3)
+    assert seen["reward"].max() == 0
+
+
 def test_a_block_is_normalised_by_the_statistics_that_the_policy_acted_with() -> None:
     normalizer, before = Normalizer(VECTOR, 0.9), block(0, 20, starts=((0, 0), (0, 1)))
     normalizer.observe(before)
