@@ -113,6 +113,7 @@ class Experiment(AbstractContextManager[Any]):
         self._setup, self.stop_reason = setup, ""
         self._callbacks = CallbackList(callbacks) if callbacks else None
         self._asked_to_stop = False  # by a callback of this rank
+        self._collected = 0  # env steps of all ranks in the last collect
         self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
         keep_freed_memory()
         threads = torch.get_num_threads()
@@ -231,6 +232,7 @@ class Experiment(AbstractContextManager[Any]):
             This rank's samples, as `_get_train_sample` of the policy returned them.
         """
         samples, figures = self.collector.collect()
+        self._collected = int(figures["env_step"])
         self._reporter.collect(figures, self.counts())
         if self._callbacks is not None:
             self._callbacks.after_collect(self, figures)
@@ -239,6 +241,7 @@ class Experiment(AbstractContextManager[Any]):
     def sample(self, replay: ReplayBuffer) -> Iterable[dict[str, Any]]:
         """Return the batches to learn from after a collect: `policy.learn.update_per_collect` of them.
 
+        If this is None, there are as many as env steps of all ranks in the collect.
         There are none until the replay buffer of every rank holds at least `policy.learn.batch_size` samples.
 
         Args:
@@ -247,7 +250,7 @@ class Experiment(AbstractContextManager[Any]):
         learn = self._setup.cfg.policy.learn
         if not self._enough:
             self._enough = allreduce_data(int(replay.count() >= learn.batch_size)) == get_world_size()
-        return replay.batches(learn.batch_size, learn.update_per_collect) if self._enough else ()
+        return replay.batches(learn.batch_size, learn.update_per_collect or self._collected) if self._enough else ()
 
     def learn(
         self, batches: Iterable[dict[str, Any]], update: Callable[[torch.Tensor, torch.Tensor], None] | None = None

@@ -21,7 +21,7 @@ from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import POLICY_REGISTRY, CheckpointError, load_checkpoint, random_state
-from tests.distributed.launcher import run_forked
+from tests.distributed.launcher import run_forked, run_ranks
 from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
 
@@ -140,6 +140,25 @@ def test_random_steps_come_first_and_count(tmp_path: Path) -> None:
     told = result(tmp_path / "run")
     # 13 collects of 8 are the first to give 100; then two more, each of which can be learned from at once
     assert (told["envstep"], told["train_iter"]) == (120, 10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_envs", "nproc"),
+    [("sac", 6, 1), ("ddpg", 6, 1), ("d4pg", 6, 1), ("td3", 6, 1), ("td3", 1, 1), ("td3", 3, 2)],
+)
+def test_continuous_policies_take_one_update_for_each_env_step_of_all_ranks(
+    tmp_path: Path, kind: str, num_envs: int, nproc: int
+) -> None:
+    sizes = "policy=dict(random_collect_size=12, learn=dict(batch_size=4))"
+    env = f"env=dict(env_id='Pendulum-v1', collector_env_num={num_envs}, evaluator_env_num=1, n_evaluator_episode=1)"
+    path = tmp_path / "config.py"
+    path.write_text(f"main_config = dict({env}, {sizes})\ncreate_config = dict(policy=dict(type='{kind}'))\n")
+    words = ["-m", "ding_lite", "train", "-c", str(path), "exp_name=run", "max_env_step=60", "policy.multi_gpu=True"]
+    done = run_ranks([*words, "policy.nstep=1"], nproc, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = result(tmp_path / "run")
+    assert (told["envstep"], told["train_iter"]) == (60, 60 - 12 * nproc)
+    assert f"4 a rank, {4 * nproc} global, 1 update an env step" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("impala", 3 * 64), ("acer", 3 * 64), ("ppo_offpolicy", 3 * 8)])

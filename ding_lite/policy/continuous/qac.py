@@ -63,7 +63,9 @@ class QACPolicy(Policy):
             action_space=Key("reparameterization", "what the actor returns; fixed by the policy"),
         ),
         learn=dict(
-            update_per_collect=Key(1, "learner iterations after each collect", low=1),
+            update_per_collect=Key(
+                None, "learner iterations after each collect; None: one for each env step of all ranks", type=int, low=1
+            ),
             batch_size=256,
             target_theta=Key(0.005, "share of a network mixed into its target at each update", above=0, high=1),
         ),

@@ -24,6 +24,7 @@ hopper_d4pg_config = EasyDict(
             v_max=1000,
         ),
         learn=dict(
+            update_per_collect=1,
             batch_size=256,
             learning_rate_actor=0.0003,
             learning_rate_critic=0.0003,

@@ -19,6 +19,7 @@ pendulum_sac_config = EasyDict(
             critic_head_hidden_size=128,
         ),
         learn=dict(
+            update_per_collect=1,
             batch_size=128,
             learning_rate_q=0.001,
             learning_rate_policy=0.001,
