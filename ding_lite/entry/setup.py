@@ -17,6 +17,7 @@ from torch import nn
 
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
+from ding_lite.entry.model_check import check_model
 from ding_lite.entry.normalized import add_normalizer
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
@@ -65,6 +66,9 @@ class RunSetup:
         Args:
             seed_path: names the use of the seed, which is derived from this path and the config's seed.
             fields: the modes to build. Without 'learn' there is no optimizer.
+
+        Raises:
+            ConfigError: the policy or its model is the user's own, and they do not fit, see `check_model`.
         """
         policy = self.cfg.policy
         torch.set_num_threads(min(policy.num_threads or torch.get_num_threads(), usable_cores()))
@@ -75,6 +79,7 @@ class RunSetup:
             torch.set_num_threads(1)
         if self.cfg.env.norm_obs.use_norm or self.cfg.env.norm_reward.use_norm:
             add_normalizer(built, self.cfg, self.spec.observation_space)
+        check_model(built, self.spec, fields)
         return built
 
     def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:

@@ -20,6 +20,7 @@ from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.torch_utils.optimizer import Rate, Trained, create_optimizer, load_moments
 from ding_lite.torch_utils.overlapped_loss import OverlappedLoss
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.registry import UserError
 
 ALONE = "model"  # the name of a policy's only optimizer
 
@@ -120,7 +121,10 @@ class OptimizerStep:
             NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is
                 raised one step later.
         """
-        loss, figures = self._loss(batch)
+        output = self._loss(batch)
+        if self.steps == 0:
+            _check_output(output, self._loss)
+        loss, figures = output
         self.check.begin(batch, figures)
         self.flat.zero_grad()
         self.check.mark(loss, self.flat)
@@ -179,6 +183,20 @@ class OptimizerStep:
         for name, optimizer in self.optimizers.items():
             load_moments(optimizer, state["optimizer"][name] if name else state["optimizer"])
         self.check.skipped, self.steps = state["skipped_updates"], state.get("optimizer_steps", 0)
+
+
+def _check_output(output: Any, loss: Any) -> None:
+    """Check what a loss returned in the first step.
+
+    Raises:
+        UserError: it is not a scalar tensor and a dict.
+    """
+    pair = output if isinstance(output, tuple) else (output,)
+    if len(pair) == 2 and isinstance(pair[0], Tensor) and pair[0].ndim == 0 and isinstance(pair[1], dict):
+        return
+    got = ", ".join(f"{type(each).__name__}{list(each.shape) if isinstance(each, Tensor) else ''}" for each in pair)
+    name = getattr(loss, "__qualname__", type(loss).__name__)
+    raise UserError(f"{name}: expected (loss, figures), a scalar tensor and a dict of tensors, got {got}.")
 
 
 class Optimizers(dict[str, OptimizerStep]):
