@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+import numpy as np
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
@@ -25,7 +26,7 @@ KINDS: dict[str, type] = {
 
 
 def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
-    """Set the model's shapes from the environment's spaces; shapes that the user has set must agree with them.
+    """Set the model's shapes and bounds from the environment's spaces; what the user has set must agree with them.
 
     Args:
         cfg: the compiled config; missing shapes are written into it.
@@ -40,6 +41,7 @@ def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) ->
     kind = _check_actions(cfg.policy.type, policy_cls, space)
     _check_stack(cfg, env_spec)
     options = {} if model_given else sc.model_options(policy_cls, cfg, {})
+    _fit_range(cfg, getattr(policy_cls, "unit_actions", False), options, space)
     shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
     if model.get("action_space") in (None, *KINDS):
         shapes["action_space"] = kind
@@ -88,6 +90,37 @@ def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[An
         advice = _advice(policy_type, type(space))
         raise ConfigError(f"Policy '{policy_type}' expects {expected} actions, got {space}: {advice}")
     return kind
+
+
+def _fit_range(cfg: EasyDict, unit_actions: bool, options: sc.Schema, space: gymnasium.Space[Any]) -> None:
+    """If a number of the actions ranges elsewhere than from -1 to 1, let the model be unbounded, if it can be.
+
+    Raises:
+        ConfigError: the policy acts between -1 and 1, or the user bounds the model.
+    """
+    name = ""
+    if isinstance(space, gymnasium.spaces.Dict):
+        space, name = space["action_args"], " of 'action_args'"
+    if not isinstance(space, gymnasium.spaces.Box) or not (elsewhere := (space.low != -1) | (space.high != 1)).any():
+        return
+    model = cfg.policy.model
+    if not unit_actions and model.get("bound_type") is None:
+        if "policy.model.bound_type" in options:
+            model.bound_type = None  # the default of some models is 'tanh'
+        return
+    number = int(elsewhere.argmax())
+    low, high = space.low[number], space.high[number]
+    advice = "set env.act_scale=True"
+    if not np.isfinite([low, high]).all():
+        advice = (
+            "bound it with env.wrappers=[dict(name='ding_lite.envs.actions:BoundActions', low=..., high=...)], or in "
+            "code with gymnasium.wrappers.TransformAction (ClipAction removes bounds)"
+        )
+    key = "" if unit_actions else f" with policy.model.bound_type='{model.bound_type}'"
+    raise ConfigError(
+        f"Policy '{cfg.policy.type}' acts between -1 and 1{key}, but dimension {number}{name} of the environment's "
+        f"actions ranges from {low:g} to {high:g}: {advice}."
+    )
 
 
 def check_action_space(user: dict[str, Any]) -> None:

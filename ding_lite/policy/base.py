@@ -63,6 +63,7 @@ class Policy:
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
+    unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
     trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
     alarms: ClassVar[dict[str, tuple[float, str]]] = {}  # figures, the limits of their means, and what to do above them
     normalizer: nn.Module | None = None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
 import ding_lite.policy  # noqa: F401  (it registers the policies)
 from ding_lite.config import check_shapes, compile_config
-from ding_lite.envs.spaces import EnvSpec
+from ding_lite.envs import EnvSpec, check_env
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.config.helpers import nested, pair
 
@@ -206,3 +207,61 @@ def test_a_kind_of_actions_that_a_policy_does_not_take_is_refused_when_the_confi
 def test_no_policy_learns_hybrid_actions_from_a_data_set(policy: str) -> None:
     with pytest.raises(ConfigError, match="got 'hybrid': no policy that learns from a data set takes Dict actions"):
         compiled(policy, dict(action_space="hybrid"))
+
+
+class Free(gymnasium.Env):
+    """The second number of its actions has no bounds."""
+
+    observation_space = Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, hybrid: bool) -> None:
+        args = Box(np.array([-1, -np.inf], np.float32), np.array([1, np.inf], np.float32))
+        self.action_space = Dict({"action_type": Discrete(2), "action_args": args}) if hybrid else args
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+
+CONTINUOUS = [name for name in POLICIES if {Box, Dict} & set(POLICY_REGISTRY.find(name).action_spaces)]
+UNIT = {"sac", "td3", "ddpg", "d4pg", "paddpg", "pdqn", "cql", "iql", "td3_bc"}  # their actions are always -1..1
+BOUNDED = dict(name="ding_lite.envs.actions:BoundActions", low=-3, high=[1, 3])
+DIMENSION = r"dimension 1( of 'action_args')? of the environment's actions ranges from "
+
+
+def fitted(name: str, env: gymnasium.Env, *, bound_type: str | None = "", **keys: Any) -> Any:
+    """Return the config and the policy's action space in this environment."""
+    default = POLICY_REGISTRY.find(name).default_config()
+    model: dict[str, Any] = {} if "actor_head_hidden_size" in default.model else dict(encoder_hidden_size_list=[8])
+    model |= {} if bound_type == "" else dict(bound_type=bound_type)
+    cfg = compile_config((dict(env=dict(env_id="any") | keys, policy=dict(model=model)), dict(policy=dict(type=name))))
+    env_spec = check_env(cfg.env, [lambda _: env])
+    check_shapes(cfg, env_spec)
+    return cfg, env_spec.action_space
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_every_policy_fits_the_range_of_actions_or_refuses_it(name: str) -> None:
+    hybrid = Box not in POLICY_REGISTRY.find(name).action_spaces
+    free = Free(hybrid)
+    assert POLICY_REGISTRY.find(name).unit_actions == (name in UNIT)
+    if name not in UNIT:
+        assert fitted(name, free)[0].policy.model.get("bound_type") is None
+        assert "bound_type" not in fitted(name, free, wrappers=[BOUNDED])[0].policy.model
+        if name != "pg":
+            assert fitted(name, free, wrappers=[BOUNDED], act_scale=False)[0].policy.model.bound_type is None
+            with pytest.raises(ConfigError, match=f"with policy.model.bound_type='tanh', but {DIMENSION}-inf to inf: "):
+                fitted(name, free, bound_type="tanh")
+        return
+    with pytest.raises(ConfigError, match=DIMENSION + r"-inf to inf: bound it .*actions:BoundActions.*TransformAction"):
+        fitted(name, free)
+    with pytest.raises(ConfigError, match=DIMENSION + r"-3 to 3: set env\.act_scale=True"):
+        fitted(name, free, wrappers=[BOUNDED], act_scale=False)
+    space = fitted(name, free, wrappers=[BOUNDED])[1]
+    assert (space["action_args"] if hybrid else space) == Box(-1, 1, (2,))
+    if not hybrid:
+        declared = gymnasium.wrappers.TransformAction(free, lambda action: action, Box(-3, 3, (2,)))
+        assert fitted(name, declared)[1] == Box(-1, 1, (2,))

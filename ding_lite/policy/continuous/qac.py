@@ -81,6 +81,7 @@ class QACPolicy(Policy):
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
+    unit_actions: ClassVar[bool] = True
     action_space: ClassVar[str] = "reparameterization"
     networks: ClassVar[tuple[str, ...]] = ("critic", "actor")
     small_at_first: ClassVar[tuple[str, ...]] = ("actor",)
@@ -92,8 +93,6 @@ class QACPolicy(Policy):
         given = cfg.policy.model.get("action_space", cls.action_space)
         if given != cls.action_space:
             raise ConfigError(f"policy.model.action_space must be '{cls.action_space}', got '{given}': leave it out.")
-        if gymnasium.spaces.Discrete not in cls.action_spaces and not cfg.env.act_scale:
-            raise ConfigError(f"Policy '{cfg.policy.type}' acts between -1 and 1: set env.act_scale=True.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:

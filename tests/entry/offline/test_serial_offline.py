@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 from torch import Tensor
 
 from ding_lite import entry
@@ -322,3 +323,42 @@ def test_what_is_wrong_with_the_data_is_said_before_anything_is_started(
         run_offline(*words, kind=kind)
     assert "\n" not in str(error.value)
     assert not Path("run").exists()
+
+
+# -- actions in the environment's units --------------------------------------------------------------------------------
+
+
+class Lever(gymnasium.Env):
+    """A single step, whose reward is minus the distance of the action from the wanted one."""
+
+    observation_space = Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, space: gymnasium.Space[Any], wanted: float) -> None:
+        self.action_space, self.wanted = space, wanted
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.zeros(1, np.float32), -abs(float(np.sum(action)) - self.wanted), True, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "wanted", "words"),
+    [
+        (Discrete(3, start=1), 3, []),
+        (Box(-0.4, 0.4, (1,)), 0.3, []),
+        (Box(0, 200, (1,), np.int64), 150, []),
+        (Box(-2, 2, (1,)), 1.8, ["env.act_scale=False"]),
+        (Box(-np.inf, np.inf, (1,)), 1.8, []),
+    ],
+    ids=str,
+)
+def test_a_cloned_action_is_the_environments(space: Any, wanted: float, words: list[str]) -> None:
+    size = space.shape or ()
+    np.savez("bad.npz", obs=np.zeros((ROWS, 1), np.float32), action=np.full((ROWS, *size), wanted, space.dtype))
+    words = [BAD, "policy.collect.action_units=env", "policy.learn.train_epoch=20", *words]
+    run_offline(*words, env_setting=(lambda _: Lever(space, wanted), [{}], [{}]), seed=0)
+    returns = [line["eval/return_mean"] for line in metrics(Path("run")) if "eval/return_mean" in line]
+    assert -0.02 * wanted <= max(returns) <= 0

@@ -248,9 +248,3 @@ def test_other_kinds_of_actions_stay_those_of_ddpg() -> None:
 def test_values_that_mean_nothing_are_errors(kind: str, policy: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compiled(kind, **policy)
-
-
-def test_the_arguments_need_their_scale() -> None:
-    pair = (dict(env=dict(env_id="any", act_scale=False)), dict(policy=dict(type="paddpg")))
-    with pytest.raises(ConfigError, match=r"set env\.act_scale=True"):
-        compile_config(pair)

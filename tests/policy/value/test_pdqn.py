@@ -219,9 +219,3 @@ def test_the_batch_is_left_as_it_was_and_every_watched_figure_is_logged_in_a_cyc
 def test_values_that_mean_nothing_are_errors(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_pdqn(override)
-
-
-def test_the_arguments_need_their_scale() -> None:
-    pair = (dict(env=dict(env_id="any", act_scale=False)), dict(policy=dict(type="pdqn")))
-    with pytest.raises(ConfigError, match=r"set env\.act_scale=True"):
-        compile_config(pair)
