@@ -183,9 +183,13 @@ def _check_stack(cfg: EasyDict, env_spec: EnvSpec) -> None:
     stack = cfg.env.frame_stack
     if stack > 1 and env_spec.frame_stack != stack:
         raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
-    if stack > 1 and isinstance(env_spec.observation_space, gymnasium.spaces.Dict) and sc.get_key(cfg, sc.BUFFER):
+    if (
+        stack > 1
+        and isinstance(space := env_spec.observation_space, gymnasium.spaces.Dict)
+        and "action_mask" in space.spaces
+    ):
         raise ConfigError(
-            f"env.frame_stack={stack}, but the observations are a Dict, whose parts replay cannot stack: set "
+            f"env.frame_stack={stack}, but the observations have an action_mask, of which only the newest counts: set "
             "env.frame_stack=0, or stack what needs it with a wrapper of your own."
         )
 

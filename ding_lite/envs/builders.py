@@ -11,16 +11,15 @@ from functools import partial
 from typing import Any
 
 import gymnasium
-import numpy as np
 from easydict import EasyDict
 
 from ding_lite.envs.checks import find_id
 from ding_lite.envs.engines import ENGINES, find_engine
+from ding_lite.envs.frames import FrameStack
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import PolicyObservations, stack_depth
 from ding_lite.envs.wrappers import apply_wrappers
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_of
-from ding_lite.utils.tree import tree_map
 
 Builder = Callable[[EasyDict], gymnasium.Env]
 # Our extras, by the module of the environments in gymnasium that need them.
@@ -120,7 +119,5 @@ def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int 
         env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
     env = PolicyObservations.wrap(env)
     if stack_depth(cfg_env) and not getattr(builder, "stacks_frames", False):
-        # the frame stack keeps observations, but an environment may reuse the memory of its observations
-        env = gymnasium.wrappers.TransformObservation(env, lambda obs: tree_map(np.array, obs), None)
-        env = gymnasium.wrappers.FrameStackObservation(env, cfg_env.frame_stack, padding_type="zero")
+        env = FrameStack(env, cfg_env.frame_stack)
     return SeededEnv(env, index, cfg_env.reset_options)

@@ -62,12 +62,10 @@ class EnvPoolBuilder(EngineBuilder):
     Attributes:
         task: envpool's name of the environment, mostly gymnasium's id.
         options: arguments of `envpool.make`; `env.kwargs` overrides them.
-        join_frames: see `SameStepEngine`.
     """
 
     task: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    join_frames: bool = False
 
     def make_native(self, cfg_env: EasyDict, num_envs: int, num_threads: int) -> EnvPoolEngine:
         """Build the engine, which has to be reset with seeds first.
@@ -81,7 +79,7 @@ class EnvPoolBuilder(EngineBuilder):
         if reserved := sorted(set(RESERVED) & set(cfg_env.kwargs)):
             raise ConfigError(f"env.kwargs: {reserved} are not options of an environment: set the config's own keys.")
         options = {**self.options, **cfg_env.kwargs, "num_envs": num_envs, "num_threads": num_threads}
-        return EnvPoolEngine(self.task, options, cfg_env.max_episode_steps, stack_depth(cfg_env), self.join_frames)
+        return EnvPoolEngine(self.task, options, cfg_env.max_episode_steps, stack_depth(cfg_env))
 
 
 class EnvPoolEngine(SameStepEngine):
@@ -92,7 +90,6 @@ class EnvPoolEngine(SameStepEngine):
         options: arguments of `envpool.make`, with `num_envs`.
         limit: env steps after which an episode is truncated; None: envpool's own limit.
         frame_stack: see `SameStepEngine`.
-        join_frames: see `SameStepEngine`.
 
     Raises:
         ConfigError: envpool does not accept the options, or the environment has several players.
@@ -104,7 +101,6 @@ class EnvPoolEngine(SameStepEngine):
         options: dict[str, Any],
         limit: int | None = None,
         frame_stack: int = 0,
-        join_frames: bool = False,
     ) -> None:
         self._task = task
         self._pool: Any = None
@@ -114,7 +110,7 @@ class EnvPoolEngine(SameStepEngine):
         self._options = options if own_limit else {**options, "max_episode_steps": self._limit + 1}
         if spec.config.max_num_players > 1:
             raise ConfigError(f"env.env_id '{task}' has several players in envpool: expected one.")
-        super().__init__(options["num_envs"], _usual(spaces[0]), _usual(spaces[1]), frame_stack, join_frames)
+        super().__init__(options["num_envs"], _usual(spaces[0]), _usual(spaces[1]), frame_stack)
 
     def _call(self, function: str, options: dict[str, Any]) -> tuple[Any, ...]:
         """Call a function of envpool with the task and these options.

@@ -11,11 +11,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from easydict import EasyDict
-from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ding_lite.envs.checks import check_lives
+from ding_lite.envs.frames import begin_stack, push_frame, stack_space
 from ding_lite.envs.spaces import EnvSpec, observation_side, stack_depth
 from ding_lite.utils.tree import tree_leaves, tree_map
 
@@ -30,8 +30,7 @@ class SameStepEngine(VectorEnv):
         observation_space: of one environment of the engine; what the policy sees follows from it, see
             `PolicyObservations`.
         action_space: of one environment.
-        frame_stack: S, or 0 for observations without frames.
-        join_frames: whether frames `[C, ...]` are joined to `[S C, ...]` instead of `[S, C, ...]`.
+        frame_stack: S, or 0 for observations without frames; see `frames`.
 
     Attributes:
         note: a message for the user about the conversion of observations; empty if none is necessary.
@@ -46,16 +45,11 @@ class SameStepEngine(VectorEnv):
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
         frame_stack: int = 0,
-        join_frames: bool = False,
     ) -> None:
-        self.num_envs, self._stack, self._join = num_envs, frame_stack, join_frames
+        self.num_envs, self._stack = num_envs, frame_stack
         space, self._convert, self.note = observation_side(observation_space)
-        if frame_stack and join_frames:
-            assert isinstance(space, Box)
-            low, high = (np.repeat(side, frame_stack, 0) for side in (space.low, space.high))
-            space = Box(low, high, dtype=space.dtype.type)
-        elif frame_stack:
-            space = batch_space(space, frame_stack)
+        if frame_stack:
+            space = stack_space(space, frame_stack)
         self.single_observation_space, self.single_action_space = space, action_space
         self.observation_space, self.action_space = (batch_space(one, num_envs) for one in (space, action_space))
         self._obs: Any = None  # the newest observations `[N, ...]`; never written into
@@ -99,7 +93,8 @@ class SameStepEngine(VectorEnv):
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take a step in every environment; where an episode ended, start the next one."""
         raw, reward_N, terminated_N, truncated_N, info = self._advance(actions)
-        self._obs, self._info = self._push(self._convert(raw)), info
+        frames = self._convert(raw)
+        self._obs, self._info = push_frame(self._obs, frames, 1) if self._stack else frames, info
         last: dict[str, Any] = {}
         if (ended_N := terminated_N | truncated_N).any():
             index_K = np.flatnonzero(ended_N)
@@ -112,23 +107,11 @@ class SameStepEngine(VectorEnv):
         raw, info = self._restart(index_K)
         obs = self._convert(raw)
         if self._stack:
-            obs = tree_map(self._first_stack, obs)
+            obs = begin_stack(obs, self._stack, 1)
         if len(index_K) < self.num_envs:
             info = {key: value for key, value in info.items() if key in self._info}
             obs, info = _put(self._obs, index_K, obs), self._info | _put(self._info, index_K, info)
         self._obs, self._info = obs, info
-
-    def _first_stack(self, frame_K: np.ndarray) -> np.ndarray:
-        frames = frame_K if self._join else frame_K[:, None]
-        empty = np.zeros_like(frames, shape=(len(frames), (self._stack - 1) * frames.shape[1], *frames.shape[2:]))
-        return np.concatenate([empty, frames], 1)
-
-    def _push(self, obs: Any) -> Any:
-        """Return the stacks that end with these frames `[N, ...]`, or the frames if there are no stacks."""
-        if not self._stack:
-            return obs
-        frames = obs if self._join else tree_map(lambda leaf: leaf[:, None], obs)
-        return tree_map(lambda old, new: np.concatenate([old[:, new.shape[1] :], new], 1), self._obs, frames)
 
 
 def _final(obs: Any, index_K: np.ndarray) -> np.ndarray:

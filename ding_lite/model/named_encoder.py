@@ -101,6 +101,5 @@ def no_encoder(obs_shape: ObsShape) -> ConfigError:
     """Return the error for observations of a shape that no built-in encoder takes."""
     return ConfigError(
         f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}: flatten observations "
-        "with env.wrappers=['FlattenObservation'], after 'FrameStackObservation' instead of env.frame_stack, or set "
-        "policy.model.encoder to one of your own."
+        "with env.wrappers=['FlattenObservation'], or set policy.model.encoder to one of your own."
     )

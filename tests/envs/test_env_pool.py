@@ -260,11 +260,11 @@ def test_frame_stacks_roll_and_start_with_zeros() -> None:
     frames = np.zeros((3, 3, 4), np.float32)
     frames[:, -1] = plain[0]["obs"]
     for one, stack in zip(plain, stacked, strict=True):
-        assert (stack["obs"] == frames).all()
+        assert (stack["obs"] == frames.reshape(3, -1)).all()
         frames = np.concatenate([frames[:, 1:], successors(one)[:, None]], 1)
         ended = one["terminated"] | one["truncated"]
         if ended.any():
-            assert (stack["final_obs"] == frames[ended]).all()
+            assert (stack["final_obs"] == frames[ended].reshape(-1, 12)).all()
             frames[ended], frames[ended, -1] = 0, one["after"][ended]
 
 

@@ -183,11 +183,11 @@ def test_max_episode_steps_replaces_the_limit_of_a_gymnasium_id() -> None:
 def test_frame_stack_rolls_and_starts_with_zeros(manager: str) -> None:
     env: Any = make("count", 1, manager=manager, frame_stack=3)
     assert env.frame_stack == 3
-    assert env.reset()[0][0].tolist() == [[0, 0], [0, 0], [0, 0]]
-    assert env.step(np.array([0]))[0][0].tolist() == [[0, 0], [0, 0], [0, 1]]
+    assert env.reset()[0][0].tolist() == [0, 0, 0, 0, 0, 0]
+    assert env.step(np.array([0]))[0][0].tolist() == [0, 0, 0, 0, 0, 1]
     obs, _, _, _, info = env.step(np.array([1]))
-    assert info["final_obs"][0].tolist() == [[0, 0], [0, 1], [0, 2]]
-    assert obs[0].tolist() == [[0, 0], [0, 0], [1, 0]], "the older frames of a new episode are zeros"
+    assert info["final_obs"][0].tolist() == [0, 0, 0, 1, 0, 2]
+    assert obs[0].tolist() == [0, 0, 0, 0, 1, 0], "the older frames of a new episode are zeros"
     env.close()
 
 
@@ -345,7 +345,7 @@ def test_check_env_reports_the_spaces_that_the_vector_has(manager: str) -> None:
     env.close()
     assert cfg == before
     stacked = check_env(env_config("count", frame_stack=4))
-    assert (stacked.observation_space.shape, stacked.frame_stack) == ((4, 2), 4)
+    assert (stacked.observation_space.shape, stacked.frame_stack) == ((8,), 4)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ class Ring:
     Args:
         num_rows: R.
         num_envs: N.
-        frame_stack: S if observations are frame stacks along their first axis, else 0.
+        frame_stack: S if observations are stacks of frames, see `ding_lite.envs.frames`, else 0.
         device: the device whose memory holds the ring.
         keeps_last: whether to keep the observations that follow the newest row, in place of the oldest row. The newest
             row then has a next observation as soon as it is pushed.
@@ -147,7 +147,7 @@ class Ring:
         if len(self.finals):
             slot_B = self.finals.slot[place_B]
             hit = (slot_B >= 0).nonzero().squeeze(1)
-            into = obs if self.stack == 1 else obs[:, -1]
+            into = self._newest_frame(obs, 1)
             tree_map(lambda leaf, final: leaf.index_copy_(0, hit, final[slot_B[hit]]), into, self.finals.obs)
         return obs
 
@@ -158,8 +158,13 @@ class Ring:
         place_BS = (place_B[:, None] + self._frame_S * self.num_envs) % self.num_places
         step_B1 = self.episode_step[known_B, None] + later
         place_BS = torch.where(self._frame_S >= -step_B1, place_BS, self.num_places)  # this place holds zeros
-        frames = self.columns["obs"].index_select(0, place_BS.flatten()).unflatten(0, place_BS.shape)
-        return frames.contiguous(memory_format=torch.channels_last) if frames.ndim == 4 else frames
+
+        def join(column: Tensor) -> Tensor:
+            frames = column.index_select(0, place_BS.flatten()).unflatten(0, place_BS.shape)
+            frames = frames if frames.ndim == 4 else frames.flatten(1, 2)
+            return frames.contiguous(memory_format=torch.channels_last) if frames.ndim == 4 else frames
+
+        return tree_map(join, self.columns["obs"])
 
     def obs_bytes(self) -> int:
         """Return the size of one observation with all its frames, in bytes."""
@@ -173,11 +178,19 @@ class Ring:
 
         self.columns = tree_map(empty, rows)
         if self.stack > 1:
-            self.columns["obs"] = empty(rows["obs"], extra=1)
-            self.columns["obs"][-1] = 0  # the frames before the start of an episode
+            self.columns["obs"] = tree_map(lambda leaf: empty(leaf, extra=1), rows["obs"])
+            tree_map(lambda column: column[-1].zero_(), self.columns["obs"])  # frames before the start of an episode
 
     def _newest_frame(self, obs: Any, axis: int) -> Any:
-        return obs if self.stack == 1 else obs.select(axis, -1)
+        """Return a view of the newest frames of stacks, which lie at `axis`; see `ding_lite.envs.frames`."""
+        if self.stack == 1:
+            return obs
+
+        def newest(leaf: Tensor) -> Tensor:
+            grey = leaf.ndim - axis == 3 and leaf.shape[axis] == self.stack
+            return (leaf if grey else leaf.unflatten(axis, (self.stack, -1))).select(axis, -1)
+
+        return tree_map(newest, obs)
 
 
 class SideTable:

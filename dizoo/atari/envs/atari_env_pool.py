@@ -27,4 +27,4 @@ def make_task(cfg_env: EasyDict, game: str, size: int, limit: int, sticky: float
         img_height=size,
         img_width=size,
     )
-    return EnvPoolBuilder(f"{game}-v5", options, join_frames=True)
+    return EnvPoolBuilder(f"{game}-v5", options)

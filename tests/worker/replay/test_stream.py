@@ -48,12 +48,12 @@ def test_each_step_once_with_its_n_step_sum_and_true_successor(nstep: int, n_ste
 def test_stacks_are_those_that_the_policy_saw() -> None:
     collector, seen = collector_of(CountingGame(5, "truncated"), CountingGame(7), n_sample=2 * 3, frame_stack=3)
     got = transitions(collector, 3, 8, frame_stack=3)
-    played = np.stack(seen.observations)[:23].reshape(-1, 3, 2)  # 24 rows, the last of which waits
+    played = np.stack(seen.observations)[:23].reshape(-1, 3 * 2)  # 24 rows, the last of which waits
     np.testing.assert_array_equal(got["obs"], played)
     going = ~got["done"]
-    age = got["obs"][going, -1, 1]
-    assert torch.equal(got["next_obs"][going, -1, 1], age + 1)
-    assert torch.equal(got["next_obs"][going, -2, 1], age)
+    age = got["obs"][going, -1]  # of each pair, the second number is the age
+    assert torch.equal(got["next_obs"][going, -1], age + 1)
+    assert torch.equal(got["next_obs"][going, -3], age)
 
 
 def test_batches_are_whole_and_lose_nothing() -> None:
