@@ -15,6 +15,7 @@ from ding_lite.config import schema as sc
 from ding_lite.config.normalization import check_normalization
 from ding_lite.envs.wrappers import check_wrappers
 from ding_lite.utils.key import declared_keys, matches, show
+from ding_lite.utils.passwords import check_no_passwords
 from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules, numbers_of
 from ding_lite.utils.tree import tree_leaves
@@ -60,6 +61,7 @@ def check_values(cfg: EasyDict) -> None:
         raise ConfigError(f"exp_name: expected the name of a directory, got {show(cfg.exp_name)}.")
     if cfg.tracker.type is not None:
         TRACKER_REGISTRY.find(cfg.tracker.type)
+    check_no_passwords(cfg.tracker, "tracker")
     for key, value in cfg.policy.get("model", {}).items():
         if key.endswith("_size_list") and value == []:
             raise ConfigError(f"policy.model.{key}: expected at least one layer's size, got [].")

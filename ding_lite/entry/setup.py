@@ -23,6 +23,7 @@ from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import is_small
+from ding_lite.utils.passwords import fill_in
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY
@@ -210,6 +211,7 @@ def prepare_run(
         check_reward_model(cfg, pipeline)
         if cfg.tracker.type is not None:
             TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
+            fill_in(cfg.tracker.options)  # a missing variable is an error now; the tracker's process uses the values
     spec = check_env(cfg.env, builders[0])
     check_shapes(cfg, spec, model is not None)
     return RunSetup(cfg, spec, model, limits, builders, pipeline)

@@ -87,9 +87,9 @@ class Table:
         return "\n".join(f"| {' | '.join(row)} |" for row in lines).replace(TIED, " ")
 
     def csv(self) -> str:
-        """Return comma-separated values."""
+        """Return comma-separated values, none of which a spreadsheet takes for a formula."""
         file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows([self.header, *self.rows])
+        csv.writer(file, lineterminator="\n").writerows(map(_as_text, row) for row in (self.header, *self.rows))
         return file.getvalue().rstrip("\n").replace(TIED, " ")
 
     def _align(self, text: str, column: int, width: int) -> str:
@@ -105,6 +105,17 @@ class Table:
                 for place, part in enumerate(_fold(cell, max(width - size - 2 * len(GAP), 1))):
                     lines.append(f"{GAP}{'' if place else name:<{size}}{GAP}{part}".rstrip())
         return "\n".join(lines).replace(TIED, " ")
+
+
+def _as_text(cell: str) -> str:
+    """Return a cell with an apostrophe before what would begin a formula; numbers and a lone sign stay."""
+    if len(cell) < 2 or cell[0] not in "=+-@\t\r":
+        return cell
+    try:
+        float(cell)
+        return cell
+    except ValueError:
+        return f"'{cell}"
 
 
 def show_number(value: float | None, digits: int = 4) -> str:

@@ -19,6 +19,7 @@ from ding_lite.sweep.scores import find_marks
 from ding_lite.sweep.space import Dimension, Value, check_dimensions, to_words
 from ding_lite.sweep.study import SharedStudy, StudyOptions, grid, load_optuna
 from ding_lite.sweep.trial import Ending, TrialRuns
+from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
 from ding_lite.utils.tree import dotted_items
@@ -120,8 +121,9 @@ class Sweep:
                 self._run_trials(signalled)
             except self._study.failures as error:
                 raise UserError(
-                    f"The sweep's storage fails, so its runs were stopped: {error}. Repeat the command to continue."
-                ) from error
+                    f"The sweep's storage fails, so its runs were stopped: {hide_passwords(str(error))}. Repeat the "
+                    "command to continue."
+                ) from None
             finally:
                 self._stop_runs()
             best = write_outcome(self._study, self._folder, self._compile, self._options.saved_limits)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from ding_lite.results.extras import load_extra
 from ding_lite.sweep.owner import SIGN_OF_LIFE, Watch, identify
 from ding_lite.sweep.scores import PARTS
 from ding_lite.sweep.space import Dimension, Value
+from ding_lite.utils.passwords import fill_in, hide_passwords
 from ding_lite.utils.registry import UserError
 
 SAMPLERS = ("tpe", "random", "grid")
@@ -37,7 +37,7 @@ class StudyOptions:
 
     Attributes:
         name: the study's name in its storage.
-        storage: a URL, or the path of a journal.
+        storage: a URL, or the path of a journal; `${NAME}` stands for an environment variable.
         dimensions: what differs among trials.
         trials: number of trials of the whole study.
         sampler: one of `SAMPLERS`.
@@ -74,7 +74,7 @@ class SharedStudy:
         try:
             self.study = self._optuna.create_study(
                 study_name=options.name,
-                storage=self._open_storage(options.storage),
+                storage=self._open_storage(fill_in(options.storage)),
                 sampler=self._sampler(),
                 pruner=self._pruner(),
                 direction="maximize",
@@ -85,11 +85,10 @@ class SharedStudy:
             raise
         except Exception as error:  # each database has its own errors
             text = str(error).strip().splitlines() or [type(error).__name__]
-            place = re.sub("://[^@/]*@", "://...@", options.storage)  # without a password
             raise UserError(
-                f"Cannot open the storage '{place}': {text[0]}. Give the URL of a database, such as "
-                "sqlite:///sweep.db, or the path of a journal file."
-            ) from error
+                hide_passwords(f"Cannot open the storage '{options.storage}': {text[0]}.")
+                + " Give the URL of a database, such as sqlite:///sweep.db, or the path of a journal file."
+            ) from None
 
     def trials(self, *states: str) -> list[Any]:
         """Return the trials that count, in the order of their numbers; only those in the given states, if any."""
@@ -258,7 +257,8 @@ def grid(dimensions: Sequence[Dimension]) -> list[dict[str, Value]]:
 
 def directory_number(trial: Any) -> int:
     """Return the number in the names of a trial's runs: that of the trial which it continues, or its own."""
-    return trial.user_attrs.get(CONTINUES, trial.number)
+    number = trial.user_attrs.get(CONTINUES)
+    return number if isinstance(number, int) else trial.number
 
 
 def _root(trial: Any) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from ding_lite.sweep.scores import Marks, read_evaluations
 from ding_lite.sweep.study import RUNS, directory_number
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
 from ding_lite.utils.directory_lock import is_active
+from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess
 
 Start = Callable[[Sequence[str]], RunProcess]  # starts a process with the words after `ding_lite`
@@ -104,21 +106,30 @@ class TrialRuns:
 
     @property
     def directory(self) -> Path:
-        """Where the current run writes."""
-        return self.folder / self.trial.user_attrs[RUNS][str(self.seed)]
+        """Where the current run writes.
+
+        Raises:
+            UserError: the storage, which others may write, names something outside the sweep's directory.
+        """
+        name = self.trial.user_attrs[RUNS][str(self.seed)]
+        if not isinstance(name, str) or name != os.path.basename(name) or name in ("", ".", ".."):
+            raise UserError(
+                f"The sweep's storage says that trial {self.trial.number} writes into {name!r}: expected the name of "
+                f"a directory in '{self.folder}'. Who else writes into the storage? Start another sweep with -o DIR."
+            )
+        return self.folder / name
 
     def _begin_run(self) -> Ending | None:
         """Start or continue the run of the next seed, or take its result if there is one."""
-        name = self.trial.user_attrs.get(RUNS, {}).get(str(self.seed))
-        if name and (self.folder / name).is_dir():
-            if is_active(self.folder / name):  # it still writes its last checkpoint
+        if self.trial.user_attrs.get(RUNS, {}).get(str(self.seed)) and self.directory.is_dir():
+            if is_active(self.directory):  # it still writes its last checkpoint
                 return None
             if read_result(str(self.directory)).get("stop_reason", "interrupted") != "interrupted":
                 self._report(ended=True)
                 return Ending("PRUNED") if self._pruned else self._end_run()
-            if any((self.folder / name).glob("ckpt/*.pth.tar")):
+            if any(self.directory.glob("ckpt/*.pth.tar")):
                 self._resumed = True
-                self.process = self.start(["resume", str(self.folder / name), *self.resuming])
+                self.process = self.start(["resume", str(self.directory), *self.resuming])
                 return None
         path = new_name(str(self.folder / f"trial_{directory_number(self.trial):04}_seed{self.seed}"))
         self._resumed = False

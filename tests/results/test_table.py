@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import math
 
 import pytest
@@ -70,6 +72,14 @@ def test_markdown_and_csv() -> None:
     table = Table(["key", "value"], [["a|b", f"1,{TIED}2"]], frozenset({1}))
     assert table.markdown().splitlines() == ["| key | value |", "| --- | ---: |", "| a\\|b | 1, 2 |"]
     assert table.csv().splitlines() == ["key,value", 'a|b,"1, 2"']
+
+
+def test_a_spreadsheet_takes_no_cell_of_a_csv_file_for_a_formula() -> None:
+    texts = ["=HYPERLINK(1)", "+cmd", "-1+2", "@sum", "\tx", "-", "-1.5e-3", "-inf", "+3", "a=b"]
+    cells = list(csv.reader(io.StringIO(Table(["=key"], [[text] for text in texts]).csv())))
+    assert [cell for (cell,) in cells] == [
+        *("'=key", "'=HYPERLINK(1)", "'+cmd", "'-1+2", "'@sum", "'\tx", "-", "-1.5e-3", "-inf", "+3", "a=b"),
+    ]
 
 
 def test_numbers_are_short() -> None:

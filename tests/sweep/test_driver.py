@@ -152,3 +152,16 @@ def test_another_problem_is_refused_in_the_same_directory() -> None:
     with pytest.raises(UserError, match="was started with keys"):
         create(f"{RATE}=0.1,0.3")
     create(f"{RATE}=0.1,0.2", jobs=2, sampler="random", trials=9)  # these may change
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "..", "a/b", 3])
+def test_a_shared_storage_cannot_name_a_directory_elsewhere(tmp_path: Path, name: Any) -> None:
+    sweep = create(f"{RATE}=0.1,0.2")
+    (tmp_path / "outside" / "ckpt").mkdir(parents=True)
+    (tmp_path / "outside" / "ckpt" / "ckpt_last.pth.tar").touch()
+    sweep._study.study.enqueue_trial({RATE: 0.1}, user_attrs={study.RUNS: {"0": name}, study.CONTINUES: "../x"})
+    with pytest.raises(
+        UserError, match=r"says that trial 0 writes into .*: expected the name of a directory in 'mine'"
+    ):
+        sweep.run()
+    assert FakeRun.started == []

@@ -102,7 +102,7 @@ def test_another_problem_is_refused(storage: str) -> None:
         share(storage, keys=2)
 
 
-@pytest.mark.parametrize("place", ["sqlite:///no/such/folder/study.db", "nodb://me:secret@there/study", "mine.py/x"])
+@pytest.mark.parametrize("place", ["sqlite:///no/such/folder/study.db", "nodb://me:secret/@there/study", "mine.py/x"])
 def test_a_storage_that_cannot_be_opened_is_told_in_one_line(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

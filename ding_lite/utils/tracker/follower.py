@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.registry import TRACKER_REGISTRY
 from ding_lite.utils.tracker.services import Job, Tracker
 
@@ -48,8 +49,9 @@ def main() -> None:
         importlib.import_module(job.module)
         follow(job, ended, lambda text: say("info", text))
     except Exception as error:  # whatever a service raises: training must not notice it
-        traceback.print_exc()
-        say("error", " ".join(f"{type(error).__name__}: {error}".split()))
+        sys.stderr.write(hide_passwords(traceback.format_exc()))
+        sys.stderr.flush()
+        say("error", hide_passwords(" ".join(f"{type(error).__name__}: {error}".split())))
         os._exit(1)  # the service's own exit functions might wait for a network
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from ding_lite.utils.passwords import fill_in, hide_passwords
 from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError
 from ding_lite.utils.tree import dotted_items
 
@@ -78,13 +79,14 @@ class Tracker:
     Attributes:
         package: the module of the service, and the extra that installs it.
         id: the service's name of the run, known after `start`.
+        options: `tracker.options`, with environment variables in the places of `${NAME}`.
     """
 
     package = ""
 
     def __init__(self, job: Job, id: str) -> None:
         self.job, self.id = job, id
-        self.options = dict(job.config["tracker"]["options"])
+        self.options: dict[str, Any] = fill_in(job.config["tracker"]["options"])
 
     @classmethod
     def check_installed(cls) -> None:
@@ -186,7 +188,7 @@ class MlflowTracker(Tracker):
             ]
             self.id = run.info.run_id
             self._send(params=params)
-        return f"tracker: MLflow run {self.id}\n  at {uri}"
+        return f"tracker: MLflow run {self.id}\n  at {hide_passwords(uri)}"
 
     def log(self, records: Records) -> None:
         metric = self._mlflow.entities.Metric

@@ -38,7 +38,7 @@ class Notebook(Tracker):
             file.write(json.dumps({"event": event, "id": self.id, **what}).encode() + b"\n")
         if self.options.get("fault") == event:
             if self.options["how"] == "raise":
-                raise RuntimeError("the service is\nclosed today")
+                raise RuntimeError(f"the service is\n{self.options.get('state', 'closed today')}")
             if self.options["how"] == "exit":
                 raise SystemExit(7)
             time.sleep(3600)

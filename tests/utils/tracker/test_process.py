@@ -80,6 +80,21 @@ def test_the_run_of_another_service_is_not_continued() -> None:
     assert last[-1] == figures(RUN)[-1]
 
 
+def test_a_password_reaches_the_service_and_no_file_or_message(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PW", "s3cr/t@x")
+    run(*fault("start", "raise"), "tracker.options.state=open at http://me:${PW}@host")
+    assert "RuntimeError: the service is open at http://...@host" in capfd.readouterr().err
+    files = [file for file in RUN.rglob("*") if file.is_file()]
+    assert {RUN / "log/tracker.txt", RUN / "total_config.py", RUN / FILE} <= set(files)
+    assert [file for file in files if b"s3cr/t@x" in file.read_bytes()] == []
+    monkeypatch.delenv("PW")
+    with pytest.raises(ConfigError, match=r"http://\.\.\.@host': the environment variable PW is not set"):
+        run(*fault("start", "raise"), "tracker.options.state=open at http://me:${PW}@host", "exp_name=other")
+    assert not Path("other").exists()
+
+
 @pytest.mark.parametrize("event", ["start", "log", "finish"])
 @pytest.mark.parametrize("how", ["raise", "exit", "block"])
 def test_a_tracker_that_fails_is_switched_off_with_one_warning(

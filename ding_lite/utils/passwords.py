@@ -1,0 +1,64 @@
+"""Passwords of services and databases: where they come from, and how they stay out of configs, logs and messages.
+
+A config is saved with its run, and the command line is visible to all users of a machine. A password is therefore no
+part of either. `${NAME}` stands for it, and is replaced by the environment variable NAME where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import dotted_items
+
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+SECRET = r"(?:password|passwd|pwd|secret|token|api_?key)"
+KEY = re.compile(f"(?:^|[._]){SECRET}$", re.IGNORECASE)  # of an option that is a password
+USER = re.compile(r"://(?!/)[^\s'\"]*@")  # whatever is before the host of a URL
+PASSWORD = re.compile(r"://[^\s/:@]*:(?!\d+/)[^\s@]+@")
+QUERY = re.compile(rf"([?&;]{SECRET}=)[^\s&;'\"]+", re.IGNORECASE)
+
+
+def hide_passwords(text: str) -> str:
+    """Return text in which the user and the passwords of each URL are replaced by dots."""
+    return USER.sub("://...@", QUERY.sub(r"\1...", text))
+
+
+def check_no_passwords(options: Mapping[str, Any], path: str) -> None:
+    """Check that no option is or contains a password; `${NAME}` is none.
+
+    Args:
+        options: nested options.
+        path: their dotted key, for the message.
+
+    Raises:
+        ConfigError: one does. The message does not show it.
+    """
+    for key, value in dotted_items(options):
+        text = VARIABLE.sub("", str(value)) if isinstance(value, str | list) else ""
+        if PASSWORD.search(text) or QUERY.search(text) or (text and KEY.search(key)):
+            raise ConfigError(
+                f"{path}.{key} contains a password, which would be saved with the config: write ${{NAME}} in its "
+                "place, in quotes on the command line, and set the environment variable NAME."
+            )
+
+
+def fill_in(value: Any) -> Any:
+    """Return nested options, or one, with environment variables in the places of `${NAME}`.
+
+    Raises:
+        ConfigError: a variable is not set.
+    """
+    if isinstance(value, Mapping):
+        return {key: fill_in(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [fill_in(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    missing = [name for name in VARIABLE.findall(value) if name not in os.environ]
+    if missing:
+        raise ConfigError(f"'{hide_passwords(value)}': the environment variable {missing[0]} is not set.")
+    return VARIABLE.sub(lambda match: os.environ[match[1]], value)
