@@ -86,7 +86,7 @@ class SharedStudy:
         except Exception as error:  # each database has its own errors
             text = str(error).strip().splitlines() or [type(error).__name__]
             raise UserError(
-                hide_passwords(f"Cannot open the storage '{options.storage}': {text[0]}.")
+                hide_passwords(f"Cannot open the storage '{options.storage}': {text[0].rstrip('.')}.")
                 + " Give the URL of a database, such as sqlite:///sweep.db, or the path of a journal file."
             ) from None
 
