@@ -20,7 +20,7 @@ from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
 from ding_lite.utils.checkpoint.outcome import on_rank_0
-from ding_lite.utils.checkpoint.run_directory import claim_exp_dir, open_exp_dir, release_exp_dir
+from ding_lite.utils.checkpoint.run_directory import check_exp_dir, claim_exp_dir, open_exp_dir, release_exp_dir
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
 from ding_lite.utils.ranks.collectives import all_gather_object
 from ding_lite.utils.ranks.heartbeat import heartbeat
@@ -220,6 +220,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def save(self) -> bool:
         """Write a checkpoint of all ranks, unless the newest is up to date; return False if writing failed."""
+        on_rank_0(lambda: check_exp_dir(self._exp_dir))
         moment = self._moment()
         if moment == self._saved:
             return True
@@ -235,6 +236,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def save_best(self) -> None:
         """Write the checkpoint of the best evaluation so far."""
+        on_rank_0(lambda: check_exp_dir(self._exp_dir))
         saved = self._report(self._store.save_best(self._state_dict()))
         self._tell_saved(saved, "ckpt_best.pth.tar")
 

@@ -1,6 +1,7 @@
 """The lock of a run's directory: whoever holds it writes there, and no other run continues in it.
 
-Not every network file system has locks. There, every directory seems to be free.
+Not every network file system has locks. There, every directory seems to be free; of two runs in one directory, the
+earlier one ends when it notices the other's mark, see `run_directory.check_exp_dir`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from ding_lite.utils.directory_lock import is_active, lock_directory, unlock_directory
+from tests.distributed.launcher import finish, run_forked, start_forked
+from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result
+from tests.survival.common import wait_until
 
 
 def test_one_holds_the_lock_and_others_see_it(tmp_path: Path) -> None:
@@ -39,3 +42,27 @@ def test_without_locks_every_directory_is_free(tmp_path: Path, monkeypatch: pyte
     directory = lock_directory(tmp_path)
     assert not is_active(tmp_path)
     unlock_directory(directory)
+
+
+WITHOUT_LOCKS = """
+import errno, fcntl, sys
+def flock(descriptor, operation):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+fcntl.flock = flock
+from ding_lite.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+def test_without_locks_a_run_ends_when_another_one_goes_on_in_its_directory(tmp_path: Path) -> None:
+    often = ["policy.learn.learner.hook.save_ckpt_after_iter=20", "env.stop_value=None"]
+    command = ["-c", WITHOUT_LOCKS, "train", "-c", str(CONFIG), *SHORT, *often, "max_env_step=10000000"]
+    first = start_forked(command, cwd=tmp_path)
+    wait_until(lambda: any(tmp_path.glob("run/ckpt/iteration_*.pth.tar")), first)
+    second = run_forked(["-c", WITHOUT_LOCKS, "resume", "run", "max_env_step=30000"], 120, cwd=tmp_path)
+    assert second.returncode == 0, second.stderr
+    ended = finish(first, 60)
+    assert ended.returncode == 2
+    assert ended.stderr.count("Another run continues in 'run', whose file system has no locks: this one ends") == 1
+    assert result(tmp_path / "run")["stop_reason"] == "max_env_step"
+    assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == result(tmp_path / "run")["envstep"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
@@ -16,6 +17,7 @@ from torch.serialization import get_unsafe_globals_in_checkpoint
 from ding_lite.utils.registry import UserError
 
 FORMAT = "ding_lite"
+UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)  # of fsync on a directory
 VERSION = 1  # of the file layout; raise it when older code could not read what is written
 
 
@@ -39,14 +41,22 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        directory = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(directory)  # the name itself
-        finally:
-            os.close(directory)
+        _sync_directory(os.path.dirname(path))  # the name itself
     finally:
         with suppress(OSError):
             os.unlink(temporary)
+
+
+def _sync_directory(path: str) -> None:
+    """Write a directory's names to disk, where the file system can do so on demand."""
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+    finally:
+        os.close(directory)
 
 
 def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | None = None) -> str:

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -15,10 +16,11 @@ from typing import Any
 from ding_lite.utils.checkpoint.outcome import on_rank_0
 from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.ranks.collectives import all_gather_object
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ConfigError, UserError
 
 _locks: dict[str, int] = {}  # directories that this process writes into, and what locks them: closed when it ends
 _records: dict[str, dict[str, Any]] = {}  # content of job.json for directories whose runs are resumed
+_owners: dict[str, tuple[str, str]] = {}  # directories that this process writes into: their job.json, its mark there
 _opened = itertools.count()  # a script may run several experiments; a restarted one opens them in the same order
 _paths: list[tuple[str, str]] = []  # directories opened so far: as they were named, and absolute
 
@@ -58,6 +60,22 @@ def claim_exp_dir(path: str) -> None:
             raise ConfigError(f"Cannot resume '{path}': {error.strerror}.") from error
 
 
+def check_exp_dir(path: str) -> None:
+    """Check that no other run continues in a directory in which this process's run writes.
+
+    Where there are locks, none can. Without them the last one goes on, and those before it end here. Rank 0 alone acts.
+
+    Raises:
+        UserError: another run has marked the directory as its own.
+    """
+    job, owner = _owners.get(path, ("", ""))
+    if _read_json(job).get("owner", owner) != owner:
+        raise UserError(
+            f"Another run continues in '{path}', whose file system has no locks: this one ends without saving, so that "
+            "they do not write into the same files."
+        )
+
+
 def opened_exp_dirs() -> int:
     """Return how many directories of runs this process has opened so far."""
     return len(_paths)
@@ -75,6 +93,7 @@ def last_exp_dir() -> str:
 def release_exp_dir(path: str) -> None:
     """Let other runs continue in a directory that `open_exp_dir` returned."""
     _records.pop(path, None)
+    _owners.pop(path, None)
     if path in _locks:
         unlock_directory(_locks.pop(path))
 
@@ -104,9 +123,10 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any]) -> tuple[str, boo
         before = next(filter(lambda path: _is_of_this_run(path, record), paths), None)
         result = read_result(before) if before else {}
         if result.get("stop_reason") == "interrupted":
-            raise SystemExit(128 + result["signal"])
+            raise SystemExit(128 + int(result["signal"]))
         path = before or (exp_name if resume else _make_new_dir(exp_name))
         _locks[path] = _lock(path)
+        record["owner"] = str(_read_json(os.path.join(path, "job.json")).get("owner")) if before else uuid.uuid4().hex
         if resume:
             _records[path] = record
         else:
@@ -124,6 +144,7 @@ def _write_job(path: str, record: dict[str, Any]) -> None:
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(path, "result.json"))
     job = os.path.join(path, "job.json")
+    _owners[path] = os.path.abspath(job), record["owner"]
     if _read_json(job) != record:  # a restart need not write: the disk may be full by now
         with open(job, "w", encoding="utf-8") as file:
             json.dump(record, file)
@@ -139,7 +160,12 @@ def _lock(path: str) -> int:
 def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
     """Return whether an earlier attempt of this run has opened this directory."""
     there = _read_json(os.path.join(path, "job.json"))
-    return there.get("run") == record["run"] and not set(record["agents"]).isdisjoint(there["agents"])
+    agents = there.get("agents")
+    return (
+        there.get("run") == record["run"]
+        and isinstance(agents, list)  # another program may use the file's name
+        and any(agent in agents for agent in record["agents"])
+    )
 
 
 def _read_json(path: str) -> dict[str, Any]:

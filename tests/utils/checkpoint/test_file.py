@@ -1,9 +1,11 @@
 """A checkpoint is complete or absent, is never mistaken for a good one when it is not, and never runs code."""
 
+import errno
 import os
 import pickle
 import random
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -26,6 +28,7 @@ from ding_lite.utils.checkpoint.file import (
     read_checkpoint,
     save_checkpoint,
 )
+from ding_lite.utils.checkpoint.store import CheckpointStore
 from tests.distributed.launcher import finish, run_forked, start_forked
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -115,6 +118,28 @@ def test_a_new_file_is_as_readable_as_others(tmp_path: Path) -> None:
         file.write(b"complete")
     assert (tmp_path / "new").read_bytes() == b"complete"
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EIO])
+def test_a_file_system_that_cannot_sync_directories_keeps_checkpoints(
+    path: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Some network file systems and FUSE cannot; a disk that fails is still an error."""
+    sync = os.fsync
+
+    def sync_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_files)
+    store = CheckpointStore(os.path.dirname(path), keep=2)
+    reasons = [store.save(iteration, small_state(iteration), None) for iteration in (1, 2)]
+    if number == errno.EIO:
+        assert all(reason and "Input/output error" in reason for reason in reasons)
+    else:
+        assert reasons == [None, None]
+        assert_equal_states(store.load_newest().state, small_state(2))
 
 
 def test_a_file_has_a_temporary_name_while_it_is_written(path: str) -> None:

@@ -121,6 +121,19 @@ def test_the_result_is_that_of_the_run_which_opened_the_directory_last(tmp_path:
         assert read_result(str(folder)) == {}
 
 
+@pytest.mark.parametrize(
+    "content", ['{"run": 0}', '{"run": 0, "agents": 5}', '{"run": 0, "agents": [["x"]]}', "[0]", "\0"]
+)
+def test_a_job_json_of_another_program_is_no_earlier_attempt(tmp_path: Path, content: str) -> None:
+    (tmp_path / "pong_other").mkdir()
+    (tmp_path / "pong_other" / "job.json").write_text(content)
+    code = f"from ding_lite.utils import open_exp_dir; print(open_exp_dir({str(tmp_path / 'pong')!r}, resume=False))"
+    for agent in ({}, {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_ERROR_FILE": "/tmp/attempt_0/0/error.json"}):
+        told = run_forked(["-c", code], env=agent)
+        assert "False)" in told.stdout, told.stderr
+    assert (tmp_path / "pong_other" / "job.json").read_text() == content
+
+
 def test_without_an_elastic_launcher_a_directory_is_never_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
