@@ -24,6 +24,7 @@ from ding_lite.utils import ConfigError
 from ding_lite.utils.tree import tree_leaves
 from tests.distributed.launcher import MARK, ROOT, finish, say, start
 from tests.policy.helpers import parameter_hash
+from tests.survival.common import abandoned_memory, memory_left_since
 
 CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
 SIZES = ["env.collector_env_num=2", "policy.collect.n_sample=16", "policy.learn.batch_size=8"]
@@ -268,13 +269,9 @@ def test_the_first_steps_are_played_at_random_where_the_config_says_so() -> None
 
 @pytest.fixture
 def shared_memory() -> Iterator[None]:
-    before = set(os.listdir("/dev/shm"))
+    before = abandoned_memory()
     yield
-    left, end = set(os.listdir("/dev/shm")) - before, time.monotonic() + 60
-    while left and time.monotonic() < end:  # what other tests have there at the moment goes away
-        time.sleep(0.1)
-        left &= set(os.listdir("/dev/shm"))
-    assert not left
+    assert not memory_left_since(before, 60)
 
 
 @pytest.mark.usefixtures("shared_memory")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,30 @@ def ding_lite(*words: str, ranks: int = 1) -> list[str]:
         return [sys.executable, "-m", "ding_lite", *words]
     options = [f"--nproc_per_node={ranks}", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
     return [sys.executable, "-m", "torch.distributed.run", *options, "-m", "ding_lite", *words]
+
+
+def abandoned_memory() -> set[str]:
+    """Return the files of this user in /dev/shm that no process has mapped or open: other jobs hold theirs."""
+    names = set()
+    for path in Path("/dev/shm").iterdir():
+        with suppress(OSError):  # it is gone
+            names |= {path.name} if path.stat().st_uid == os.getuid() else set()
+    for process in Path("/proc").glob("[0-9]*") if names else ():
+        with suppress(OSError):  # it has ended meanwhile, or is another user's
+            names -= {line.partition("/dev/shm/")[2] for line in (process / "maps").read_text().splitlines()}
+            for file in (process / "fd").iterdir():
+                with suppress(FileNotFoundError):  # it is closed meanwhile
+                    names.discard(os.readlink(file).removeprefix("/dev/shm/"))
+    return names
+
+
+def memory_left_since(before: set[str], seconds: float) -> list[str]:
+    """Return what stays abandoned in /dev/shm for some seconds, without what was before."""
+    left, end = abandoned_memory() - before, time.monotonic() + seconds
+    while left and time.monotonic() < end:
+        time.sleep(0.1)
+        left &= abandoned_memory()
+    return sorted(left)
 
 
 def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str] | Forked, seconds: float = 120) -> None:

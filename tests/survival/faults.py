@@ -29,7 +29,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.distributed.launcher import MARK, PATIENCE, free_port, kill_marked, start
-from tests.survival.common import CONFIGS, checkpoints, ding_lite, read_json, read_metrics, states, wait_until
+from tests.survival.common import (
+    CONFIGS,
+    abandoned_memory,
+    checkpoints,
+    ding_lite,
+    memory_left_since,
+    read_json,
+    read_metrics,
+    states,
+    wait_until,
+)
 from tests.survival.faulty import FAULT, HAPPENED
 
 START = 120.0  # seconds from the start to the fault, on a busy machine
@@ -244,7 +254,7 @@ def command(fault: Fault, port: int) -> list[str]:
 def inject(fault: Fault, folder: Path) -> Outcome:
     """Run one item in an empty folder."""
     (folder / "tmp").mkdir()
-    shared = set(os.listdir("/dev/shm"))
+    shared = abandoned_memory()
     env = {FAULT: json.dumps(asdict(fault)), "TMPDIR": str(folder / "tmp")}
     if fault.end.hangs:
         env["DING_LITE_TIMEOUT"] = str(TIMEOUT)
@@ -316,12 +326,7 @@ def wrong_words(fault: Fault, text: str) -> list[str]:
 
 def leftovers(fault: Fault, folder: Path, shared: set[str]) -> list[str]:
     """Return what is left of files, shared memory and ports that should not be."""
-    shared = set(os.listdir("/dev/shm")) - shared
-    end = time.monotonic() + 30
-    while shared and time.monotonic() < end:  # another run's, that has not taken the name away yet?
-        time.sleep(0.1)
-        shared &= set(os.listdir("/dev/shm"))
-    wrong = [f"/dev/shm/{name} is left" for name in sorted(shared)]
+    wrong = [f"/dev/shm/{name} is left" for name in memory_left_since(shared, 30)]
     kept = {name for name, _ in checkpoints(folder / "run")}
     for path in sorted(path for path in folder.rglob("*") if path.name not in ("out", "tmp")):
         name = str(path.relative_to(folder))
@@ -333,7 +338,7 @@ def leftovers(fault: Fault, folder: Path, shared: set[str]) -> list[str]:
         ):
             wrong.append(f"{name} is left")
     with suppress(FileNotFoundError):  # the run never had a port
-        port = happened(folder)[1]
+        port, end = happened(folder)[1], time.monotonic() + 30
         while (error := port_error(port)) and time.monotonic() < end:  # another run's, which got the same number?
             time.sleep(0.1)
         wrong += [f"port {port}: {error}"] if error else []
