@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ding_lite.cli.running import rename_for_seed, split_words
 from ding_lite.config import compile_config
 from ding_lite.results.run import RETURN
 from ding_lite.results.table import Table
-from ding_lite.sweep.scores import read_evaluations
+from ding_lite.sweep.scores import Evaluations
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
 from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.registry import UserError
@@ -43,6 +44,11 @@ class SeedRun:
     process: RunProcess | None = None
     result: dict[str, Any] = field(default_factory=dict)
     stopped: bool = False
+
+    @cached_property
+    def evaluations(self) -> Evaluations:
+        """What the run has recorded."""
+        return Evaluations(Path(self.directory))
 
     @property
     def status(self) -> int | None:
@@ -116,7 +122,7 @@ def process_options(args: argparse.Namespace) -> list[str]:
 def _describe_state(run: SeedRun) -> str:
     """Return how far a run is: its env steps, and its newest evaluation."""
     steps, value = 0, ""
-    for record in read_evaluations(Path(run.directory)):
+    for record in run.evaluations.read():
         steps = record["envstep"]
         value = f" eval {record[RETURN]:.1f}" if record.get(RETURN) is not None else value
     return f"seed {run.seed}: {tqdm.format_sizeof(steps)}{value}"

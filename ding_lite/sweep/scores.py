@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ding_lite.results.run import METRICS, RETURN
+from ding_lite.utils.records import RecordReader
 
 PARTS = 20  # marks of a run with a limit
 SCORES = ("best", "last")
@@ -43,7 +42,7 @@ class Marks:
         """Return the scores at the marks that a run has passed, by the marks' numbers.
 
         Args:
-            records: lines of metrics.jsonl.
+            records: what `Evaluations` has read.
             ended: whether the run has ended; it then keeps its score at the marks that it did not reach.
         """
         points = [(record[self.axis], record[RETURN]) for record in records if record.get(RETURN) is not None]
@@ -75,14 +74,24 @@ def find_marks(limits: Mapping[str, int], score: str) -> Marks:
     return Marks(0, "envstep", score)
 
 
-def read_evaluations(directory: Path) -> list[dict[str, Any]]:
-    """Return the lines of metrics.jsonl so far, without those that are incomplete."""
-    try:
-        lines = (directory / METRICS).read_bytes().splitlines(keepends=True)
-    except OSError:  # the run has not begun
-        return []
-    records = []
-    for line in lines:
-        with suppress(ValueError):  # the run is writing it, or a full disk has cut it
-            records += [json.loads(line)] if line.endswith(b"\n") else []
-    return records
+class Evaluations:
+    """The evaluations that a run has recorded, and its newest record. Each read goes on where the last one ended.
+
+    Args:
+        directory: the run's directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._reader, self._records = RecordReader(directory / METRICS), list[dict[str, Any]]()
+
+    def read(self) -> Sequence[Mapping[str, Any]]:
+        """Return the records with an evaluation, and the newest record, which says how far the run is."""
+        added = self._reader.read()
+        if self._reader.cut:
+            self._records.clear()
+        for record in added:
+            if self._records and self._records[-1].get(RETURN) is None:
+                self._records.pop()
+            self._records.append(record)
+        return self._records

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ding_lite.sweep.scores import Marks, read_evaluations
+from ding_lite.sweep.scores import Evaluations, Marks
 from ding_lite.sweep.study import RUNS, directory_number
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
 from ding_lite.utils.directory_lock import is_active
@@ -62,6 +62,7 @@ class TrialRuns:
     scores: list[float] = field(default_factory=list)
     _pruned: bool = False
     _resumed: bool = False
+    _reading: Evaluations | None = None
     _told: set[int] = field(default_factory=set)
 
     def advance(self) -> Ending | None:
@@ -119,6 +120,13 @@ class TrialRuns:
             )
         return self.folder / name
 
+    @property
+    def _evaluations(self) -> Evaluations:
+        """What the current run has recorded."""
+        if self._reading is None or self._reading.directory != self.directory:
+            self._reading = Evaluations(self.directory)
+        return self._reading
+
     def _begin_run(self) -> Ending | None:
         """Start or continue the run of the next seed, or take its result if there is one."""
         if self.trial.user_attrs.get(RUNS, {}).get(str(self.seed)) and self.directory.is_dir():
@@ -143,7 +151,7 @@ class TrialRuns:
 
     def _end_run(self) -> Ending | None:
         """Take the score of the current run, and return the trial's mean if it was the last one."""
-        score = self.marks.final(read_evaluations(self.directory))
+        score = self.marks.final(self._evaluations.read())
         if score is None:
             return Ending("FAIL", error=f"{self.directory} has recorded no evaluation")
         self.scores.append(score)
@@ -158,7 +166,7 @@ class TrialRuns:
         compared with those of other trials at the same mark of the same seed.
         """
         place = len(self.scores)
-        for mark, score in self.marks.read(read_evaluations(self.directory), ended).items():
+        for mark, score in self.marks.read(self._evaluations.read(), ended).items():
             step = place * self.marks.count + mark
             if step not in self._told:
                 self._told.add(step)

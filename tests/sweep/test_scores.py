@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ding_lite.sweep.scores import PARTS, find_marks, read_evaluations
+from ding_lite.sweep.scores import PARTS, Evaluations, find_marks
 
 
 def evaluations(*points: tuple[int, float | None]) -> list[dict[str, Any]]:
@@ -43,7 +44,12 @@ def test_without_a_limit_each_evaluation_is_a_mark() -> None:
     assert find_marks({}, "best").read(evaluations((0, 1.0), (8, 3.0), (9, 2.0)), ended=False) == {0: 1, 1: 3, 2: 3}
 
 
-def test_a_line_that_is_incomplete_is_left_out(tmp_path: Path) -> None:
-    assert read_evaluations(tmp_path) == []
-    (tmp_path / "metrics.jsonl").write_text('{"envstep": 1}\n{"envst\n{"envstep": 2}\n{"envst')
-    assert read_evaluations(tmp_path) == [{"envstep": 1}, {"envstep": 2}]
+def test_evaluations_and_the_newest_record_are_kept_until_a_resumed_run_cuts_them(tmp_path: Path) -> None:
+    file, seen = tmp_path / "metrics.jsonl", Evaluations(tmp_path)
+    assert seen.read() == []
+    lines = [f"{json.dumps(record)}\n" for record in evaluations((0, 1.0), (4, None), (8, None), (9, 3.0), (12, None))]
+    for count, kept in {2: [0, 4], 3: [0, 8], 5: [0, 9, 12]}.items():
+        file.write_text("".join(lines[:count]))
+        assert [record["envstep"] for record in seen.read()] == kept
+    file.write_text(lines[0])
+    assert [record["envstep"] for record in seen.read()] == [0]

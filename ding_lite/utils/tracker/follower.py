@@ -22,9 +22,10 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ding_lite.utils.passwords import hide_passwords
+from ding_lite.utils.records import RecordReader
 from ding_lite.utils.registry import TRACKER_REGISTRY
 from ding_lite.utils.tracker.services import Job, Tracker
 
@@ -80,40 +81,16 @@ def follow(job: Job, ended: threading.Event, say: Callable[[str], None]) -> None
         say(tracker.start())
         told = known["lines"]
         write_state(job, tracker.id, told)
-        with open(Path(job.exp_dir, "metrics.jsonl"), "rb") as file:
-            records = RecordReader(file)
-            last = False
-            while not last:
-                last = ended.wait(PERIOD)  # what was recorded before the end is read after it
-                new = records.read(told)
-                if records.count > told:
-                    tracker.log(new)
-                    told = records.count
-                    write_state(job, tracker.id, told)
+        records = RecordReader(Path(job.exp_dir, "metrics.jsonl"))
+        last = False
+        while not last:
+            last = ended.wait(PERIOD)  # what was recorded before the end is read after it
+            new = records.read(told)
+            if records.count > told:
+                tracker.log(new)
+                told = records.count
+                write_state(job, tracker.id, told)
         tracker.finish(_read_result(job))
-
-
-class RecordReader:
-    """Reads the complete lines added to a file of records since the last read.
-
-    Attributes:
-        count: lines read so far.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._rest, self.count = file, b"", 0
-
-    def read(self, told: int) -> list[dict[str, Any]]:
-        """Return the new records, without the first `told` lines of the file and without damaged lines."""
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
-        new = lines[max(told - self.count, 0) :]
-        self.count += len(lines)
-        found = []
-        for line in new:
-            with suppress(ValueError):  # a full disk cuts lines
-                record = json.loads(line)
-                found += [record] if isinstance(record, dict) else []
-        return found
 
 
 def read_state(job: Job) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.utils.tracker.follower import RecordReader, follow, read_state, write_state
+from ding_lite.utils.tracker.follower import follow, read_state, write_state
 from ding_lite.utils.tracker.services import Job
 from tests.utils.tracker.notebook import points, read
 
@@ -19,29 +19,6 @@ TRACKER: dict[str, Any] = {"type": "notebook", "name": None, "group": None, "opt
 def make_job(exp_dir: Path, **tracker: object) -> Job:
     config = {"seed": 0, "tracker": {**TRACKER, **tracker}}
     return Job("notebook", "tests.utils.tracker.notebook", str(exp_dir), config, "train_iter", ["train_iter"], 1)
-
-
-def test_only_complete_lines_are_read_and_damaged_ones_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a"')
-    with path.open("rb") as file, path.open("ab") as end:
-        reader = RecordReader(file)
-        assert (reader.read(0), reader.count) == ([{"a": 1}, {"a": 2}], 2)
-        assert (reader.read(2), reader.count) == ([], 2)
-        end.write(b': 3}\n{"a": {"a": 4}\n[]\n{"a": 5}\n')
-        end.flush()
-        assert (reader.read(2), reader.count) == ([{"a": 3}, {"a": 5}], 6)
-
-
-def test_lines_that_are_known_are_left_out_however_late_they_come(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"a": 1}\n')
-    with path.open("rb") as file, path.open("a") as end:
-        reader = RecordReader(file)
-        assert reader.read(3) == []
-        end.write('{"a": 2}\n{"a": 3}\n{"a": 4}\n')
-        end.flush()
-        assert reader.read(3) == [{"a": 4}]
 
 
 def test_a_tracker_is_told_each_figure_at_the_count_of_the_run_and_nothing_that_is_null(tmp_path: Path) -> None:
