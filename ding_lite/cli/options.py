@@ -18,6 +18,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add_processes(parser)
 
 
+def add_seeds(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Declare the seeds of runs, as `-s 0 1` or, like DI-engine, as `-s 0 -s 1`."""
+    parser.add_argument(
+        *("-s", "--seeds", "--seed"), type=int, nargs="+", action="extend", metavar="SEED", help=meaning, dest="seeds"
+    )
+
+
 def add_processes(parser: argparse.ArgumentParser) -> None:
     """Declare the options about the processes of any run."""
     parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes that train together")
@@ -39,6 +46,17 @@ def check_run_options(args: argparse.Namespace) -> None:
         raise ConfigError(
             "in mode rpc only the agent learns, and n_episode counts for each observer: leave out --divide."
         )
+
+
+def check_seeds(args: argparse.Namespace) -> None:
+    """Check that no seed is given twice.
+
+    Raises:
+        ConfigError: one is.
+    """
+    for index, seed in enumerate(args.seeds or []):
+        if seed in args.seeds[:index]:
+            raise ConfigError(f"-s: seed {seed} is given twice, and both runs would be the same: leave one out.")
 
 
 def check_at_least(args: argparse.Namespace, **lowest: int) -> None:

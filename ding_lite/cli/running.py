@@ -78,7 +78,9 @@ def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
 def _resume(directory: str, words: Sequence[str]) -> None:
     """Continue the run in a directory from its newest checkpoint; limits and overrides of `words` replace its own."""
     limits, overrides = split_words(words)
-    saved = _read_resumable(directory, words)
+    saved = read_resumable(directory)
+    if end := find_end(directory, words, any_word=True):
+        raise ConfigError(end)
     own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
     pipeline = load_pipeline(saved.pipeline)
     limits = {**saved.limits, **limits_for(pipeline, limits)}
@@ -104,7 +106,9 @@ def _launch(args: argparse.Namespace) -> int:
     limits, _ = split_words(args.words)
     pipeline = MODES.get(args.mode, "")  # empty: the ranks find it by the policy's class
     if args.resume is not None:
-        pipeline = _read_resumable(args.resume, args.words).pipeline
+        pipeline = read_resumable(args.resume).pipeline
+        if end := find_end(args.resume, args.words, any_word=True):
+            raise ConfigError(end)
     if pipeline:
         limits_for(load_pipeline(pipeline), limits)
     what = ["resume", args.resume] if args.resume is not None else ["-c", args.config]
@@ -124,12 +128,8 @@ def check_limits(config: str, limits: dict[str, int], overrides: Sequence[str]) 
     return limits_for(load_pipeline(find_policy(config, overrides)[1].pipeline), limits)
 
 
-def _read_resumable(directory: str, words: Sequence[str]) -> SavedRun:
+def read_resumable(directory: str) -> SavedRun:
     """Return what the run in a directory has saved.
-
-    Args:
-        directory: the experiment directory.
-        words: the user's `key=value`. A finished run cannot continue without one.
 
     Raises:
         ConfigError: there is no run to continue.
@@ -141,24 +141,41 @@ def _read_resumable(directory: str, words: Sequence[str]) -> SavedRun:
         raise ConfigError(
             f"Cannot resume '{directory}': it is not an experiment directory, total_config.py is missing."
         )
-    result = read_result(directory)
-    reason = result.get("stop_reason", "interrupted")
-    for key, text in dict(word.partition("=")[::2] for word in words).items():  # the last one counts
-        count = result.get(COUNTS.get(key, ""), 0)
-        if count and whole_limit(key, text) <= count and reason != "interrupted":  # which may lack its last evaluation
-            raise ConfigError(
-                f"The run in '{directory}' has reached {key}={text} already: to train further, give more than {count}."
-            )
-    if reason not in ("interrupted", "callback") and not words:
-        raised = (f"{key}={math.ceil(2 * result[count])}" for key, count in COUNTS.items() if key.endswith(reason))
-        what = next(raised, "env.stop_value=None")
-        raise ConfigError(
-            f"The run in '{directory}' has finished ({reason}): to train further, change the limit, such as {what}."
-        )
     saved = read_saved_run(path)
     if saved.pipeline not in PIPELINES:
         raise ConfigError(f"'{path}' names no pipeline, so it was changed: start it as a new run with -c.")
     return saved
+
+
+def find_end(directory: str, words: Sequence[str], any_word: bool = False) -> str:
+    """Return why the run in a directory is over, in a sentence; empty if it can go on.
+
+    Args:
+        directory: the experiment directory.
+        words: the user's `key=value`, which may raise the limit that the run has reached.
+        any_word: whether a finished run goes on with any words, such as a greater data set.
+
+    Raises:
+        ConfigError: a limit in the words is not a number.
+    """
+    result = read_result(directory)
+    reason = result.get("stop_reason", "interrupted")
+    given = dict(word.partition("=")[::2] for word in words)  # the last one counts
+    if reason == "interrupted":  # the last evaluation may be missing, even if a limit has been reached
+        return ""
+    for key, text in given.items():
+        count = result.get(COUNTS.get(key, ""), 0)
+        if count and whole_limit(key, text) <= count:
+            return (
+                f"The run in '{directory}' has reached {key}={text} already: to train further, give more than {count}."
+            )
+    limit = next((key for key in COUNTS if key.endswith(reason)), "env.stop_value")
+    goal = given.get("env.stop_value", "")
+    same_goal = reason == "stop_value" and goal == str(read_resumable(directory).main_config["env"]["stop_value"])
+    if reason == "callback" or (words and any_word) or (limit in given and not same_goal):
+        return ""
+    what = f"{limit}={math.ceil(2 * result[COUNTS[limit]])}" if limit in COUNTS else f"{limit}=None"
+    return f"The run in '{directory}' has finished ({reason}): to train further, change the limit, such as {what}."
 
 
 def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:

@@ -1,8 +1,12 @@
-"""Runs of several seeds, each in its own processes, side by side or one after another, and a table at the end."""
+"""Several runs, each in its own processes, side by side or one after another, and a table at the end.
+
+They are new runs of several seeds, or runs that continue in their directories.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import statistics
 import sys
@@ -15,7 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ding_lite.cli.running import rename_for_seed, split_words
+from ding_lite.cli.running import find_end, read_resumable, rename_for_seed, split_words
 from ding_lite.config import compile_config
 from ding_lite.results.run import RETURN
 from ding_lite.results.table import Table
@@ -26,6 +30,7 @@ from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
 
 PERIOD = 0.5  # seconds between two checks of the runs
+TIME = re.compile(r"_\d{6}_\d{6}(_\d+)?")  # the end of a directory's name, if the plain name was taken
 WIDTH = 80  # characters of a line of the table
 
 
@@ -37,6 +42,7 @@ class SeedRun:
         directory: where it writes.
         process: its process, once it has been started.
         stopped: whether a signal ended it before it wrote a result.
+        words: what its process is to do, as words of the command line; none for a run that is over.
     """
 
     seed: int
@@ -44,6 +50,7 @@ class SeedRun:
     process: RunProcess | None = None
     result: dict[str, Any] = field(default_factory=dict)
     stopped: bool = False
+    words: Sequence[str] = ()
 
     @cached_property
     def evaluations(self) -> Evaluations:
@@ -56,14 +63,11 @@ class SeedRun:
         return self.process.status if self.process else None
 
 
-def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:
-    """Train a config with several seeds; return the exit status: 0, or that of the first run that failed.
-
-    A signal is passed on to the runs, which save a checkpoint and end; no further run is started.
+def run_seeds(args: argparse.Namespace) -> int:
+    """Train a config with several seeds, or go on with what this command began; return the exit status.
 
     Args:
         args: the options of the command `train`.
-        seeds: the seeds, each once.
 
     Raises:
         UserError: this process was started by a launcher, or the config cannot be read.
@@ -71,8 +75,59 @@ def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:
     if read_launch() is not None:
         raise UserError("Several seeds start processes of their own: leave the launcher out, or give one seed.")
     _, overrides = split_words(args.words)
-    name = compile_config(args.config, overrides=overrides).exp_name  # also finds mistakes before anything starts
-    runs = [SeedRun(seed, new_name(rename_for_seed(name, seed, always=True))) for seed in seeds]
+    cfg = compile_config(args.config, overrides=overrides)  # also finds mistakes before anything starts
+    seeds = args.seeds or [cfg.seed]
+    names = [rename_for_seed(cfg.exp_name, seed, always=len(seeds) > 1) for seed in seeds]
+    return _run([_seed_run(seed, name, args) for seed, name in zip(seeds, names, strict=True)], args)
+
+
+def _seed_run(seed: int, name: str, args: argparse.Namespace) -> SeedRun:
+    """Return the run of one seed: a new one or, with `--resume`, the newest one of this name, if it can go on."""
+    folders = sorted(path for path in Path(name).parent.glob(f"{Path(name).name}*") if path.is_dir())
+    found = [
+        path for path in folders if path.name == Path(name).name or TIME.fullmatch(path.name, len(Path(name).name))
+    ]
+    begun = [str(path) for path in found if read_result(str(path)) or any(path.glob("ckpt/*.pth.tar"))]
+    if args.goes_on and begun:
+        words = [word for word in args.words if word.partition("=")[0] not in ("exp_name", "seed")]
+        return _continued(seed, begun[-1], words, args)
+    words = ["train", "-c", args.config, "-s", str(seed), *process_options(args)]
+    words += ["-m", args.mode] if args.mode else []
+    directory = new_name(name)
+    return SeedRun(seed, directory, words=[*words, *args.words, f"exp_name={directory}"])
+
+
+def resume_runs(args: argparse.Namespace) -> int:
+    """Continue the runs in several directories; return the exit status.
+
+    Args:
+        args: the options of the command `resume`.
+
+    Raises:
+        UserError: this process was started by a launcher, or there is no run in one of the directories.
+    """
+    if read_launch() is not None:
+        raise UserError("Several runs start processes of their own: leave the launcher out, or give one directory.")
+    split_words(args.words)  # finds mistakes before anything starts
+    seeds = [read_resumable(directory).main_config["seed"] for directory in args.directories]
+    pairs = zip(seeds, args.directories, strict=True)
+    return _run([_continued(seed, directory, args.words, args) for seed, directory in pairs], args)
+
+
+def _continued(seed: int, directory: str, words: Sequence[str], args: argparse.Namespace) -> SeedRun:
+    """Return a run that continues in its directory, or one that is over and that the words do not prolong."""
+    if end := find_end(directory, words):
+        print(end, file=sys.stderr)
+        return SeedRun(seed, directory, result=read_result(directory))
+    processes = ["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)]
+    return SeedRun(seed, directory, words=["resume", directory, *processes, *words])
+
+
+def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
+    """Carry out runs and print their table; return the exit status: 0, or that of the first run that failed.
+
+    A signal is passed on to the runs, which save a checkpoint and end; no further run is started.
+    """
     try:
         with passing_signals_on(lambda: [run.process for run in runs if run.process]) as signalled:
             _run_all(runs, args, signalled)
@@ -86,13 +141,14 @@ def run_seeds(args: argparse.Namespace, seeds: Sequence[int]) -> int:
 
 def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Callable[[], int]) -> None:
     """Start the runs, at most `args.jobs` at a time, and wait for them to end."""
-    waiting, active = list(runs), list[SeedRun]()
+    waiting, active = [run for run in runs if run.words], list[SeedRun]()
     layout = "{n_fmt}/{total_fmt} runs, {elapsed} | {desc}"
-    with tqdm(total=len(runs), bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(total=len(waiting), bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
         while waiting or active:
             while waiting and len(active) < args.jobs and not signalled():
                 active.append(waiting.pop(0))
-                active[-1].process = _start(active[-1], args)
+                side_by_side = args.jobs * args.nproc if args.jobs > 1 else 1
+                active[-1].process = RunProcess(active[-1].words, side_by_side)
             time.sleep(PERIOD)
             for run in [run for run in active if run.status is not None]:
                 active.remove(run)
@@ -103,14 +159,6 @@ def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Calla
             bar.set_description_str("; ".join(map(_describe_state, active)))
             if signalled() and not active:
                 return
-
-
-def _start(run: SeedRun, args: argparse.Namespace) -> RunProcess:
-    """Start the processes of a run."""
-    words = ["train", "-c", args.config, "-s", str(run.seed), *process_options(args)]
-    words += ["-m", args.mode] if args.mode else []
-    side_by_side = args.jobs * args.nproc if args.jobs > 1 else 1
-    return RunProcess([*words, *args.words, f"exp_name={run.directory}"], side_by_side)
 
 
 def process_options(args: argparse.Namespace) -> list[str]:
@@ -156,6 +204,6 @@ def table(runs: Sequence[SeedRun]) -> str:
         lines.append(
             f"best return {statistics.fmean(bests):.2f} +- {statistics.stdev(bests):.2f} over {len(bests)} runs"
         )
-    made = [run.directory for run in runs if run.process and Path(run.directory).is_dir()]
+    made = [run.directory for run in runs if (run.process or not run.words) and Path(run.directory).is_dir()]
     lines += [f"directories {', '.join(made)}"] if made else []
     return "\n".join(lines)

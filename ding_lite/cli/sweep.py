@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from ding_lite.cli.options import add_run_options, check_at_least, check_run_options
+from ding_lite.cli.options import add_run_options, add_seeds, check_at_least, check_run_options, check_seeds
 from ding_lite.sweep.scores import SCORES
 from ding_lite.sweep.space import read_words
 from ding_lite.utils.registry import UserError
@@ -30,15 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trials", type=int, metavar="N", help="trials of the whole sweep (default: 20; with a grid, all its points)"
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="trials side by side (default: 1)")
-    parser.add_argument(
-        "-s",
-        "--seeds",
-        "--seed",
-        type=int,
-        nargs="+",
-        metavar="SEED",
-        help="runs of each trial (default: the config's)",
-    )
+    add_seeds(parser, "runs of each trial (default: the config's)")
     parser.add_argument(
         "--score", choices=SCORES, default="best", help="evaluation of a run that counts (default: best)"
     )
@@ -60,6 +52,7 @@ def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
     args.mode = None
     check_run_options(args)
+    check_seeds(args)
     check_at_least(args, trials=1, jobs=1, prune_after=0)
     dimensions, words = read_words(args.words)
     from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
@@ -78,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
             overrides=overrides,
             limits=limits,
             saved_limits=saved_limits,
-            seeds=list(dict.fromkeys(args.seeds or [])),
+            seeds=args.seeds or [],
             trials=args.trials or 0,
             jobs=args.jobs,
             nproc=args.nproc,

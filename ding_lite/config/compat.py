@@ -52,7 +52,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.collect.model_path": (Any, "collect_demo_data takes the path of the checkpoint"),
     "policy.collect.nstep": (1, "policy.nstep sets it, where a policy sums n-step returns"),
     "policy.collect.nstep_return": (False, "values learn from generalised advantage estimates"),
-    "policy.collect.save_path": (Any, "collect_demo_data takes the path of the data set"),
+    "policy.collect.save_path": (Any, "only collect_demo_data reads it, if it is given no path"),
     "policy.collect.state_dict_path": (Any, "collect_demo_data takes the path of the checkpoint"),
     "policy.collect.traj_len_inf": (Any, "sequences are cut when they are sampled"),
     "policy.collect.unroll_len": (1, "one step is one sample"),

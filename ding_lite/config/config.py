@@ -194,18 +194,28 @@ def divided_sizes(
 
 
 def compile_config(
-    input_cfg: str | Path | Sequence[dict[str, Any]],
+    input_cfg: str | Path | Sequence[dict[str, Any]] | dict[str, Any],
     seed: int | None = None,
     model_given: bool = False,
     overrides: Sequence[str] = (),
+    *,
+    create_cfg: dict[str, Any] | None = None,
+    auto: bool = True,
+    save_cfg: bool = False,
+    save_path: str = "total_config.py",
 ) -> EasyDict:
     """Merge a config with the defaults of its classes, and check every key.
 
     Args:
-        input_cfg: `(main_config, create_config)`, or the path of a Python file that defines both.
+        input_cfg: `(main_config, create_config)`, or the path of a Python file that defines both; with `create_cfg`,
+            `main_config` alone.
         seed: replaces the config's `seed`.
         model_given: whether the user passes a model object. `policy.model` is then not checked.
         overrides: `dotted.key=value` strings, which replace values of all other sources.
+        create_cfg: `create_config`, if `input_cfg` does not contain it.
+        auto: only True: the classes are those that `create_config` names, as DI-engine finds them with auto=True.
+        save_cfg: write the compiled config into the directory `exp_name`, which is created.
+        save_path: the file's name there.
 
     Returns:
         The compiled config. Its key `notes` is a list of sentences about keys that were renamed or ignored.
@@ -214,7 +224,12 @@ def compile_config(
         ConfigError: an unknown key, or a value of the wrong type or range. The message names the key, what was
             expected, and what to do.
     """
-    user, texts, notes = _merge_user(_read_pair(input_cfg), overrides)
+    if not auto:
+        raise ConfigError(
+            "compile_config(auto=False): give create_config, which names the classes, and leave auto out."
+        )
+    pair: Any = input_cfg if create_cfg is None else (input_cfg, create_cfg)
+    user, texts, notes = _merge_user(_read_pair(pair), overrides)
     if seed is not None:
         user["seed"] = seed
     known = sc.config_schema(user, model_given)
@@ -245,6 +260,9 @@ def compile_config(
     for path, schedule in schedules.items():
         set_number(cfg.policy, path, schedule)  # keeps what the check has set, such as `learn.target_update_freq`
     cfg.notes = notes
+    if save_cfg:
+        os.makedirs(cfg.exp_name, exist_ok=True)
+        save_config(cfg, os.path.join(cfg.exp_name, save_path))
     return cfg
 
 

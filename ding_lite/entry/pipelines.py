@@ -35,7 +35,7 @@ PIPELINES = {
     "serial_pipeline_bc": Pipeline("offline.serial_entry_bc", "bc", "from a data set, without playing"),
     "serial_pipeline_rpc": Pipeline("rpc.serial_entry_rpc", "rpc", "on-policy, from what observers play"),
 }
-MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()}
+MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {"serial_offline": "serial_pipeline_offline"}
 
 
 def load_pipeline(name: str) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
+from ding_lite.utils.registry import ConfigError
 
 
 def serial_pipeline(
@@ -23,6 +24,7 @@ def serial_pipeline(
     model: nn.Module | None = None,
     max_train_iter: int = int(1e10),
     max_env_step: int = int(1e10),
+    dynamic_seed: bool = True,
     *,
     overrides: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
@@ -39,6 +41,7 @@ def serial_pipeline(
         model: the model to train. None: a new model is built from `cfg.policy.model`.
         max_train_iter: the run ends after this many learner iterations.
         max_env_step: the run ends after this many env steps of all ranks together.
+        dynamic_seed: only True, as DI-engine's default: every episode has its own seed.
         overrides: `dotted.key=value` strings, which replace values of the config.
         callbacks: are called at the events of the run, see `Callback`.
 
@@ -46,9 +49,11 @@ def serial_pipeline(
         The trained policy.
 
     Raises:
-        ConfigError: the config contains a mistake. No environment worker has started yet.
+        ConfigError: the config or an argument contains a mistake. No environment worker has started yet.
         SystemExit: a signal interrupted the run, which has saved a checkpoint, or the last checkpoint was not saved.
     """
+    if not dynamic_seed:
+        raise ConfigError("dynamic_seed=False: every episode has its own seed here; leave it out.")
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
     with Experiment(setup, callbacks=callbacks, replays=True) as experiment:

@@ -67,6 +67,24 @@ def test_a_directory_is_named_for_the_seed_of_its_run(tmp_path: Path) -> None:
     assert result(tmp_path / "cartpole_dqn_seed5")["seed"] == 5
 
 
+def test_options_of_di_engine_set_keys_and_every_seed_is_trained(tmp_path: Path) -> None:
+    words = ["-m", "serial", "-c", str(CONFIG), "-s", "4", "-s", "5", *SHORT[1:]]
+    done = command(*words, "--env-step", "1.6e2", "--train-iter", "1e3", "--exp-name", "mine")
+    assert done.returncode == 0, done.stderr
+    told = [result(tmp_path / f"mine_seed{seed}") for seed in (4, 5)]
+    assert [(run["seed"], run["envstep"], run["stop_reason"]) for run in told] == [
+        (4, 160, "max_env_step"),
+        (5, 160, "max_env_step"),
+    ]
+    told_twice = [
+        command("-m", "eval", option, "mine_seed4", "--episodes", "1").stdout for option in ("--ckpt", "--load-path")
+    ]
+    assert told_twice[0].startswith("return ")
+    assert told_twice[1] == told_twice[0]
+    done = command("-m", "eval", "--load-path", "mine_seed4", "--replay-path", "mine_seed4/result.json/videos")
+    assert "mine_seed4/result.json/videos" in done.stderr
+
+
 def test_the_policys_class_says_which_loop_trains_it(tmp_path: Path) -> None:
     small = ["policy.learn.epoch_per_collect=1", "env.stop_value=None", "max_train_iter=1"]
     main(["-c", str(PPO), "exp_name=run", *small])

@@ -40,7 +40,7 @@ def test_a_name_says_the_seed_of_its_run(name: str, always: bool, renamed: str) 
 
 def test_each_seed_has_a_directory_and_a_line_of_the_table(tmp_path: Path) -> None:
     (tmp_path / "cartpole_dqn_seed3").mkdir()  # of an earlier run, which stays as it is
-    done = train("-s", "2", "3", "2", "--jobs", "2", *QUICK, "max_env_step=80")
+    done = train("-s", "2", "3", "--jobs", "2", *QUICK, "max_env_step=80")
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names[:2] == ["cartpole_dqn_seed2", "cartpole_dqn_seed3"]
@@ -91,9 +91,9 @@ def test_a_mistake_is_told_once_before_anything_starts(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_signal_lets_each_run_save_and_starts_no_other(tmp_path: Path) -> None:
-    words = ["train", "-c", str(CONFIG), "-s", "0", "1", "2", "--jobs", "2", *QUICK, "exp_name=run"]
-    process = start_forked(["-m", "ding_lite", *words])
+def test_a_signal_lets_each_run_save_and_starts_no_other_and_all_go_on_together(tmp_path: Path) -> None:
+    words = ["-s", "0", "1", "2", "--jobs", "2", *QUICK, "exp_name=run"]
+    process = start_forked(["-m", "ding_lite", "train", "-c", str(CONFIG), *words])
     deadline = time.monotonic() + 240
     while not all(list(tmp_path.glob(f"run_seed{seed}/metrics.jsonl")) for seed in (0, 1)):
         assert time.monotonic() < deadline
@@ -107,6 +107,29 @@ def test_a_signal_lets_each_run_save_and_starts_no_other(tmp_path: Path) -> None
         assert json.loads((tmp_path / f"run_seed{seed}/result.json").read_text())["stop_reason"] == "interrupted"
         assert f"continue with ding_lite resume run_seed{seed}" in done.stderr
     assert "not started" in done.stdout
+    steps = max(result(tmp_path / f"run_seed{seed}")["envstep"] for seed in (0, 1)) + 80
+    for _ in range(2):  # the second time, there is nothing left to do
+        done = train(*words, "--resume", f"max_env_step={steps}")
+        assert done.returncode == 0, done.stderr
+        assert [line.split()[1] for line in done.stdout.splitlines()[1:4]] == ["max_env_step"] * 3
+        assert {path.name: result(path)["envstep"] for path in tmp_path.glob("run*")} == {
+            f"run_seed{seed}": steps for seed in range(3)
+        }
+    assert done.stderr.count("has reached max_env_step=") == 3
+    names = ["run_seed0", "run_seed1"]
+    done = run_forked(["-m", "ding_lite", "resume", *names, "--jobs", "2", f"max_env_step={steps + 80}"], 300)
+    assert done.returncode == 0, done.stderr
+    ends = [result(tmp_path / f"run_seed{seed}")["envstep"] for seed in range(3)]
+    assert ends == [steps + 80, steps + 80, steps]
+    done = run_forked(["-m", "ding_lite", "resume", *names, "run_seed3"], 120)
+    assert (done.returncode, done.stderr) == (2, "Cannot resume 'run_seed3': there is no such directory.\n")
+
+
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_a_seed_that_is_given_twice_is_a_mistake(command: str) -> None:
+    done = run_forked(["-m", "ding_lite", command, "-c", str(CONFIG), "-s", "0", "1", "-s", "0"], 120)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("-s: seed 0 is given twice")
 
 
 def test_a_run_that_a_signal_ends_before_it_begins_has_not_failed(tmp_path: Path) -> None:

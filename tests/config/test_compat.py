@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,7 @@ from torch import nn
 from ding_lite.config import compile_config
 from ding_lite.config.compat import IGNORED_KEYS, OLD_ANTS, REDUNDANT_KEYS, RENAMED_IDS, RENAMED_KEYS
 from ding_lite.config.schema import get_key, plain
+from ding_lite.entry import serial_pipeline
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.config.helpers import nested, pair
@@ -350,3 +352,15 @@ def test_the_switches_of_di_engines_tracker_are_ignored_with_a_note() -> None:
         f"{key} is ignored: tracker.type='wandb' records the figures in Weights & Biases."
         for key in ("policy.logger", "wandb_logger")
     ]
+
+
+def test_a_config_is_compiled_and_saved_by_the_arguments_of_di_engine(tmp_path: Path) -> None:
+    main, create = dict(exp_name=str(tmp_path / "new" / "run"), env=dict(env_id="CartPole-v1")), dict(CREATE)
+    whole = compile_config((main, create), seed=3)
+    cfg = compile_config(main, seed=3, auto=True, create_cfg=create, save_cfg=True, save_path="mine.py")
+    assert cfg == whole == compile_config(tmp_path / "new" / "run" / "mine.py")
+    assert [path.name for path in (tmp_path / "new").rglob("*")] == ["run", "mine.py"]
+    with pytest.raises(ConfigError, match=r"auto=False\): give create_config"):
+        compile_config(main, auto=False, create_cfg=create)
+    with pytest.raises(ConfigError, match="dynamic_seed=False: every episode has its own seed here"):
+        serial_pipeline((main, create), 0, None, None, 10, 10, False)

@@ -22,6 +22,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from ding_lite.config import find_policy
+from ding_lite.config.schema import get_key
 from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.normalized import normalizes_obs
 from ding_lite.entry.setup import RunSetup, prepare_run
@@ -46,7 +48,7 @@ def collect_demo_data(
     input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None,
     collect_count: int,
-    expert_data_path: str,
+    expert_data_path: str | None = None,
     env_setting: Sequence[Any] | None = None,
     model: nn.Module | None = None,
     state_dict: dict[str, Any] | None = None,
@@ -66,7 +68,7 @@ def collect_demo_data(
         seed: seed of environments and exploration.
         collect_count: env steps of all ranks together; with `collect_episodes`, episodes.
         expert_data_path: .hdf5, .h5 or .npz file, a new directory for .npy files, or an id such as `cartpole/expert-v0`
-            of a new Minari data set.
+            of a new Minari data set. None: the config's `policy.collect.save_path`.
         env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)`, see `serial_pipeline`.
         model: a model to use instead of the one that the config describes.
         state_dict: the state of the policy (a checkpoint's content, or its `policy`) or of the model.
@@ -86,6 +88,10 @@ def collect_demo_data(
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, limits={"collect_count": collect_count})
     if collect_count < get_world_size():
         raise ConfigError(f"collect_count={collect_count}: expected at least 1 for each of {get_world_size()} ranks.")
+    if expert_data_path is None:
+        expert_data_path = get_key(find_policy(input_cfg, overrides)[0][0], "policy.collect.save_path")
+    if not expert_data_path:
+        raise ConfigError("collect_demo_data: give expert_data_path, or policy.collect.save_path in the config.")
     kind = _check_target(expert_data_path)
     setup.cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, so the config's value does not matter
     policy = setup.create_policy(get_rank(), "record", "policy", fields=("collect", "eval"))

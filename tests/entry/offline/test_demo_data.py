@@ -105,6 +105,15 @@ def test_whole_episodes_only(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_the_config_may_say_where_the_data_go_as_in_di_engine() -> None:
+    main, create = pair()
+    with pytest.raises(ConfigError, match=r"give expert_data_path, or policy\.collect\.save_path in the config"):
+        collect_demo_data((main, create), 0, 20, overrides=SHORT)
+    main["policy"]["collect"]["save_path"] = "mine.hdf5"
+    collect_demo_data((main, create), 0, 20, overrides=SHORT)
+    assert len(read("mine.hdf5")["reward"]) == 20
+
+
 def test_seed_and_exploration() -> None:
     ways: dict[str, dict[str, Any]] = {"a": {}, "b": {}, "c": {"seed": 1}, "d": {"explore": True}}
     for name, options in ways.items():
