@@ -25,6 +25,12 @@ from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tracker.process import TrackerProcess
 
+STILL = "evaluation: no episode ends and no observation changes"
+STILL_ADVICE = (
+    ": the policy repeats an action without effect. If the environment waits for another one, let it take that itself, "
+    "as env.fire_reset of Atari does, or set policy.eval.eps above 0 if the policy has it. env.max_episode_steps ends "
+    "such episodes."
+)
 WIDTH = 79  # characters of a line of the summary; a path may be longer
 WORDS = {"envstep": ("step", "iteration"), "train_iter": ("iteration", "epoch")}  # of the progress line
 
@@ -203,15 +209,19 @@ class RunReporter(AbstractContextManager[Any]):
                 values[f"collect/{name}"] = sums[name] / count
         return values
 
-    def evaluating(self, episodes: int, steps: int) -> None:
-        """Show the progress of an evaluation.
+    def evaluating(self, episodes: int, steps: int, still: bool) -> None:
+        """Show the progress of an evaluation, see `Evaluator`.
 
         Args:
             episodes: number of episodes that have ended.
             steps: env steps that each environment has played.
+            still: whether nothing has happened since the last call.
         """
         number = self._cfg.env.n_evaluator_episode
         self._progress.note(f"evaluating: {episodes} of {number} episodes, step {steps:,}")
+        if still and STILL not in self._alarmed:
+            self._alarmed.add(STILL)
+            self.warning(f"{STILL} (step {steps:,}){STILL_ADVICE}")
 
     def evaluation(self, info: dict[str, Any], counts: Mapping[str, int]) -> None:
         """Record and print the result of an evaluation."""

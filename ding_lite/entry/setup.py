@@ -128,7 +128,11 @@ class RunSetup:
         return SampleCollector(env, collect_mode, n_sample, seeds, interrupt)
 
     def create_evaluator(
-        self, eval_mode: Any, interrupt: Callable[[], bool], on_progress: Callable[[int, int], None], stack: ExitStack
+        self,
+        eval_mode: Any,
+        interrupt: Callable[[], bool],
+        on_progress: Callable[[int, int, bool], None],
+        stack: ExitStack,
     ) -> Evaluator:
         """Build the evaluator. It plays on rank 0, which alone gets environments, and sends the result to all ranks.
 

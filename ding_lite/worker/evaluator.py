@@ -18,7 +18,7 @@ from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.seed import random_state, set_random_state
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.env_state import storable, to_arrays, to_tensors
 
 PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
@@ -39,7 +39,8 @@ class Evaluator:
         seeds_at: returns the N seeds of evaluation number k, counted from 0.
         interrupt: returns whether to stop early; it is asked before every step.
         on_progress: called every `PROGRESS_PERIOD` seconds of an evaluation, with the number of episodes that have
-            ended and the number of steps that each environment has played.
+            ended, the number of steps that each environment has played, and whether nothing has happened since the
+            call before: no episode has ended, and the observations are the same.
         eval_at_start: whether an evaluation is due before the first learner iteration.
 
     Attributes:
@@ -57,7 +58,7 @@ class Evaluator:
         stop_value: float | None,
         seeds_at: Callable[[int], list[int]],
         interrupt: Callable[[], bool] = lambda: False,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[int, int, bool], None] | None = None,
         eval_at_start: bool = True,
     ) -> None:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
@@ -127,11 +128,13 @@ class Evaluator:
         obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # lists are accepted
         self._policy.reset()
         told, n_step = time.monotonic(), 0
+        before: tuple[int, Any] = (-1, None)  # episodes and observations at the last call of `on_progress`
         while due_N.any() and not self._interrupt():
             heartbeat("evaluate")
             if self._on_progress and time.monotonic() - told >= PROGRESS_PERIOD:
-                self._on_progress(len(returns), n_step)
-                told = time.monotonic()
+                still = before[0] == len(returns) and _same_rows(before[1], obs, due_N > 0)
+                self._on_progress(len(returns), n_step, still)
+                told, before = time.monotonic(), (len(returns), tree_map(np.array, obs))
             n_step += 1
             action = self._policy.forward(obs)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
@@ -165,3 +168,9 @@ class Evaluator:
         self.best_return = state["best_return"]
         for name, values in to_arrays(state.get("attributes", {})).items():
             self.set_attr(name, values)
+
+
+def _same_rows(left: Any, right: Any, which_N: np.ndarray) -> bool:
+    """Return whether the observations `[N, ...]` of some environments are identical in both batches."""
+    pairs = zip(tree_leaves(left), tree_leaves(right), strict=True)
+    return all(np.array_equal(one[which_N], other[which_N]) for one, other in pairs)

@@ -87,3 +87,15 @@ def test_a_small_network_gets_one_thread_while_the_run_lasts(
     run(*overrides, max_env_step=8)
     assert line in capfd.readouterr().err
     assert torch.get_num_threads() == 2
+
+
+def test_an_evaluation_that_waits_for_ever_is_explained_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ding_lite.worker.evaluator.PROGRESS_PERIOD", 0.0)
+    env = {"env_id": "FrozenLake-v1", "kwargs": {"is_slippery": False}}
+    pair = ({"env": env}, {"env": {"type": "gymnasium"}, "policy": {"type": "dqn"}})
+    run(input_cfg=pair, max_env_step=8, seed=3)  # its first policy walks against the wall
+    said = " ".join(capfd.readouterr().err.split())
+    assert said.count("no episode ends and no observation changes") == 1
+    assert "env.max_episode_steps ends such episodes." in said

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from easydict import EasyDict
 from gymnasium.vector import VectorEnv
 
-from ding_lite.envs import ENV_DEFAULTS, EnvError, derive_seeds
+from ding_lite.envs import ENV_DEFAULTS, EnvError, create_vector_env, derive_seeds
 from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.worker import Evaluator
@@ -141,11 +143,31 @@ def test_a_return_that_is_not_finite_is_an_error_of_one_line() -> None:
 def test_a_long_evaluation_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[int, int]] = []
     monkeypatch.setattr(evaluator_module, "PROGRESS_PERIOD", 0.0)
-    evaluator_of(CountingGame(2), CountingGame(3), n_episode=4, on_progress=lambda *done: said.append(done)).eval(0)
+    note = lambda done, steps, still: said.append((done, steps))  # noqa: E731
+    evaluator_of(CountingGame(2), CountingGame(3), n_episode=4, on_progress=note).eval(0)
     assert said == [(0, 0), (0, 1), (1, 2), (2, 3), (3, 4), (3, 5)]
     monkeypatch.setattr(evaluator_module, "PROGRESS_PERIOD", 60.0)
-    evaluator_of(CountingGame(2), n_episode=1, on_progress=lambda *done: said.append(done)).eval(0)
+    evaluator_of(CountingGame(2), n_episode=1, on_progress=note).eval(0)
     assert len(said) == 6
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "still"),
+    [  # the action is 0: "left", which is blocked by the wall, or a push that ends in a fall
+        ("FrozenLake-v1", {"is_slippery": False}, True),
+        ("CartPole-v1", {}, False),
+    ],
+)
+def test_an_evaluation_in_which_nothing_happens_says_so(
+    env_id: str, options: dict[str, Any], still: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[bool] = []
+    monkeypatch.setattr(evaluator_module, "PROGRESS_PERIOD", 0.0)
+    builders = [lambda _: gymnasium.make(env_id, **options)] * 2
+    with closing(create_vector_env(EasyDict(ENV_DEFAULTS), 2, 0, False, builders=builders)) as env:
+        evaluator_in(env, 2, on_progress=lambda done, steps, nothing: said.append(nothing)).eval(0)
+    assert any(said) == still
+    assert not said[0]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
