@@ -55,10 +55,11 @@ TANH: dict[str, Any] = {
     "model.actor_head_layer_num": 0,
     "model.critic_head_layer_num": 0,
 }
-WIDE = {**{f"model.{part}_head_hidden_size": 256 for part in ("actor", "critic")}, "learn.update_per_collect": 8}
+WIDE = {"model.actor_head_hidden_size": 256, "model.critic_head_hidden_size": 256}
 SEQUENCES = {"other.replay_buffer.replay_buffer_size": 5000, "random_collect_size": 0}
 ALGORITHMS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("dqn", "bdq", "c51", "qrdqn", "iqn", "mdqn", "sql"), VALUES),
+    **dict.fromkeys(("dqn", "bdq", "c51", "qrdqn", "iqn", "sql"), VALUES),
+    "mdqn": {**VALUES, "nstep": 1},  # the only value that it allows
     "rainbow": {**VALUES, "learn.batch_size": 64},
     "fqf": {"nstep": 3, "learn.update_per_collect": 8, "learn.target_theta": 0.01},
     **dict.fromkeys(("sac", "td3", "ddpg", "d4pg"), WIDE),
@@ -79,17 +80,32 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "learn.learning_rate": 5e-4,
         "learn.update_per_collect": 8,
     },
-    "acer": {**SEQUENCES, "learn.batch_size": 32, "learn.entropy_weight": 0.003},
-    "impala": {**SEQUENCES, "unroll_len": 16, "collect.n_sample": 128, "learn.entropy_weight": 0.01},
+    "acer": {
+        **SEQUENCES,
+        "learn.batch_size": 32,
+        "learn.entropy_weight": 0.003,
+        "eval.evaluator.eval_freq": 100,
+    },
+    "impala": {
+        **TANH,
+        "unroll_len": 16,
+        "random_collect_size": 0,
+        "learn.entropy_weight": 0.01,
+        "other.replay_buffer.replay_buffer_size": 100,
+        "eval.evaluator.eval_freq": 400,
+    },
+    "a2c": {**TANH, "collect.n_sample": 64, "learn.entropy_weight": 0.0, "eval.evaluator.eval_freq": 300},
     "ppo": TANH,
     "ppo_offpolicy": {
         **TANH,
         "random_collect_size": 0,
         "other.replay_buffer.replay_buffer_size": 10_000,
         "learn.learning_rate": 3e-4,
+        "eval.evaluator.eval_freq": 400,
     },
-    "pg": {"collect.n_episode": 16},
+    "pg": {"collect.n_episode": 16, "eval.evaluator.eval_freq": 200},
 }
+DISCRETE_ONLY = ("pg", "impala")  # did not learn continuous actions of Pendulum-v1 with any values that were tried
 RANDOM_STEPS = 2000  # played to find the range of returns
 TEMPLATE = '''"""{algorithm} on {env_id}. docs/config.md lists all keys.
 
@@ -129,6 +145,10 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
             raise
         buffer["replay_buffer_size"] = replace(buffer["replay_buffer_size"], default=IMAGES)
         setup = _check(main, create)
+    if algorithm in DISCRETE_ONLY and isinstance(setup.spec.action_space, Box):
+        raise ConfigError(
+            f"Policy '{algorithm}' hardly learns continuous actions: use 'ppo' or 'sac', or write a config."
+        )
     if len(getattr(setup.spec.observation_space, "shape", None) or ()) == 1:
         _suit(main, algorithm, setup)
         _check(main, create)

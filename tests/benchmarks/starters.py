@@ -135,7 +135,7 @@ def prepare(args: argparse.Namespace) -> list[Start]:
             if not path.exists():
                 write_starter(env_id, algorithm, str(path))
         except ConfigError as error:
-            if "actions, got" not in str(error):
+            if not any(reason in str(error) for reason in ("actions, got", "hardly learns")):
                 print(f"{env_id} {algorithm}: {error}", file=sys.stderr)
             continue
         starts += runs

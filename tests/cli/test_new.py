@@ -106,6 +106,7 @@ def test_the_algorithm_is_ppo_if_none_is_given(env_id: str, algorithm: str, name
         (["CartPoel-v1"], "Did you mean 'CartPole-v1'?"),
         (["CartPole-v1", "dqm"], "Did you mean 'dqn'?"),
         (["CartPole-v1", "sac"], "Policy 'sac' expects Box actions, got Discrete(2)"),
+        (["Pendulum-v1", "pg"], "Policy 'pg' hardly learns continuous actions: use 'ppo' or 'sac'"),
         (["CartPole-v1", "cql"], "Policy 'cql' learns from a data set"),
         (["CartPole-v1", "dqn", "-o", "there.py"], "'there.py' exists: remove it, or give another name with -o."),
         (["CartPole-v1", "dqn", "-o", "no/where.py"], "Cannot write 'no/where.py'"),
