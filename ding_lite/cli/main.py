@@ -5,7 +5,6 @@ Without a command, the words are DI-engine's options, see `classic.py`.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 
@@ -13,11 +12,10 @@ from ding_lite import __version__
 from ding_lite.cli.output import show
 from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse
 from ding_lite.utils.ranks.interrupt import ends_at_interrupt
-from ding_lite.utils.ranks.launch_environment import read_launch
+from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, read_launch
 from ding_lite.utils.registry import UserError, closest
 
 RUN_BY_ALL_RANKS = ("train", "resume", "classic")  # under a launcher; rank 0 alone runs the other commands
-LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch puts it first; LOCAL_RANK says the same
 
 
 def main(argv: Sequence[str] | None = None) -> None:

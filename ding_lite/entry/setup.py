@@ -6,9 +6,15 @@ the policy, the collector, the evaluator and the replay buffer.
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -24,7 +30,7 @@ from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.utils.passwords import fill_in
-from ding_lite.utils.ranks.launch_environment import usable_cores
+from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, usable_cores
 from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY
 from ding_lite.utils.seed import set_seed
@@ -205,6 +211,7 @@ def prepare_run(
         ConfigError: the config has a mistake.
         UserError: ranks have different configs or limits.
     """
+    _refuse_arguments()
     limits = dict(limits or {})
     builders, counts = _read_env_setting(env_setting)
     cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
@@ -219,6 +226,27 @@ def prepare_run(
     spec = check_env(cfg.env, builders[0])
     check_shapes(cfg, spec, model is not None)
     return RunSetup(cfg, spec, model, limits, builders, pipeline)
+
+
+def _refuse_arguments() -> None:
+    """End a config file that trains when it is run as a script, if it was given arguments, which nothing would read.
+
+    A script that reads its arguments names `argv`, `args` or argparse, or trains in a function, as with click.
+
+    Raises:
+        SystemExit: with one line.
+    """
+    script, words = sys.modules["__main__"], [word for word in sys.argv[1:] if not LOCAL_RANK.match(word)]
+    path = getattr(script, "__file__", None)
+    if not (words and path and hasattr(script, "main_config") and hasattr(script, "create_config")):
+        return
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals is not vars(script):
+        frame = frame.f_back
+    reads = re.search(r"argv|argparse|\bargs\b", Path(path).read_text(encoding="utf-8"))
+    if frame is not None and frame.f_code.co_name == "<module>" and not reads:
+        name, given = os.path.relpath(path), shlex.join(words)
+        raise SystemExit(f"{name} reads no arguments, got {given}: run ding_lite -c {name} {given}")
 
 
 def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:

@@ -124,7 +124,9 @@ class ConvEncoder(nn.ModuleList):
             least = max(1, (least - 1) * step + kernel - 2 * border)
         if min(height, width) < least:
             raise ConfigError(
-                f"policy.model.obs_shape {list(obs_shape)} is too small: images need {least} x {least} pixels."
+                f"policy.model.obs_shape {list(obs_shape)} is too small: with kernel_size={list(kernel_size)} and "
+                f"stride={list(stride)}, images need {least} x {least} pixels. Smaller ones need smaller numbers, such "
+                "as policy.model.encoder=dict(type='conv', kernel_size=[3, 3, 3], stride=[1, 1, 1])."
             )
         for size_out, (kernel, step, border) in zip(hidden_size_list, windows, strict=False):
             layer = (nn.Conv2d if len(self) else ImageConv)(channels, size_out, kernel, step, border)

@@ -28,6 +28,7 @@ from ding_lite.utils.registry import ConfigError
 
 SECTION = object()  # the type of a dict that declares no keys yet
 LARGEST_INT = 2**31 - 1
+WORDS = {"True": True, "False": False, "None": None}  # which a user may write without the capital
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ class Key:
             allowed = any(value == choice and type(value) is type(choice) for choice in self.choices)
             return "" if allowed else f" must be {self._name_choices()}, got {show_value(value)}"
         if not matches(value, self.hint):
-            return f": expected {describe(self.hint)}, got {show(value)}"
+            meant = next((word for word in WORDS if value == word.lower() and matches(WORDS[word], self.hint)), "")
+            return f": expected {describe(self.hint)}, got {show(value)}" + f": write {meant}" * bool(meant)
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, int | float) and not isinstance(item, bool) and not self._contains(item):
                 return f": expected {self._describe_range(item)}, got {item!r}"

@@ -67,6 +67,21 @@ def test_a_directory_is_named_for_the_seed_of_its_run(tmp_path: Path) -> None:
     assert result(tmp_path / "cartpole_dqn_seed5")["seed"] == 5
 
 
+@pytest.mark.parametrize("words", [["-s", "7", "exp_name=foo"], ["--help"]])
+def test_a_config_file_that_is_run_as_a_script_does_not_train_in_spite_of_its_arguments(
+    words: list[str], tmp_path: Path
+) -> None:
+    done = run_forked([str(CONFIG), *words], 200)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.endswith(f"cartpole_dqn_config.py {' '.join(words)}\n")
+    assert not list(tmp_path.iterdir())
+    reads = "import argparse\nargs = argparse.ArgumentParser()\nargs.add_argument('-s')\nargs.parse_args()\n"
+    text = CONFIG.read_text().replace("seed=0)", "seed=0, max_env_step=8)")
+    Path("mine.py").write_text(text.replace("from easydict", f"{reads}from easydict", 1))
+    done = run_forked(["mine.py", "-s", "7"], 200)
+    assert (done.returncode, [path.name for path in tmp_path.glob("cartpole*")]) == (0, ["cartpole_dqn_seed0"])
+
+
 def test_options_of_di_engine_set_keys_and_every_seed_is_trained(tmp_path: Path) -> None:
     words = ["-m", "serial", "-c", str(CONFIG), "-s", "4", "-s", "5", *SHORT[1:]]
     done = command(*words, "--env-step", "1.6e2", "--train-iter", "1e3", "--exp-name", "mine")

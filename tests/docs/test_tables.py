@@ -31,3 +31,14 @@ def test_test_files_that_pages_name_exist() -> None:
     named = {name for page in PAGES for name in TEST_FILE.findall(page.read_text())}
     assert named
     assert [name for name in sorted(named) if not (ROOT / "tests" / name.removeprefix("tests/")).exists()] == []
+
+
+def test_the_installation_page_lists_every_extra_and_errors_name_no_other() -> None:
+    block = (ROOT / "setup.py").read_text().partition("extras_require={")[2].partition("entry_points")[0]
+    extras = set(re.findall(r'^        "(\w+)": ', block, re.M))
+    page = (ROOT / "docs/installation.md").read_text().partition("| extra |")[2]
+    assert {name for row in re.findall(r"^\| (`.+?) \|", page, re.M) for name in re.findall(r"`(\w+)`", row)} == extras
+    code = "".join(path.read_text() for path in (ROOT / "ding_lite").rglob("*.py"))
+    named = {name for names in re.findall(r"ding_lite\[([a-z0-9,]+)\]", code) for name in names.split(",")}
+    assert named
+    assert named <= extras

@@ -124,6 +124,8 @@ def test_lists_of_different_lengths_and_small_images_say_what_to_set() -> None:
     with pytest.raises(ConfigError, match=r"channels of 2 convolutions, .* like \[64, 64, 512\], got \[4, 4, 4, 8\]"):
         ConvEncoder([3, 20, 20], [4, 4, 4, 8], "relu", [4, 3], [2, 1])
     # 1 pixel needs 3 of the first layer's output, which need (3 - 1) 2 + 4 - 2 = 6
-    with pytest.raises(ConfigError, match=r"obs_shape \[3, 5, 20\] is too small: images need 6 x 6 pixels"):
+    with pytest.raises(
+        ConfigError, match=r"kernel_size=\[4, 3\] and stride=\[2, 1\], images need 6 x 6 pixels.*kernel_size=\["
+    ):
         ConvEncoder([3, 5, 20], [4, 4, 8], "relu", [4, 3], [2, 1], [1, 0])
     assert ConvEncoder([3, 6, 6], [4, 4, 8], "relu", [4, 3], [2, 1], [1, 0])(torch.rand(1, 3, 6, 6)).shape == (1, 8)

@@ -9,6 +9,8 @@ import os
 import re
 from typing import NamedTuple
 
+LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
+
 
 class Launch(NamedTuple):
     """The description of a job by its launcher.

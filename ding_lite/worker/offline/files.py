@@ -111,7 +111,9 @@ def open_columns(path: str, data_type: str = "") -> Iterator[Columns]:
     """
     kind = find_kind(path, data_type)
     if kind != "minari" and not os.path.exists(path):
-        raise DatasetError(f"Data set '{path}' does not exist on machine '{socket.gethostname()}'.")
+        hint = f": policy.collect.data_type is '{kind}'; for the Minari data set of this id, set it to 'minari'"
+        hint = hint if MINARI_ID.search(path) else ""
+        raise DatasetError(f"Data set '{path}' does not exist on machine '{socket.gethostname()}'{hint}.")
     openers = {"hdf5": _open_hdf5, "npz": _open_npz, "npy": _open_npy, "minari": _open_minari}
     try:
         with openers[kind](path) as columns:

@@ -309,6 +309,7 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
 def test_paths_and_types(tmp_path: Path) -> None:
     missing = str(tmp_path / "data.hdf5")
     assert f"'{missing}' does not exist on machine" in message_of(missing)
+    assert message_of("pendulum/expert-v0", "hdf5").endswith("of this id, set it to 'minari'.")
     assert "is a pickle file, which could run any code" in message_of(str(tmp_path / "data.pkl"))
     assert "is a pickle file" in message_of(str(tmp_path / "data"), "naive")
     assert "Did you mean 'hdf5'?" in message_of(missing, "hdf")
