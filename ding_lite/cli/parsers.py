@@ -14,7 +14,7 @@ from typing import NoReturn
 from ding_lite.utils.registry import closest
 
 COMMANDS = (  # modules of this package, in the order of the help
-    *("new", "train", "sweep", "resume", "eval", "play", "video"),
+    *("new", "train", "sweep", "resume", "eval", "play", "video", "export"),
     *("runs", "plot", "compare", "report", "clean"),
     *("list", "config", "completion"),
 )

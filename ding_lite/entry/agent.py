@@ -33,6 +33,7 @@ from ding_lite.entry.export import check_target, export_policy
 from ding_lite.entry.keeper import load_model, trained_env_steps
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs.actions import ActionUnits
+from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.envs.rendering import build_rendered
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
@@ -49,14 +50,15 @@ def load(path: str, device: str | None = None) -> Agent:
     """Load a trained policy as an object that acts in environments.
 
     The config is that of the checkpoint's run. It is not run, but the modules of its `import_names` are imported, so
-    load only runs that you trust.
+    load only runs that you trust. The checkpoint knows the environment's spaces: no environment is built, and its
+    modules may be missing until `make_env` or `evaluate` needs them.
 
     Args:
         path: an experiment's directory, for its best checkpoint, or a checkpoint in its ckpt folder.
         device: 'cpu' or 'cuda'; None: a GPU if the config says so and there is one.
 
     Raises:
-        ConfigError: there is no such checkpoint, its config or its environment has a mistake, or several processes run.
+        ConfigError: there is no such checkpoint, its config has a mistake, or several processes run.
         CheckpointError: the checkpoint is damaged, or belongs to another policy.
     """
     if get_world_size() > 1:
@@ -68,7 +70,15 @@ def load(path: str, device: str | None = None) -> Agent:
     checkpoint = find_checkpoint(path)
     pair = find_pair(checkpoint, "put it there, beside the run's total_config.py")
     overrides = ["env.replay_path=None", *([f"policy.cuda={device == 'cuda'}"] if device else [])]
-    return Agent(prepare_run(pair, overrides=overrides), load_checkpoint(checkpoint), checkpoint)
+    state = load_checkpoint(checkpoint)
+    spec_state = state.get("env_spec", {})  # an older checkpoint has none
+    try:
+        return Agent(prepare_run(pair, overrides=overrides, spec_state=spec_state), state, checkpoint)
+    except ConfigError as error:
+        if not spec_state:
+            raise
+        setup = prepare_run(_without_env(pair), overrides=overrides, spec_state=spec_state)
+        return Agent(setup, state, checkpoint, missing=error)
 
 
 class Agent:
@@ -80,14 +90,16 @@ class Agent:
         setup: what `prepare_run` returned for the run's config.
         state: the checkpoint's state.
         name: the checkpoint's name in messages.
+        missing: why the environment's class is not known; None if it is.
 
     Attributes:
-        config: the run's compiled config.
+        config: the run's compiled config; without the environment's own keys if its class is not known.
         policy: the policy, with the modes 'collect' and 'eval'. It never acts at random in eval mode, whatever
             `policy.eval.eps` says.
     """
 
-    def __init__(self, setup: RunSetup, state: dict[str, Any], name: str) -> None:
+    def __init__(self, setup: RunSetup, state: dict[str, Any], name: str, missing: ConfigError | None = None) -> None:
+        self._missing = missing
         self._setup, self._name, self._iteration = setup, name, state.get("learner", {}).get("train_iter", 0)
         with _undisturbed():
             self.policy: Policy = _greedy(setup).create_policy("policy", fields=("collect", "eval"))
@@ -178,8 +190,10 @@ class Agent:
             seed: seed of the environments; None: the config's.
 
         Raises:
-            ConfigError: the number of episodes is not a whole number of at least 1, or the seed not one of at least 0.
+            ConfigError: the number of episodes is not a whole number of at least 1, or the seed not one of at least 0;
+                or the environment cannot be built.
         """
+        self._check_env_is_known()
         if seed is not None and (not isinstance(seed, Integral) or seed < 0):
             raise ConfigError(f"seed: expected a whole number of at least 0, got {seed!r}.")
         cfg = copy.deepcopy(self.config)
@@ -207,7 +221,12 @@ class Agent:
         Raises:
             ConfigError: the environment cannot be built, or has no such render mode.
         """
+        self._check_env_is_known()
         return build_rendered(self.config.env, self._setup.builders[1], render_mode)
+
+    def _check_env_is_known(self) -> None:
+        if self._missing is not None:
+            raise ConfigError(f"The environment of '{self._name}' cannot be built: {self._missing}") from self._missing
 
     def export(self, path: str) -> None:
         """Write a file with a module that maps observations to actions, without exploration.
@@ -226,6 +245,13 @@ class Agent:
             policy = setup.create_policy("policy", fields=("eval",))  # the running episodes are not touched
             load_model(policy, self._state_dict(), self._name)
             export_policy(policy, setup.spec.observation_space, self._units, path)
+
+
+def _without_env(pair: tuple[dict[str, Any], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a config pair without the type, the modules and the own keys of its environment."""
+    main, create = pair
+    env = {key: value for key, value in main.get("env", {}).items() if key in ENV_KEYS}
+    return {**main, "env": env}, {**create, "env": {"type": ENV_DEFAULTS["type"]}}
 
 
 def _to_numpy(action: Any) -> Any:

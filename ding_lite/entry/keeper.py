@@ -15,6 +15,7 @@ from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.normalized import check_statistics
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
+from ding_lite.envs.spec_state import spec_state
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
@@ -54,7 +55,7 @@ class RunKeeper(AbstractContextManager[Any]):
     """
 
     def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
-        self._policy = policy
+        self._policy, self._spec_state = policy, spec_state(setup.spec)
         self._hook = setup.cfg.policy.learn.learner.hook
         self._parts: dict[str, Any] = {}  # whose state is the same on all ranks
         self._on_save: Callable[[str], None] | None = None
@@ -196,7 +197,8 @@ class RunKeeper(AbstractContextManager[Any]):
     def _state_dict(self) -> dict[str, Any]:
         """Return the state that is the same on all ranks."""
         parts = {name: part.state_dict() for name, part in self._parts.items()}
-        return {"policy": self._policy.learn_mode.state_dict(), "record": self.reporter.state_dict()} | parts
+        whole = {"policy": self._policy.learn_mode.state_dict(), "record": self.reporter.state_dict()}
+        return {**whole, "env_spec": self._spec_state, **parts}
 
     def _local_state_dict(self) -> dict[str, Any]:
         """Return this rank's state; its large tensors are not copies."""

@@ -27,6 +27,7 @@ from ding_lite.entry.model_check import check_model
 from ding_lite.entry.normalized import add_normalizer
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
+from ding_lite.envs.spec_state import load_spec
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.utils.passwords import fill_in
@@ -193,6 +194,7 @@ def prepare_run(
     trains: str = "",
     all_ranks: bool = True,
     limits: Mapping[str, int] | None = None,
+    spec_state: dict[str, Any] | None = None,
 ) -> RunSetup:
     """Compile a config, compare it across ranks, and check it against the environment.
 
@@ -206,6 +208,7 @@ def prepare_run(
         trains: name of the pipeline that the policy's class must name, if it differs from `pipeline`.
         all_ranks: whether every rank calls this function. It is then collective, and compares the configs.
         limits: limits of the run, see `RunSetup`.
+        spec_state: the environment's spaces, see `envs.spec_state`, if a checkpoint holds them; none is built then.
 
     Raises:
         ConfigError: the config has a mistake.
@@ -223,7 +226,7 @@ def prepare_run(
         if cfg.tracker.type is not None:
             TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
             fill_in(cfg.tracker.options)  # a missing variable is an error now; the tracker's process uses the values
-    spec = check_env(cfg.env, builders[0])
+    spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
     check_shapes(cfg, spec, model is not None)
     return RunSetup(cfg, spec, model, limits, builders, pipeline)
 

@@ -5,6 +5,8 @@ This module never imports torch.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,9 @@ OLD_INTERFACE = (
     "(obs, info) and step (obs, reward, terminated, truncated, info)"
 )
 OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpected keyword argument 'options'")
+
+
+VERSION = re.compile(r"-v\d+$")  # of an id
 
 
 class EnvError(UserError, RuntimeError):
@@ -51,8 +56,13 @@ def find_id(env_id: str | None) -> Any:
         )
         raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        hint = closest(env_id, gymnasium.registry) or f" Name the module that registers it: 'module:{env_id}'."
-        raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
+        names = {VERSION.sub("", key): key for key in gymnasium.registry}  # a version makes all ids look alike
+        similar = difflib.get_close_matches(VERSION.sub("", env_id)[:100], names, n=1, cutoff=0.7)
+        hint = f" Did you mean '{names[similar[0]]}'?" if similar else ""
+        raise ConfigError(
+            f"env.env_id: gymnasium knows no '{env_id}'.{hint} An environment of your own: import the module that "
+            f"registers it, or name it, 'module:{env_id}'."
+        ) from error
 
 
 def build_checked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ding_lite.cli.main import main
 from ding_lite.entry import Callback, serial_pipeline
@@ -54,12 +56,52 @@ def test_an_id_with_its_module_trains_and_runs_again_from_the_saved_config(tmp_p
     [
         ("no_such_module:Corridor-v0", "cannot import 'no_such_module'"),
         ("tests.seams.corridors:Corridr-v0", "no 'Corridr-v0'. Did you mean 'Corridor-v0'"),
-        ("Xylograph7-v0", "Name the module that registers it: 'module:Xylograph7-v0'"),
+        (
+            "Mine-v3",
+            "knows no 'Mine-v3'. An environment of your own: import the module that registers it, or name it, ",
+        ),
     ],
 )
 def test_an_unknown_id_or_module_is_one_line(env_id: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         train(f"env.env_id={env_id}")
+
+
+LOADED = """
+import ding_lite, json
+import numpy as np
+from ding_lite.cli.main import main
+agent = ding_lite.load("run")
+print(json.dumps(agent.act(np.array([[0.0, 0.0, 0.0, 2.0], [0.0, 2.0, 1.5, 2.0]])).tolist()))
+main(["export", "run", "-o", "run.pt2"])
+for needs in (agent.make_env, agent.evaluate):
+    try:
+        needs()
+    except ding_lite.utils.ConfigError as error:
+        print(error)
+"""
+
+
+def test_an_agent_acts_and_is_exported_without_its_environments_module(tmp_path: Path) -> None:
+    (tmp_path / "away").mkdir()
+    source = Path(corridors.__file__).read_text()
+    (tmp_path / "away/gone.py").write_text(source.replace("Corridor-v0", "Gone-v0"))
+    words = ["-c", "config.py", "max_env_step=80", "env.frame_stack=2"]
+    (tmp_path / "config.py").write_text(
+        "main_config = dict(exp_name='run', env=dict(env_id='gone:Gone-v0', n_evaluator_episode=8))\n"
+        "create_config = dict(env=dict(type='gymnasium'), policy=dict(type='ppo'))\n"
+    )
+    path = {"PYTHONPATH": f"{ROOT}:{tmp_path}/away"}
+    subprocess.run([sys.executable, "-m", "ding_lite", *words], check=True, cwd=tmp_path, env=path)
+    (tmp_path / "away").rename(tmp_path / "moved")
+    run = [sys.executable, "-c", LOADED]
+    done = subprocess.run(run, check=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    actions, _, *errors = done.stdout.splitlines()
+    state = np.array([[0.0, 0.0, 0.0, 2.0], [0.0, 2.0, 1.5, 2.0]], np.float32)
+    module = torch.export.load(tmp_path / "run.pt2").module()
+    assert json.loads(actions) == module(torch.from_numpy(state)).tolist()
+    assert len(errors) == 2
+    assert all("cannot be built" in error and "cannot import 'gone'" in error for error in errors)
 
 
 class Totals(Callback):
