@@ -105,7 +105,8 @@ class Agent:
             self.policy: Policy = _greedy(setup).create_policy("policy", fields=("collect", "eval"))
         load_model(self.policy, state, name)
         spec = setup.spec
-        self._observations = Observations(spec.observation_space, spec.env_observation_space)
+        layout = setup.cfg.env.image_layout
+        self._observations = Observations(spec.observation_space, spec.env_observation_space, layout)
         assert spec.env_action_space is not None
         self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)
         self._explore = self.policy.collect_mode.get_collect_kwargs(trained_env_steps(state))

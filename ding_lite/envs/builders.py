@@ -113,11 +113,17 @@ def build_plain(builder: Any, cfg_env: EasyDict) -> gymnasium.Env:
     return apply_wrappers(env, cfg_env.wrappers) if cfg_env.wrappers else env
 
 
+def image_layout(builder: Any, cfg_env: EasyDict) -> str:
+    """Return the layout of an environment's images; frames that it has stacked itself are channels."""
+    stacked = stack_depth(cfg_env) and getattr(builder, "stacks_frames", False)
+    return "channels_first" if stacked else cfg_env.image_layout
+
+
 def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int = 0) -> SeededEnv:
     """Wrap an environment that `build_plain` has built, see `build_single`."""
     if cfg_env.max_episode_steps:
         env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
-    env = PolicyObservations.wrap(env)
+    env = PolicyObservations.wrap(env, image_layout(builder, cfg_env))
     if stack_depth(cfg_env) and not getattr(builder, "stacks_frames", False):
         env = FrameStack(env, cfg_env.frame_stack)
     return SeededEnv(env, index, cfg_env.reset_options)

@@ -79,7 +79,8 @@ class EnvPoolBuilder(EngineBuilder):
         if reserved := sorted(set(RESERVED) & set(cfg_env.kwargs)):
             raise ConfigError(f"env.kwargs: {reserved} are not options of an environment: set the config's own keys.")
         options = {**self.options, **cfg_env.kwargs, "num_envs": num_envs, "num_threads": num_threads}
-        return EnvPoolEngine(self.task, options, cfg_env.max_episode_steps, stack_depth(cfg_env))
+        frames = (stack_depth(cfg_env), cfg_env.image_layout)
+        return EnvPoolEngine(self.task, options, cfg_env.max_episode_steps, *frames)
 
 
 class EnvPoolEngine(SameStepEngine):
@@ -90,6 +91,7 @@ class EnvPoolEngine(SameStepEngine):
         options: arguments of `envpool.make`, with `num_envs`.
         limit: env steps after which an episode is truncated; None: envpool's own limit.
         frame_stack: see `SameStepEngine`.
+        image_layout: see `SameStepEngine`.
 
     Raises:
         ConfigError: envpool does not accept the options, or the environment has several players.
@@ -101,6 +103,7 @@ class EnvPoolEngine(SameStepEngine):
         options: dict[str, Any],
         limit: int | None = None,
         frame_stack: int = 0,
+        image_layout: str = "",
     ) -> None:
         self._task = task
         self._pool: Any = None
@@ -110,7 +113,8 @@ class EnvPoolEngine(SameStepEngine):
         self._options = options if own_limit else {**options, "max_episode_steps": self._limit + 1}
         if spec.config.max_num_players > 1:
             raise ConfigError(f"env.env_id '{task}' has several players in envpool: expected one.")
-        super().__init__(options["num_envs"], _usual(spaces[0]), _usual(spaces[1]), frame_stack)
+        frames = (frame_stack, image_layout)
+        super().__init__(options["num_envs"], _usual(spaces[0]), _usual(spaces[1]), *frames)
 
     def _call(self, function: str, options: dict[str, Any]) -> tuple[Any, ...]:
         """Call a function of envpool with the task and these options.

@@ -22,6 +22,11 @@ ENV_KEYS: dict[str, Any] = dict(
     frame_stack=Key(
         0, "number of frames in one observation, zeros before an episode's first frame; 0: no stack", low=0, high=4096
     ),
+    image_layout=Key(
+        "",
+        "layout of the environment's images: 'channels_last', [H, W, C]; or 'channels_first'; empty: from the shape",
+        choices=("", "channels_first", "channels_last"),
+    ),
     clip_rewards=Key(False, "train on the sign of the reward; recorded returns are not clipped"),
     episodic_life=Key(False, "in training, a lost life is `done` for the learner, and the game continues"),
     episodic_reward=Key(

@@ -31,6 +31,7 @@ class SameStepEngine(VectorEnv):
             `PolicyObservations`.
         action_space: of one environment.
         frame_stack: S, or 0 for observations without frames; see `frames`.
+        image_layout: `env.image_layout`.
 
     Attributes:
         note: a message for the user about the conversion of observations; empty if none is necessary.
@@ -45,9 +46,10 @@ class SameStepEngine(VectorEnv):
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
         frame_stack: int = 0,
+        image_layout: str = "",
     ) -> None:
         self.num_envs, self._stack = num_envs, frame_stack
-        space, self._convert, self.note = observation_side(observation_space)
+        space, self._convert, self.note = observation_side(observation_space, image_layout)
         if frame_stack:
             space = stack_space(space, frame_stack)
         self.single_observation_space, self.single_action_space = space, action_space

@@ -7,7 +7,7 @@ processes import it. Shapes: A choices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,30 +54,34 @@ class PolicyObservations(gymnasium.ObservationWrapper):
     """Wraps one environment and converts its observations to arrays that networks accept.
 
     * `Discrete` and `MultiDiscrete` become one-hot vectors of float32, `MultiBinary` a vector of float32.
-    * A Box of integers becomes float32, except images (uint8 with two or more dimensions), which stay bytes.
-    * An image `[H, W, C]` becomes `[C, H, W]`.
-    * A number, a Box of shape (), becomes a vector of length 1. Other Boxes of floats are unchanged.
+    * A Box of three dimensions is an image. `[H, W, C]` becomes `[C, H, W]`, see `find_layout`. Integers from 0 to 255
+      become bytes, other integers and bools float32.
+    * A Box of bytes `[H, W]` is a grey image and becomes `[1, H, W]`. Boxes of bytes with four or more dimensions are
+      unchanged.
+    * Other Boxes of integers or bools become float32, those of floats are unchanged. A Box of shape (), a number,
+      becomes a vector of length 1.
     * Each part of a Dict is converted in this way, unless its one-hot vector would be longer than 65,536. A Dict with
       the key `action_mask` is unchanged: it is made for a model of the user's own, which obeys the mask.
 
     Args:
         env: the environment.
+        layout: `env.image_layout`.
 
     Attributes:
         note: a message for the user about the conversion; empty if none is necessary.
 
     Raises:
-        ConfigError: the observation space, such as `Tuple` or `Text`, is not supported.
+        ConfigError: the observation space, such as `Tuple` or `Text`, is not supported, or the layout is not known.
     """
 
-    def __init__(self, env: gymnasium.Env) -> None:
+    def __init__(self, env: gymnasium.Env, layout: str = "") -> None:
         super().__init__(env)
-        self.observation_space, self._convert, self.note = observation_side(env.observation_space)
+        self.observation_space, self._convert, self.note = observation_side(env.observation_space, layout)
 
     @classmethod
-    def wrap(cls, env: gymnasium.Env) -> gymnasium.Env:
+    def wrap(cls, env: gymnasium.Env, layout: str = "") -> gymnasium.Env:
         """Return the wrapped environment, or the environment itself if nothing has to be converted."""
-        wrapped = cls(env)
+        wrapped = cls(env, layout)
         return env if wrapped.observation_space is env.observation_space else wrapped
 
     def observation(self, observation: Any) -> Any:
@@ -85,17 +89,23 @@ class PolicyObservations(gymnasium.ObservationWrapper):
         return self._convert(observation)
 
 
-def observation_side(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
+def observation_side(
+    space: gymnasium.Space[Any], layout: str = ""
+) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
     """Return the policy's space, a function that converts an observation or a batch of them, and a note for the user.
+
+    Args:
+        space: the environment's space.
+        layout: `env.image_layout`.
 
     Raises:
         ConfigError: see `PolicyObservations`.
     """
     _check_supported(space)
     if isinstance(space, Box):
-        return _box_side(space)
+        return _box_side(space, layout)
     if isinstance(space, Dict):
-        return _dict_side(space)
+        return _dict_side(space, layout)
     if flatdim(space) > LONGEST:
         raise ConfigError(
             f"The environment's observations are {space}, which would be a one-hot vector of {flatdim(space)} numbers: "
@@ -118,15 +128,17 @@ def _flatten(space: gymnasium.Space[Any], obs: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, -1, dtype=np.float32)
 
 
-def _dict_side(space: Dict) -> tuple[Dict, Callable[[Any], Any], str]:
-    small = {key: part for key, part in space.items() if isinstance(part, Box | Dict) or flatdim(part) <= LONGEST}
-    sides = {key: observation_side(part) for key, part in small.items()}
-    changed = {key: convert for key, (part, convert, _) in sides.items() if part is not space[key]}
-    if "action_mask" in space.spaces or not changed:
+def _dict_side(space: Dict, layout: str) -> tuple[Dict, Callable[[Any], Any], str]:
+    if "action_mask" in space.spaces:
         return space, lambda obs: obs, ""
-    notes = [f"'{key}': {note}" for key, (_, _, note) in sides.items() if note]
+    small = {key: part for key, part in space.items() if isinstance(part, Box | Dict) or flatdim(part) <= LONGEST}
+    sides = {key: observation_side(part, layout) for key, part in small.items()}
+    changed = {key: convert for key, (part, convert, _) in sides.items() if part is not space[key]}
+    notes = " ".join(f"'{key}': {note}" for key, (_, _, note) in sides.items() if note)
+    if not changed:
+        return space, lambda obs: obs, notes
     parts = Dict({**space.spaces, **{key: part for key, (part, _, _) in sides.items()}})
-    return parts, lambda obs: {**obs, **{key: fn(obs[key]) for key, fn in changed.items()}}, " ".join(notes)
+    return parts, lambda obs: {**obs, **{key: fn(obs[key]) for key, fn in changed.items()}}, notes
 
 
 def _check_supported(space: gymnasium.Space[Any]) -> None:
@@ -140,17 +152,53 @@ def _check_supported(space: gymnasium.Space[Any]) -> None:
         )
 
 
-def _box_side(space: Box) -> tuple[Box, Callable[[Any], Any], str]:
-    shape = space.shape
+def _box_side(space: Box, layout: str) -> tuple[Box, Callable[[Any], Any], str]:
+    shape, dtype, note = space.shape, np.dtype(space.dtype), ""
+    arrange: Callable[[np.ndarray], np.ndarray] | None = None
     if not shape:
-        number = Box(space.low.reshape(1), space.high.reshape(1), dtype=space.dtype.type)
-        vector, convert, note = _box_side(number)
-        return vector, lambda obs: convert(np.asarray(obs)[..., None]), note
-    if len(shape) == 3 and shape[2] in CHANNELS and min(shape[:2]) > max(CHANNELS):
-        image = Box(np.moveaxis(space.low, 2, 0), np.moveaxis(space.high, 2, 0), dtype=space.dtype.type)
-        note = f"observations {list(shape)} are images in the order height, width, channels: the policy sees them as "
-        return image, lambda obs: np.moveaxis(np.asarray(obs), -1, -3), note + f"{list(image.shape)}, channels first."
-    if np.issubdtype(space.dtype, np.floating) or (space.dtype == np.uint8 and len(shape) > 1):
-        return space, lambda obs: obs, ""
-    floats = Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
-    return floats, lambda obs: np.asarray(obs, np.float32), ""
+        arrange = lambda obs: obs[..., None]  # noqa: E731
+    elif len(shape) == 3:
+        found = layout or find_layout(shape)
+        if found == "channels_last":
+            arrange = lambda obs: np.moveaxis(obs, -1, -3)  # noqa: E731
+        order = "height, width, channels" if arrange else "channels, height, width"
+        note = "" if layout else f"observations {list(shape)} are images in the order {order}"
+    elif len(shape) == 2 and dtype == np.uint8:
+        arrange = lambda obs: obs[..., None, :, :]  # noqa: E731
+        note = f"observations {list(shape)} are grey images"
+    target = _network_type(space)
+    if arrange is None and target == dtype:
+        return space, lambda obs: obs, f"{note}." if note else ""
+    arrange = arrange or (lambda obs: obs)
+    low, high = (arrange(end).astype(target) for end in (space.low, space.high))
+    side: Box = Box(low, high, dtype=target.type)
+    seen = f"{note}: the policy sees them as {list(side.shape)}, channels first." if note else ""
+    return side, lambda obs: arrange(np.asarray(obs)).astype(target, copy=False), seen
+
+
+def _network_type(space: Box) -> np.dtype[Any]:
+    """Return the type in which a network gets the numbers of a Box."""
+    dtype, dims = np.dtype(space.dtype), len(space.shape)
+    if dtype.kind == "f" or (dtype == np.uint8 and dims > 1):
+        return dtype
+    is_image = dims == 3 and dtype.kind in "iu" and space.low.min() >= 0 and space.high.max() <= 255
+    return np.dtype(np.uint8 if is_image else np.float32)
+
+
+def find_layout(shape: Sequence[int]) -> str:
+    """Return the layout of images of this shape, 'channels_first' or 'channels_last'.
+
+    The last dimension holds the channels if it is 1, 3 or 4 and both others are larger than 4. Otherwise the first one
+    holds them, if it is the smallest.
+
+    Raises:
+        ConfigError: neither is the case.
+    """
+    if shape[2] in CHANNELS and min(shape[:2]) > max(CHANNELS):
+        return "channels_last"
+    if shape[0] < min(shape[1:]):
+        return "channels_first"
+    raise ConfigError(
+        f"The environment's observations of shape {list(shape)} do not show which dimension holds the channels: set "
+        "env.image_layout to 'channels_last', or to 'channels_first', which leaves their order as it is."
+    )

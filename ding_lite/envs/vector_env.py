@@ -51,7 +51,7 @@ from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs.actions import ActionUnits
-from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, wrap_single
+from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, image_layout, wrap_single
 from ding_lite.envs.checks import build_checked, check_lives
 from ding_lite.envs.engines import ENGINES
 from ding_lite.envs.episode_monitor import EpisodeMonitor
@@ -93,7 +93,8 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
     options = dict(cfg_env.reset_options) or None
     env, info = build_checked(lambda: build_plain(builder, cfg_env), cfg_env.env_id or cfg_env.type, options)
     try:
-        notes = [PolicyObservations(env).note, find_own_randomness(env) if cfg_env.wrappers else ""]
+        note = PolicyObservations(env, image_layout(builder, cfg_env)).note
+        notes = [note, find_own_randomness(env) if cfg_env.wrappers else ""]
         observation_space = wrap_single(env, builder, cfg_env).observation_space
     finally:
         env.close()

@@ -39,6 +39,15 @@ def test_a_plain_observation_is_read_as_the_environment_would_convert_it(name: s
         np.testing.assert_array_equal(np.asarray(batch), np.stack([expected] * 7))
 
 
+def test_images_are_read_in_the_layout_that_the_config_gives() -> None:
+    space = Box(0, 255, (10, 12, 6), np.uint8)
+    side, _, _ = observation_side(space, "channels_last")
+    image = space.sample()
+    turned = image.transpose(2, 0, 1)
+    for given in (image, turned):
+        np.testing.assert_array_equal(Observations(side, space, "channels_last").read(given)[0][0], turned)
+
+
 def test_as_many_labels_as_there_are_choices_are_a_batch_and_as_many_floats_one_vector() -> None:
     reader = Observations(observation_side(Discrete(3))[0], Discrete(3))
     batch, number = reader.read(np.array([2, 0, 1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -74,8 +75,7 @@ def test_counted_things_are_vectors_of_floats(
     "space",
     [
         Box(0, 1, (3,), np.float64),
-        Box(0, 255, (4, 84, 84), np.uint8),
-        Box(0, 255, (84, 84), np.uint8),
+        Box(0, 255, (2, 3, 4, 5), np.uint8),
         Dict({"seen": Box(0, 255, (2,), np.uint8), "action_mask": MultiBinary(5)}),
     ],
 )
@@ -120,16 +120,48 @@ def test_a_one_hot_vector_that_would_not_fit_is_not_made() -> None:
         check_env(env_config(), [lambda _: Shows(space["count"], 7)])
 
 
-def test_channels_of_an_image_come_first_and_the_user_is_told() -> None:
-    space = Box(0, 255, (40, 50, 3), np.uint8)
+BOOL: Any = np.bool_  # which gymnasium's types leave out
+LAST, FIRST = "are images in the order height, width, channels", "are images in the order channels, height, width"
+
+
+@pytest.mark.parametrize(
+    ("space", "env", "side", "note"),
+    [
+        (Box(0, 255, (40, 50, 3), np.uint8), {}, Box(0, 255, (3, 40, 50), np.uint8), LAST),
+        (Box(0, 255, (40, 50, 3), np.int64), {}, Box(0, 255, (3, 40, 50), np.uint8), LAST),
+        (Box(0, 1, (10, 10, 4), BOOL), {}, Box(0, 1, (4, 10, 10), np.float32), LAST),
+        (Box(0, 1, (9, 8, 1), np.float64), {}, Box(0, 1, (1, 9, 8), np.float64), LAST),
+        (Box(-5, 5, (2, 9, 8), np.int32), {}, Box(-5, 5, (2, 9, 8), np.float32), FIRST),
+        (Box(0, 255, (4, 84, 84), np.uint8), {}, Box(0, 255, (4, 84, 84), np.uint8), FIRST),
+        (Box(0, 9, (10, 10, 6), np.uint8), dict(image_layout="channels_last"), Box(0, 9, (6, 10, 10), np.uint8), ""),
+        (Box(0, 9, (10, 10, 6), np.uint8), dict(image_layout="channels_first"), Box(0, 9, (10, 10, 6), np.uint8), ""),
+        (Box(0, 255, (84, 80), np.uint8), {}, Box(0, 255, (1, 84, 80), np.uint8), "are grey images"),
+        (Box(0, 255, (84, 80), np.uint8), dict(frame_stack=4), Box(0, 255, (4, 84, 80), np.uint8), "are grey images"),
+        (Box(0, 255, (40, 50, 3), np.uint8), dict(frame_stack=2), Box(0, 255, (6, 40, 50), np.uint8), LAST),
+    ],
+    ids=str,
+)
+def test_channels_of_an_image_come_first_and_the_user_is_told(
+    space: Box, env: dict[str, Any], side: Box, note: str
+) -> None:
     image = space.sample()
     build = lambda _: Shows(space, image)  # noqa: E731
-    spec = check_env(env_config(), [build])
-    assert spec.observation_space == Box(0, 255, (3, 40, 50), np.uint8)
-    (note,) = spec.notes
-    assert note.startswith("observations [40, 50, 3] are images in the order height, width, channels")
-    env = create_vector_env(env_config(), 1, 0, True, builders=[build])
-    np.testing.assert_array_equal(env.reset()[0][0], image.transpose(2, 0, 1))
+    spec = check_env(env_config(**env), [build])
+    assert spec.observation_space == side
+    assert len(spec.notes) == (note != "")
+    assert note in "".join(spec.notes)
+    made = create_vector_env(env_config(**env), 1, 0, True, builders=[build])
+    shown = made.reset()[0][0]
+    assert (shown.shape, shown.dtype) == (side.shape, side.dtype)
+    moved = image.transpose(2, 0, 1) if "last" in str(env) or note == LAST else image.reshape(-1, *image.shape[-2:])
+    np.testing.assert_array_equal(shown[-len(moved) :], moved)
+
+
+def test_images_whose_channels_may_be_anywhere_are_asked_for() -> None:
+    for shape in ((10, 10, 6), (4, 4, 4), (84, 84, 12)):
+        space = Dict(camera=Box(0, 1, shape, np.float32))
+        with pytest.raises(ConfigError, match=r"do not show which dimension .*: set env\.image_layout to 'cha"):
+            check_env(env_config(), [partial(lambda space, _: Shows(space, space.sample()), space)])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 
+BOOL: Any = np.bool_  # which gymnasium's types leave out
 ENVS: dict[str, dict[str, Any]] = {
     "frozen_lake": dict(env_id="FrozenLake-v1"),
     "cliff_walking": dict(env_id="CliffWalking-v1"),
@@ -70,6 +71,30 @@ def test_a_dict_of_an_image_a_vector_and_a_number_trains(
     policy = pipeline((main, create), seed=0, env_setting=setting, max_env_step=128)
     assert json.loads(Path("run/result.json").read_text())["train_iter"] >= 3
     assert policy.learn_mode.state_dict()["normalizer"]["obs.mean"].shape == (6,)  # the state and the parity
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+@pytest.mark.parametrize("space", [Box(0, 255, (36, 40), np.uint8), Box(0, 1, (36, 40, 4), BOOL)], ids=str)
+def test_grey_images_and_images_of_bools_train(
+    space: Box, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Screen(gymnasium.ObservationWrapper):
+        def __init__(self, cfg: Any) -> None:
+            super().__init__(gymnasium.make("CartPole-v1"))
+            self.observation_space = space
+
+        def observation(self, observation: np.ndarray) -> np.ndarray:
+            return np.full(space.shape, observation[0] > 0, space.dtype)
+
+    monkeypatch.chdir(tmp_path)
+    learn = dict(batch_size=16) | ({"epoch_per_collect": 1} if kind == "ppo" else {"update_per_collect": 1})
+    keys = dict(collect=dict(n_sample=32), learn=learn, model=dict(encoder_hidden_size_list=[4, 4, 4, 16]))
+    main = dict(exp_name="run", env=dict(n_evaluator_episode=1, max_episode_steps=20), policy=keys)
+    pipeline = serial_pipeline_onpolicy if kind == "ppo" else serial_pipeline
+    setting: Any = (Screen, [{}] * 2, [{}])
+    create = dict(env=dict(type="gymnasium"), policy=dict(type=kind))
+    pipeline((main, create), seed=0, env_setting=setting, max_env_step=96)
+    assert json.loads(Path("run/result.json").read_text())["train_iter"] >= 3
 
 
 @pytest.mark.parametrize("kind", ["dqn", "ppo"])
