@@ -81,13 +81,13 @@ def build_checked(
     Raises:
         ConfigError: the environment cannot be built, raises an error, or violates gymnasium's interface.
     """
-    env = _attempt(build, name, "be built")
+    env = attempt(build, name, "be built")
     if not isinstance(env, gymnasium.Env):
         raise ConfigError(f"Environment '{name}' is a {type(env).__name__}: expected a gymnasium.Env. {OLD_INTERFACE}.")
     try:
-        obs, info = _check_reset(_attempt(lambda: env.reset(seed=0, options=options), name, "be reset"), env, name)
+        obs, info = _check_reset(attempt(lambda: env.reset(seed=0, options=options), name, "be reset"), env, name)
         env.action_space.seed(0)
-        _check_step(_attempt(lambda: env.step(draw_action(env, obs)), name, "take a step"), env, name)
+        _check_step(attempt(lambda: env.step(draw_action(env, obs)), name, "take a step"), env, name)
     except BaseException:
         env.close()
         raise
@@ -102,7 +102,8 @@ def check_lives(cfg_env: EasyDict, info: dict[str, Any]) -> None:
         )
 
 
-def _attempt(call: Callable[[], Any], name: str, what: str) -> Any:
+def attempt(call: Callable[[], Any], name: str, what: str) -> Any:
+    """Return the result of a call of an environment's code; an error becomes one line: 'Environment cannot `what`'."""
     try:
         return call()
     except UserError:  # it already says what is wrong

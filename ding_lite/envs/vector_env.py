@@ -31,9 +31,9 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
 * `stacks_frames = True`, if it handles `frame_stack` itself.
 * a class method `check(cfg) -> EnvSpec`, which returns the spaces without building an environment.
 * a class method `make_native(cfg, num_envs, num_threads)`, which returns a SAME_STEP `VectorEnv` that handles
-  `frame_stack` and `max_episode_steps` itself. If that has `counts_episodes = True`, its `reset` takes seeds and
-  options as `SeededEnv.reset` does, and gymnasium's `reset_mask`, and it restarts ended episodes in the same way.
-  Otherwise its episodes start anew when a run is resumed.
+  `frame_stack` and `max_episode_steps` itself; docs/environments.md has the whole contract, which `native_check` tries.
+  If that has `counts_episodes = True`, its `reset` takes seeds and options as `SeededEnv.reset` does, and gymnasium's
+  `reset_mask`, and it restarts ended episodes in the same way. Otherwise its episodes start anew when a run is resumed.
 * `plain_if`, a dict: if these keys of `cfg.env` have these values, the environment is the gymnasium environment
   `cfg.env.env_id` and nothing else. Engines that know the id, see `env_pool` and `gymnasium_engine`, then play it.
 * a class method `env_pool_task(cfg)`, if envpool has an equivalent environment, see `env_pool`.
@@ -56,6 +56,7 @@ from ding_lite.envs.checks import build_checked, check_lives
 from ding_lite.envs.engines import ENGINES
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.mixed_infos import MixedInfos
+from ding_lite.envs.native_check import check_native
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import derive_seeds
@@ -101,7 +102,10 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
     check_lives(cfg_env, info)
     action_space, stack = ActionUnits(env.action_space, cfg_env.act_scale).space, stack_depth(cfg_env)
     plain = None if stack else env.observation_space
-    return EnvSpec(observation_space, action_space, stack, tuple(filter(None, notes)), env.action_space, plain)
+    spec = EnvSpec(observation_space, action_space, stack, tuple(filter(None, notes)), env.action_space, plain)
+    if cfg_env.manager.type == "native":
+        check_native(builder, cfg_env, spec)
+    return spec
 
 
 def create_vector_env(
