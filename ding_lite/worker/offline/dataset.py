@@ -177,11 +177,12 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             return
         action, given = self.columns["action"], self._action_units
         if not (given or units.same):
-            raise DatasetError(
+            message = (
                 f"Data set '{self.source}' does not say whether its actions are in the environment's units, "
                 f"{units.env_space}, or in the policy's, {units.space}: set policy.collect.action_units to 'env' or "
                 "'policy'."
             )
+            raise DatasetError(" ".join(message.split()))  # a long space has several lines
         space = units.space if given == "policy" else units.env_space
         if space.shape == (1,) and action.ndim == 1 and not action.is_floating_point():
             action = action[:, None]
@@ -266,7 +267,8 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         return torch.from_numpy(np.ascontiguousarray(array))
 
     def _fault(self, key: str, expected: str, got: str, advice: str = "") -> DatasetError:
-        return DatasetError(f"Data set '{self.source}', key '{key}': expected {expected}, got {got}.{advice}")
+        message = f"Data set '{self.source}', key '{key}': expected {expected}, got {got}.{advice}"
+        return DatasetError(" ".join(message.split()))
 
 
 WIDE = ("u2", "u4", "u8")  # types that torch hardly supports
