@@ -19,7 +19,6 @@ from ding_lite.worker.replay.buffer import ReplayBuffer, create_ring_and_view
 from ding_lite.worker.replay.ring import Ring
 
 MIN_PRIORITY = 1e-6  # added to every priority, so that no sample has probability 0
-MAX_WEIGHT = 10.0  # largest importance weight; with full correction, that of a tenth of the mean probability
 
 
 class SumTree:
@@ -79,17 +78,14 @@ class SumTree:
 class PrioritizedSampler:
     """Draws each sample with probability p^alpha / sum p^alpha, where p is its priority.
 
-    New samples get the largest priority so far, of all ranks. The sampler adds `weight` `[B]` to a batch:
+    New samples get the largest priority so far. The sampler adds `weight` `[B]` to a batch: (number of samples *
+    probability)^-beta, divided by the largest weight of the batch. The paper divides by the largest weight of the whole
+    buffer: one sample that is hardly ever drawn can then make all steps a thousand times smaller.
 
-        weight = min((number of samples * probability)^-beta, 10)
-
-    It is 1 for a sample of mean probability. The paper divides by the largest weight of the buffer, and others by that
-    of the batch; one sample that is hardly ever drawn can then make all steps a thousand times smaller. Here a sample
-    changes no weight but its own, and counts for at most ten.
-
-    Each rank draws from its own buffer, and all draw equally many. A sample's probability in the joined batch is
-    therefore its probability on its rank, divided by the number of ranks, and the joined buffer has as many times more
-    samples: the weight is the same. Ranks need not exchange anything for it.
+    Both maxima are those of all ranks, which exchange a few numbers for each draw. Each rank draws equally many samples
+    from its own buffer, although their priorities may sum to different totals S_r. So a sample is drawn S / S_r times
+    as often as from the joined buffer, with S the mean of all S_r. Its weight in the joined buffer is multiplied by
+    S_r / S, and the expected step is that of one process with the joined buffer.
 
     Args:
         num_places: number of places of the ring.
@@ -118,17 +114,21 @@ class PrioritizedSampler:
         self._tree[ring.places(leaving[:, None], env_N).ravel()] = 0.0
         # Rows whose samples have become complete enter.
         entering = np.arange(starts.stop - min(number, len(starts)), starts.stop)
-        self._max_priority = _largest_of_ranks(self._max_priority)
+        self._max_priority = float(_of_all_ranks(self._max_priority).max())
         self._tree[ring.places(entering[:, None], env_N).ravel()] = self._max_priority**self._alpha
         self._num_used = ring.size * ring.num_envs
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
-        """Return `index` `[B]` and `weight` `[B]`; one sample is drawn from each of B equal parts of the total."""
+        """Return `index` `[B]` and `weight` `[B]`; one sample is drawn from each of B equal parts of the total.
+
+        A collective call: all ranks draw equally often, and equally many.
+        """
         mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total
         place_B = self._tree.find(mass_B)
         beta = self._beta + (1 - self._beta) * min(self._num_drawn / self._anneal_step, 1.0)
-        mean = self._tree.total / (len(starts) * ring.num_envs)
-        weight_B = np.minimum((self._tree[place_B] / mean) ** -beta, MAX_WEIGHT)
+        priority_B = self._tree[place_B]
+        total_R, smallest_R = _of_all_ranks(self._tree.total, priority_B.min())
+        weight_B = (priority_B / smallest_R.min()) ** -beta * (self._tree.total / total_R.mean())
         self._num_drawn += 1
         drawn = {"index": torch.from_numpy(place_B), "weight": torch.from_numpy(weight_B.astype(np.float32))}
         return {key: value.to(ring.device) for key, value in drawn.items()}
@@ -158,11 +158,13 @@ class PrioritizedSampler:
         self._max_priority, self._num_drawn = state["max_priority"], state["num_drawn"]
 
 
-def _largest_of_ranks(value: float) -> float:
-    """Return the largest value that a rank passes; a collective call."""
-    value_R = torch.zeros(get_world_size(), dtype=torch.float64)
-    value_R[get_rank()] = value
-    return float(allreduce_data(value_R).max())
+def _of_all_ranks(*values: float) -> np.ndarray:
+    """Return K values of all ranks, `[K, R]`; a collective call."""
+    if get_world_size() == 1:
+        return np.array([values]).T
+    value_KR = torch.zeros(len(values), get_world_size(), dtype=torch.float64)
+    value_KR[:, get_rank()] = torch.tensor(values, dtype=torch.float64)
+    return allreduce_data(value_KR).numpy()
 
 
 @BUFFER_REGISTRY.register("prioritized")
@@ -181,7 +183,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         ),
         beta=Key(
             0.4,
-            "initial exponent of the importance weights, which are cut at 10; 1 corrects the bias fully",
+            "initial exponent of the importance weights; 1 corrects the bias fully",
             low=0,
             high=1,
             constant="it rises to 1 by itself, see anneal_step",
