@@ -77,20 +77,34 @@ def _check_pairs(cfg: EasyDict) -> None:
     if n_sample is not None and n_episode is not None:
         raise ConfigError(f"Expected policy.collect.n_sample or n_episode, got {n_sample} and {n_episode}: set one.")
     size, buffer_type = (sc.get_key(cfg, f"{sc.BUFFER}.{key}") for key in ("replay_buffer_size", "type"))
-    for path in ("policy.learn.batch_size", "policy.collect.n_sample"):
-        if size is not None and (sc.get_key(cfg, path) or 0) > size:
-            raise ConfigError(
-                f"{path}={sc.get_key(cfg, path)} exceeds {sc.BUFFER}.replay_buffer_size={size}: enlarge the buffer."
-            )
+    if size is not None and (n_sample or 0) > size:
+        raise ConfigError(
+            f"policy.collect.n_sample={n_sample} exceeds {sc.BUFFER}.replay_buffer_size={size}: enlarge the buffer."
+        )
     priority = bool(cfg.policy.get("priority"))
     if buffer_type == ("uniform" if priority else "prioritized"):
         raise ConfigError(f"{sc.BUFFER}.type='{buffer_type}' contradicts policy.priority={priority}: set one of them.")
     _check_burnin(cfg.policy, size, cfg.env.collector_env_num)
-    rows = size // cfg.env.collector_env_num if size is not None else math.inf
-    if "unroll_len" not in cfg.policy and rows < (needed := cfg.policy.get("nstep", 1) + max(cfg.env.frame_stack, 1)):
+    if size is not None:
+        _check_capacity(cfg, size)
+
+
+def _check_capacity(cfg: EasyDict, size: int) -> None:
+    """Check that a full buffer of this size offers a batch. Its oldest and newest rows start no sample."""
+    num_envs, batch_size, stack = cfg.env.collector_env_num, cfg.policy.learn.batch_size, cfg.env.frame_stack
+    if "unroll_len" in cfg.policy:
+        unit = cfg.policy.unroll_len  # env steps that one unit of the size stands for
+        lost, why = unit - 1, f"policy.unroll_len={unit}"
+    else:
+        unit, nstep = 1, cfg.policy.get("nstep", 1)
+        lost, why = nstep + max(stack, 1) - 1, f"policy.nstep={nstep} and env.frame_stack={stack}"
+    samples = max(size * unit // num_envs - lost, 0) * num_envs
+    if samples < batch_size:
+        rows = math.ceil(batch_size / num_envs) + lost
         raise ConfigError(
-            f"{sc.BUFFER}.replay_buffer_size={size} is too small: {cfg.env.collector_env_num} environments need at "
-            f"least {needed * cfg.env.collector_env_num} with this policy.nstep and env.frame_stack."
+            f"{sc.BUFFER}.replay_buffer_size={size} offers at most {samples} samples, with {why} and {num_envs} "
+            f"environments, fewer than policy.learn.batch_size={batch_size}: nothing would be learned. "
+            f"Set at least {math.ceil(rows * num_envs / unit)}."
         )
 
 

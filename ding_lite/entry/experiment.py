@@ -289,10 +289,21 @@ class Experiment(AbstractContextManager[Any]):
         assert self._callbacks is not None
         self._callbacks.after_checkpoint(self, path)
 
+    def _say_if_nothing_was_learned(self) -> None:
+        """Warn if a run that was not interrupted ends without a learner iteration."""
+        if self.learner.train_iter or self.stop_reason == "interrupted":
+            return
+        cause = f"it ended ({self.stop_reason}) after {self.counts()['envstep']} env steps"
+        if self.stop_reason != "stop_value" and self._replay is not None and not self._enough:
+            size = self._setup.cfg.policy.learn.batch_size
+            cause += f", {self._replay.count()} samples in a rank's replay buffer, policy.learn.batch_size={size}"
+        self._reporter.warning(f"This run learned nothing: {cause}.")
+
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self._stack:
             if error is not None:
                 return
+            self._say_if_nothing_was_learned()
             if self.stop_reason != "interrupted" and self.evaluator.last_iter != self.learner.train_iter:
                 self._evaluate()
             status = self._keeper.finish(self.stop_reason)

@@ -6,6 +6,7 @@ the policy, the collector, the evaluator and the replay buffer.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -32,8 +33,8 @@ from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.utils.passwords import fill_in
 from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, usable_cores
-from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank
-from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY
+from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError
 from ding_lite.utils.seed import set_seed
 from ding_lite.worker import EpisodeCollector, Evaluator, ReplayBuffer, SampleCollector
 
@@ -167,6 +168,7 @@ class RunSetup:
         cfg, policy = self.cfg, self.cfg.policy
         options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
         options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
+        options |= {} if built.reads_next_obs else {"next_obs": False}
         return BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
             num_envs=cfg.env.collector_env_num,
             nstep=policy.get("nstep", 1),
@@ -226,6 +228,7 @@ def prepare_run(
         if cfg.tracker.type is not None:
             TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
             fill_in(cfg.tracker.options)  # a missing variable is an error now; the tracker's process uses the values
+    _check_random_steps(cfg, limits)
     spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
     check_shapes(cfg, spec, model is not None)
     return RunSetup(cfg, spec, model, limits, builders, pipeline)
@@ -250,6 +253,21 @@ def _refuse_arguments() -> None:
     if frame is not None and frame.f_code.co_name == "<module>" and not reads:
         name, given = os.path.relpath(path), shlex.join(words)
         raise SystemExit(f"{name} reads no arguments, got {given}: run ding_lite -c {name} {given}")
+
+
+def _check_random_steps(cfg: EasyDict, limits: Mapping[str, int]) -> None:
+    """Check that the random steps before learning do not reach the run's limit.
+
+    Raises:
+        ConfigError: they do.
+    """
+    size, limit = cfg.policy.get("random_collect_size", 0), limits.get("max_env_step", math.inf)
+    if size and size * get_world_size() >= limit:
+        raise ConfigError(
+            f"max_env_step={limit} ends the run before it learns anything: it begins with "
+            f"policy.random_collect_size={size} random env steps on each of {get_world_size()} ranks. Raise the limit, "
+            "or lower random_collect_size."
+        )
 
 
 def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:

@@ -64,6 +64,7 @@ class Policy:
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
+    reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
     alarms: ClassVar[dict[str, tuple[float, str]]] = {}  # figures, the limits of their means, and what to do above them
     normalizer: nn.Module | None = None

@@ -23,7 +23,7 @@ from tests.config.helpers import CARTPOLE, PONG, PPO, nested, pair
     [
         (["policy.collect.n_sample=8", "policy.collect.n_episode=8"], "n_sample or n_episode, got .*set one"),
         (["policy.learn.batch_size=0"], r"policy.learn.batch_size: expected at least 1, got 0"),
-        (["policy.learn.batch_size=1001"], r"batch_size=1001 exceeds .*replay_buffer_size=1000"),
+        (["policy.learn.batch_size=1001"], r"_size=1000 offers at most 992 .* fewer than policy.learn.batch_size=1001"),
         (["policy.collect.n_sample=1008"], r"n_sample=1008 exceeds .*replay_buffer_size=1000"),
         (["env.collector_env_num=0"], "env.collector_env_num: expected at least 1, got 0"),
         (["policy.discount_factor=1.01"], "policy.discount_factor: expected a number from 0 to 1, got 1.01"),
@@ -71,7 +71,11 @@ def test_a_burn_in_that_the_buffer_cannot_hold_is_an_error() -> None:
         ("policy.model.encoder_hidden_size_list", [], "expected at least one layer's size, got []"),
         ("policy.model.head_layer_num", 10**6, "expected a number from 0 to 1000, got 1000000"),
         ("policy.other.replay_buffer.replay_buffer_size", 10**12, "expected a number from 1 to 2147483647"),
-        ("policy.nstep", 10**6, "replay_buffer_size=20000 is too small: 8 environments need at least 8000008 "),
+        (
+            "policy.nstep",
+            10**6,
+            r"replay_buffer_size=20000 offers at most 0 samples, with policy.nstep=1000000 .* Set at least 8000064\.",
+        ),
         ("seed", 2**64, "expected an integer of at most 64 bits, got int 18446744073709551616"),
         ("seed", [10**5000], r"expected an integer of at most 64 bits, got int \(its repr fails with ValueError\)"),
         ("exp_name", " ", "expected the name of a directory, got str ' '"),

@@ -20,7 +20,7 @@ from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
-from ding_lite.utils import POLICY_REGISTRY, CheckpointError, load_checkpoint, random_state
+from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, load_checkpoint, random_state
 from tests.distributed.launcher import run_forked, run_ranks
 from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
@@ -159,6 +159,48 @@ def test_continuous_policies_take_one_update_for_each_env_step_of_all_ranks(
     told = result(tmp_path / "run")
     assert (told["envstep"], told["train_iter"]) == (60, 60 - 12 * nproc)
     assert f"4 a rank, {4 * nproc} global, 1 update an env step" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "more"),
+    [  # 16 samples of 4 environments are 4 rows; the newest 3 rows start none, with nstep=3 or unroll_len=4
+        ("dqn", 28, ["policy.nstep=3"]),
+        ("r2d2", 7, ["policy.unroll_len=4", "policy.burnin_step=2", "policy.collect.n_sample=4"]),
+    ],
+)
+def test_the_smallest_buffer_that_is_accepted_offers_a_batch(tmp_path: Path, kind: str, size: int, more: Any) -> None:
+    env = dict(env_id="CartPole-v1", collector_env_num=4, evaluator_env_num=1, n_evaluator_episode=1)
+    config = {"env": env}, {"policy": {"type": kind}}
+    more = [*more, "policy.learn.batch_size=16"]
+    key = "policy.other.replay_buffer.replay_buffer_size"
+    run(*more, f"{key}={size}", input_cfg=config, max_env_step=80)
+    assert result(tmp_path / "run")["train_iter"] > 0
+    with pytest.raises(ConfigError, match=rf"{key}={size - 1} offers at most 12 samples, .* Set at least {size}\."):
+        run(*more, f"{key}={size - 1}", input_cfg=config)
+
+
+@pytest.mark.parametrize("limit", [100, 96])
+def test_a_limit_within_the_random_steps_is_refused(tmp_path: Path, limit: int) -> None:
+    with pytest.raises(ConfigError, match=f"max_env_step={limit} ends the run before it learns anything"):
+        run("policy.random_collect_size=100", max_env_step=limit)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options", "message"),
+    [
+        (["policy.learn.batch_size=64"], {"max_env_step": 64}, "(max_env_step) after 64 env steps, 56 samples in"),
+        (["env.stop_value=5"], {}, "(stop_value) after 0 env steps."),
+    ],
+)
+def test_a_run_without_a_learning_step_says_so(
+    capsys: pytest.CaptureFixture[str], overrides: list[str], options: dict[str, int], message: str
+) -> None:
+    run(*overrides, **options)
+    output = "".join(capsys.readouterr())
+    assert f"This run learned nothing: it ended {message}" in output
+    run("exp_name=other", max_env_step=160)
+    assert "learned nothing" not in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("impala", 3 * 64), ("acer", 3 * 64), ("ppo_offpolicy", 3 * 8)])
@@ -428,7 +470,7 @@ def test_an_interrupted_run_saves_and_says_where(
 def test_an_interruption_of_the_random_steps_ends_them(tmp_path: Path) -> None:
     collect = {"left": 20, "signal": signal.SIGINT}
     with pytest.raises(SystemExit):
-        run("policy.random_collect_size=10000", env_setting=(Interrupts, [collect] * 8, [{"left": -1}] * 5))
+        run("policy.random_collect_size=300", env_setting=(Interrupts, [collect] * 8, [{"left": -1}] * 5))
     assert result(tmp_path / "run")["envstep"] == 24  # the third collect of 8 is finished
 
 

@@ -45,6 +45,7 @@ class PPOOffPolicy(PPOPolicy):
         ),
     )
     pipeline: ClassVar[str] = "serial_pipeline"
+    reads_next_obs: ClassVar[bool] = False  # returns are estimated before samples are stored
     recurrent: ClassVar[bool] = False
 
     config_without: ClassVar[tuple[str, ...]] = (

@@ -177,17 +177,20 @@ class TransitionView:
 
     * `reward`: the discounted sum of up to n rewards; it ends where the trajectory is cut.
     * `done`, `traj_flag`: those of the last summed step.
-    * `next_obs`: the observation after the last summed step; it is meaningless where `done` is True.
+    * `next_obs`, if asked for: the observation after the last summed step; it is meaningless where `done` is True.
     * `value_gamma`: the discount of the value of `next_obs`, gamma^(number of summed rewards).
 
     Args:
         nstep: n, the largest number of rewards to sum.
         gamma: discount per env step; a `Scheduled` number is read for every batch.
         device: the ring's device.
+        next_obs: whether batches contain `next_obs`.
     """
 
-    def __init__(self, nstep: int = 1, gamma: float = 0.99, device: torch.device | str = "cpu") -> None:
-        self.span = nstep
+    def __init__(
+        self, nstep: int = 1, gamma: float = 0.99, device: torch.device | str = "cpu", next_obs: bool = True
+    ) -> None:
+        self.span, self._next_obs = nstep, next_obs
         self._step_K = torch.arange(nstep, device=device)
         self._gamma, self._discount_K = gamma, discounts(float(gamma), nstep, device)
         self.joined = not isinstance(gamma, Scheduled)
@@ -207,7 +210,9 @@ class TransitionView:
             batch["value_gamma"] = discount_K[steps_B]
             last_B = (place_B + (steps_B - 1) * ring.num_envs) % ring.num_places
             batch["done"], batch["traj_flag"] = columns["done"][last_B], columns["traj_flag"][last_B]
-        return batch | {"obs": ring.observations(place_B), "next_obs": ring.successors(last_B)}
+        if self._next_obs:
+            batch["next_obs"] = ring.successors(last_B)
+        return batch | {"obs": ring.observations(place_B)}
 
 
 def create_ring_and_view(
@@ -219,6 +224,7 @@ def create_ring_and_view(
     device: torch.device | str = "cpu",
     unroll_len: int | None = None,
     burnin_step: int = 0,
+    next_obs: bool = True,
 ) -> tuple[Ring, View]:
     """Return a ring, and the view that makes the kind of samples that a policy learns from.
 
@@ -232,10 +238,11 @@ def create_ring_and_view(
         device: the ring's device.
         unroll_len: number of steps of a sequence to learn from; None: samples are transitions.
         burnin_step: see `SequenceView`.
+        next_obs: see `TransitionView`; sequences have none.
     """
     if unroll_len is None:
         ring = Ring(replay_buffer_size // num_envs, num_envs, frame_stack, device)
-        return ring, TransitionView(nstep, gamma, device)
+        return ring, TransitionView(nstep, gamma, device, next_obs)
     view = SequenceView(unroll_len, burnin_step, nstep, gamma, device)
     # Extra rows: one for the observation after the newest row, and those of a sample that exceed its unroll_len.
     num_rows = replay_buffer_size * unroll_len // num_envs + view.span - unroll_len + max(frame_stack, 1)
