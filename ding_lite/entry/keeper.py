@@ -23,10 +23,11 @@ from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
 from ding_lite.utils.checkpoint.outcome import on_rank_0
 from ding_lite.utils.checkpoint.run_directory import check_exp_dir, claim_exp_dir, open_exp_dir, release_exp_dir
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.origin import record_origin
 from ding_lite.utils.ranks.collectives import all_gather_object
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
-from ding_lite.utils.ranks.ranks import get_rank
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
@@ -77,6 +78,9 @@ class RunKeeper(AbstractContextManager[Any]):
             self._loaded = newest or self._loaded
             if get_rank() == 0:
                 self._save_config(setup, begins=newest is None)
+                device = policy.device
+                name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+                record_origin(self._exp_dir, device=name, processes=get_world_size())
             self.guard = stack.enter_context(InterruptGuard(get_rank()))
             self._stack = stack.pop_all()
 

@@ -21,12 +21,13 @@ from pathlib import Path
 from ding_lite.results.listing import size_of
 from ding_lite.results.run import CONFIG, METRICS, RESULT, RETURN, Run
 from ding_lite.utils.directory_lock import lock_directory, unlock_directory
+from ding_lite.utils.origin import ORIGIN
 from ding_lite.utils.registry import UserError
 
 NUMBERED = re.compile(r"iteration_([0-9]+)(?:_([0-9]+))?(\.rank_[0-9]+)?\.pth\.tar")
 UNFINISHED = ".pth.tar.tmp"
 JSON = {name for whole in (RESULT, "job.json", "tracker.json") for name in (whole, f"{whole}.tmp")}
-OF_A_RUN = {CONFIG, METRICS, *JSON, "ckpt", "log", "nonfinite", "video", "__pycache__"}
+OF_A_RUN = {CONFIG, METRICS, ORIGIN, *JSON, "ckpt", "log", "nonfinite", "video", "__pycache__"}
 
 
 @dataclass(frozen=True)

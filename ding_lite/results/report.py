@@ -14,6 +14,7 @@ from ding_lite.results.listing import best_return
 from ding_lite.results.plot import PlotOptions, render_plot
 from ding_lite.results.run import RETURN, Run
 from ding_lite.results.table import Table, show_number
+from ding_lite.utils.origin import read_origins
 
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 LARGEST_VIDEO = 20_000_000  # bytes; a larger one is only named
@@ -150,9 +151,11 @@ def _describe_group(group: Group, videos: int) -> Iterator[str]:
     shown = [_video(run, path) for run in group.runs for path in find_videos(run, videos)]
     if shown:
         yield f'<div class="videos">{"".join(shown)}</div>'
-    config = "\n".join(f"{key} = {full_value(value)}" for key, value in group.runs[0].config.items())
-    name = html.escape(group.runs[0].name)
-    yield f"<details><summary>Config of {name}</summary>\n<pre>{html.escape(config)}</pre></details>"
+    first = group.runs[0]
+    for title, facts in (("Config", first.config), *(("Origin", origin) for origin in read_origins(first.path))):
+        text = "\n".join(f"{key} = {full_value(value)}" for key, value in facts.items())
+        what = html.escape(f"{title} of {first.name}")
+        yield f"<details><summary>{what}</summary>\n<pre>{html.escape(text)}</pre></details>"
 
 
 def _video(run: Run, path: Path) -> str:
