@@ -73,7 +73,8 @@ class DQNTask(Task):
     def policy_config(self) -> dict[str, Any]:
         """``policy`` of a config file, but for the model."""
         config = super().policy_config()
-        config["learn"] |= {"update_per_collect": self.updates, "target_update_freq": self.target_freq}
+        target = {"target_update_freq": self.target_freq, "target_theta": None}
+        config["learn"] |= {"update_per_collect": self.updates, **target}
         return config | {
             "nstep": self.nstep,
             "random_collect_size": self.learning_starts,

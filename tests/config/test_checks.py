@@ -74,7 +74,7 @@ def test_a_burn_in_that_the_buffer_cannot_hold_is_an_error() -> None:
         (
             "policy.nstep",
             10**6,
-            r"replay_buffer_size=20000 offers at most 0 samples, with policy.nstep=1000000 .* Set at least 8000064\.",
+            r"replay_buffer_size=100000 offers at most 0 samples, with policy.nstep=1000000 .* Set at least 8000064\.",
         ),
         ("seed", 2**64, "expected an integer of at most 64 bits, got int 18446744073709551616"),
         ("seed", [10**5000], r"expected an integer of at most 64 bits, got int \(its repr fails with ValueError\)"),

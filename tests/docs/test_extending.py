@@ -1,4 +1,4 @@
-"""The code of docs/extending.md, run as it stands there: each example trains on two processes."""
+"""The code of docs/extending.md and of the ensemble's page, run as it stands: each example trains on two processes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ SECTIONS = {
     match["title"]: match["text"]
     for match in re.finditer(r"^## (?P<title>.*)\n(?P<text>(?:(?!^## ).*\n?)*)", PAGE.read_text(), re.M)
 }
+ENSEMBLE = ROOT / "docs" / "tutorials" / "ensemble_of_critics.md"
+EXAMPLES = {**{title: (PAGE, text) for title, text in SECTIONS.items()}, "Ensemble": (ENSEMBLE, ENSEMBLE.read_text())}
 # Mean evaluation returns that chance does not reach. CartPole at random: 22. The point, 1 away in the mean, left there
-# for 20 steps: -20.
+# for 20 steps: -20. Pendulum at random: -1,200.
 ABOVE_CHANCE = {
     "Another loss for DQN": 35,
     "PPO on mirrored samples": 50,
@@ -32,6 +34,7 @@ ABOVE_CHANCE = {
     "A model": 35,
     "An encoder": 35,
     "A reward model": 35,
+    "Ensemble": -900,
 }
 TORCHRUN = ["torchrun", "--nproc_per_node=2", "-m", "ding_lite"]
 
@@ -56,10 +59,10 @@ def train(words: list[str], folder: Path, timeout: float = 280) -> tuple[dict[st
     return json.loads(result.read_text()), re.findall(r"^model of a rank: (\w+)$", done.stdout, re.M)
 
 
-@pytest.mark.parametrize("title", SECTIONS)
+@pytest.mark.parametrize("title", EXAMPLES)
 def test_an_example_trains_on_two_processes_to_equal_models(title: str, tmp_path: Path) -> None:
-    text = SECTIONS[title]
-    names = write_files(PAGE, tmp_path, text)
+    page, text = EXAMPLES[title]
+    names = write_files(page, tmp_path, text)
     (command,) = re.findall(r"^```sh\n(.*)\n```$", text, re.M)
     words = shlex.split(command)
     assert words[:4] == TORCHRUN
@@ -75,7 +78,7 @@ def test_an_example_trains_on_two_processes_to_equal_models(title: str, tmp_path
 
 
 def test_every_section_of_the_page_is_an_example() -> None:
-    assert list(SECTIONS) == list(ABOVE_CHANCE)
+    assert list(EXAMPLES) == list(ABOVE_CHANCE)
     assert sum(text.count("```python") for text in SECTIONS.values()) == len(blocks(PAGE, "python"))
 
 

@@ -87,7 +87,7 @@ FEATURES: tuple[dict[str, Any], ...] = (
     {"policy.learn.grad_clip_type": "clip_value"},
     {"policy.learn.ignore_done": True},
     {"policy.learn.target_theta": 0.05},
-    {"policy.learn.target_update_freq": 7},
+    {"policy.learn.target_update_freq": 7, "policy.learn.target_theta": None},
     {"policy.learn.update_per_collect": 2},
     {"policy.learn.epoch_per_collect": 2},
     {"policy.learn.value_norm": True},

@@ -1,4 +1,8 @@
-"""DQN on CartPole-v0, solved at a mean return of 195; it takes seconds on one core."""
+"""DQN on CartPole-v0, solved at a mean return of 195; it takes seconds on one core.
+
+CartPole-v1 needs about 20,000 env steps. DI-engine's discount of 0.97 looks 33 steps ahead, so that the cart drifts off
+the track after 100 to 150 steps.
+"""
 
 from easydict import EasyDict
 
@@ -17,15 +21,18 @@ cartpole_dqn_config = EasyDict(
             dueling=True,
         ),
         nstep=1,
-        discount_factor=0.97,
+        discount_factor=0.99,
         learn=dict(
             update_per_collect=5,
             batch_size=64,
+            learning_rate=0.0005,
+            target_theta=0.03,
         ),
         collect=dict(n_sample=8),
         eval=dict(evaluator=dict(eval_freq=100)),
         other=dict(
-            replay_buffer=dict(replay_buffer_size=20000),
+            eps=dict(end=0.05, decay=3000),
+            replay_buffer=dict(replay_buffer_size=100000),
         ),
     ),
 )
