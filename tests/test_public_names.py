@@ -263,6 +263,7 @@ PUBLIC = {
         "get_local_rank",
         "get_rank",
         "get_world_size",
+        "heartbeat",
         "load_checkpoint",
         "open_exp_dir",
         "random_state",

@@ -21,6 +21,7 @@ from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
 from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.heartbeat import cleaning_up
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.worker import Learner, ReplayBuffer
@@ -300,7 +301,7 @@ class Experiment(AbstractContextManager[Any]):
         self._reporter.warning(f"This run learned nothing: {cause}.")
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        with self._stack:
+        with cleaning_up(error), self._stack:
             if error is not None:
                 return
             self._say_if_nothing_was_learned()

@@ -221,7 +221,8 @@ def prepare_run(
     builders, counts = _read_env_setting(env_setting)
     cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
     if all_ranks:
-        check_same_config(cfg, **limits)
+        device = "cuda" if cfg.policy.cuda and torch.cuda.is_available() else "cpu"
+        check_same_config(cfg, **limits, device=device)
     if pipeline:
         check_pipeline(cfg.policy, trains or pipeline)
         check_reward_model(cfg, pipeline)

@@ -16,6 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, registe
 from torch.nn.parallel import DistributedDataParallel
 
 from ding_lite.torch_utils.modes import Loss
+from ding_lite.utils.ranks.collectives import await_gpu
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.registry import ConfigError
@@ -65,6 +66,7 @@ class OverlappedLoss:
                     "policy.ddp.find_unused_parameters=True."
                 ) from error
             dist.all_reduce(self._flat.flag)  # it is not a parameter, so DDP does not average it
+            await_gpu(self._flat.flag)
 
     def release(self) -> None:
         """Release the process group before the interpreter exits."""

@@ -33,6 +33,7 @@ _EXPORTS = {
     "checkpoint.file": ("CheckpointError", "load_checkpoint", "save_checkpoint"),
     "checkpoint.store": ("CheckpointStore",),
     "checkpoint.run_directory": ("open_exp_dir",),
+    "ranks.heartbeat": ("heartbeat",),
     "ranks.interrupt": ("InterruptGuard",),
     "ranks.context": ("DDPContext",),
     "ranks.ranks": ("get_local_rank", "get_rank", "get_world_size"),

@@ -6,6 +6,7 @@ import copy
 import gc
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -286,7 +287,7 @@ def rank_late(seconds: str) -> None:
     with DDPContext():
         if get_rank() == 1:
             time.sleep(float(seconds))
-        dist.all_reduce(torch.ones(1))
+        allreduce_data(1)
 
 
 def rank_hang(folder: str) -> None:
@@ -351,8 +352,7 @@ def test_the_time_out_from_the_environment_limits_a_collective() -> None:
     done = run_ranks([*ME, "late", "40"], timeout=50, env={"DING_LITE_TIMEOUT": "3"})
     assert done.returncode != 0
     assert time.time() - began < 30
-    assert "[rank 0] Traceback" in done.stderr
-    assert "Timed out" in done.stderr
+    assert re.match(r"\[rank 0\] ends because it waited 3 s for rank 1 \(.*\), last progress \d+ s ago", done.stderr)
 
 
 def by_hand(rank: int, port: int, **more: str) -> dict[str, str]:

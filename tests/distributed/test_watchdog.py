@@ -11,6 +11,8 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -22,9 +24,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from ding_lite.utils.ranks import heartbeat as heartbeats
 from ding_lite.utils.ranks import peers
+from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
+from ding_lite.utils.ranks.heartbeat import cleaning_up, heartbeat, waiting
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_rank
@@ -112,6 +116,55 @@ def run_mistake() -> None:
         if get_rank() == 1:
             raise UserError("wrong")
         dist.all_reduce(torch.zeros(1))
+
+
+def run_long(what: str, where: str) -> None:
+    """Rank 0 works longer than the time-out, makes progress meanwhile, and rank 1 waits for it."""
+    if where == "elsewhere":
+        peers.machine_id = lambda: uuid.uuid4().hex
+    with DDPContext(), InterruptGuard(get_rank()) as guard:
+        machine_group()
+        heartbeat("learn")
+        end = time.monotonic() + 2.5 * TIMEOUT
+        if get_rank() == 1 and what == "is asked":
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        if get_rank() == 0 and what == "is asked":
+            heartbeat("evaluate")
+            while not guard.requested and time.monotonic() < end + SLACK:
+                heartbeat("evaluate")
+                time.sleep(0.01)
+        if get_rank() == 0 and what == "evaluates":
+            while time.monotonic() < end:
+                heartbeat("evaluate")
+                time.sleep(0.01)
+        if get_rank() == 0 and what == "writes":
+            heartbeat("save")
+            with tempfile.TemporaryFile(buffering=0) as file:
+                while time.monotonic() < end:
+                    file.write(b"x")
+                    time.sleep(0.1)
+        if what == "is suspended":
+            subprocess.Popen(["sh", "-c", f"kill -STOP {os.getpid()}; sleep {2 * TIMEOUT}; kill -CONT {os.getpid()}"])
+            if get_rank() == 0:
+                time.sleep(1)
+        told: list[Any] = [guard.requested]
+        broadcast_object_list(told)
+        say(f"rank {get_rank()} goes on, {told[0]}")
+
+
+def run_cleanup() -> None:
+    """Rank 1 fails, and its clean-up blocks."""
+    heartbeats.CLEANUP_TIMEOUT = TIMEOUT
+    with DDPContext():
+        heartbeat("learn")
+        if get_rank() == 1:
+            error = ValueError("boom")
+            with cleaning_up(error):
+                time.sleep(600)
+        while True:
+            heartbeat("learn")
+            machine_group().barrier()
+            time.sleep(0.01)
 
 
 def by_hand(words: list[str], nproc: int = 2, timeout: float = 60) -> list[subprocess.CompletedProcess[str]]:
@@ -230,6 +283,28 @@ def test_a_rank_that_leaves_early_is_not_lost(proc: str) -> None:
     assert [(one.returncode, one.stderr) for one in done] == [(0, ""), (0, "")]
 
 
+@pytest.mark.parametrize(
+    "case",
+    cases(
+        itertools.product(("evaluates", "writes", "is suspended", "is asked"), ("memory", "elsewhere")),
+        (("evaluates", "memory"), ("writes", "memory"), ("is suspended", "memory"), ("is asked", "elsewhere")),
+    ),
+    ids="-".join,
+)
+def test_a_rank_waits_for_one_that_makes_progress_longer_than_the_time_out(case: tuple[str, str]) -> None:
+    what, where = case
+    done = by_hand(["long", what, where])
+    assert [one.returncode for one in done] == [0, 0], [one.stderr for one in done]
+    assert [one.stdout for one in done] == [f"rank {rank} goes on, {what == 'is asked'}\n" for rank in range(2)]
+
+
+def test_an_error_whose_clean_up_blocks_is_told_to_all() -> None:
+    done = by_hand(["cleanup"])
+    assert [one.returncode for one in done] == [1, 1]
+    assert "[rank 1] ValueError: boom\n[rank 1] Cleaning up after this error takes more than 5 s" in done[1].stderr
+    assert re.match(r"\[rank 0\] ends because rank 1 \(.*\): failed: ValueError: boom\n", done[0].stderr)
+
+
 def test_ranks_that_fail_alike_wait_for_one_that_still_saves() -> None:
     done = launch([*ME, "alike", "2.5"])
     assert "saved" in done.stdout.splitlines()
@@ -246,6 +321,7 @@ def main(argv: list[str]) -> None:
     torch.set_num_threads(1)
     what, *words = [word for word in argv if not word.startswith("--local-rank")]
     parts: dict[str, Callable[..., None]] = {"early": run_early, "alike": run_alike, "mistake": run_mistake}
+    parts |= {"long": run_long, "cleanup": run_cleanup}
     parts.get(what, partial(run_rank, what))(*words)
 
 

@@ -23,12 +23,14 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
-from torch.distributed.elastic.rendezvous import RendezvousParameters
-from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
 from ding_lite.utils.ranks.interrupt import SIGNALS
+from ding_lite.utils.ranks.launch_environment import loopback
+from ding_lite.utils.ranks.meeting import host_store
 
 USER_ERROR = 2  # the exit status of a rank that ends with a UserError
+JOIN_TIMEOUT = 600  # seconds that a request to the launcher's store may take
 SAVE_GRACE = 120  # seconds that ranks have after a signal before they are killed
 FORWARDED = (*SIGNALS, signal.SIGHUP, signal.SIGQUIT)
 
@@ -69,18 +71,21 @@ def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str
         ChildFailedError: a rank failed, and there is no restart.
         SignalException: this process got a signal; the ranks have ended.
     """
-    here = "127.0.0.1"
     with _environment(nproc):
-        parameters = RendezvousParameters("c10d", "localhost:0", uuid.uuid4().hex, 1, 1, local_addr=here)
-        rendezvous = get_rendezvous_handler(parameters)
         program, *words = command
         spec = WorkerSpec(
-            "rank", nproc, rendezvous, entrypoint=program, args=tuple(words), max_restarts=max_restarts, local_addr=here
+            "rank", nproc, LocalRendezvous(), entrypoint=program, args=tuple(words), max_restarts=max_restarts
         )
-        try:
-            Agent(spec, DefaultLogsSpecs(folder)).run()
-        finally:
-            rendezvous.shutdown()
+        Agent(spec, DefaultLogsSpecs(folder)).run()
+
+
+class LocalRendezvous(StaticTCPRendezvous):
+    """The ranks of this machine and nobody else: its store listens on the loopback address, and holds no pickles."""
+
+    def __init__(self) -> None:
+        store = host_store(loopback(), 0, JOIN_TIMEOUT)
+        super().__init__(store.host, store.port, 0, 1, uuid.uuid4().hex, JOIN_TIMEOUT)
+        self._store = store
 
 
 @contextmanager

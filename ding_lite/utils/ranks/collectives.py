@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import time
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.machine_group import SLOT, machine_group
 from ding_lite.utils.ranks.ranks import get_world_size
+
+POLL = 0.005  # seconds between two looks at whether the other ranks have come
 
 
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
@@ -53,7 +56,8 @@ def _place(tensors: list[Tensor]) -> torch.device:
     """Return the device from which tensors are reduced: a GPU if a tensor is on one, or if the group has only nccl."""
     if dist.get_backend() == "nccl":
         return torch.device("cuda")
-    return max((tensor.device for tensor in tensors), key=lambda device: device.type == "cuda")
+    devices = [torch.device("cpu"), *(tensor.device for tensor in tensors)]
+    return max(devices, key=lambda device: device.type == "cuda")
 
 
 def _sum(packed: Tensor) -> Tensor:
@@ -62,7 +66,18 @@ def _sum(packed: Tensor) -> Tensor:
         return torch.from_numpy(machine_group().sum(packed.numpy()))
     with waiting():
         dist.all_reduce(packed)
+        await_gpu(packed)
     return packed
+
+
+def await_gpu(tensor: Tensor) -> None:
+    """Wait for what a collective does with a tensor of a GPU; call it inside `waiting`.
+
+    nccl's calls return before the other ranks have come. The wait for these would be somewhere else, where it would
+    count as a hang of this rank.
+    """
+    if tensor.is_cuda:
+        torch.cuda.current_stream(tensor.device).synchronize()
 
 
 def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
@@ -76,7 +91,16 @@ def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
         objects[:] = machine_group().gather(objects, [src])[0]
         return
     with waiting():
+        _await_others()
         dist.broadcast_object_list(objects, src=src)
+
+
+def _await_others() -> None:
+    """Wait until all ranks call this, in Python: while torch waits, Python handles no signals."""
+    work = dist.all_reduce(torch.zeros(1, device=_place([])), async_op=True)
+    while not work.is_completed():
+        time.sleep(POLL)
+    work.wait()
 
 
 def all_gather_object(value: Any) -> list[Any]:
@@ -101,5 +125,6 @@ def broadcast_module(module: nn.Module, src: int = 0) -> None:
         packed = torch.cat(chunks)
         with waiting():
             dist.broadcast(packed, src=src)
+            await_gpu(packed)
         for tensor, chunk in zip(group, packed.split([chunk.numel() for chunk in chunks]), strict=True):
             tensor.copy_(chunk.view(tensor.dtype).view(tensor.shape))

@@ -13,9 +13,7 @@ import signal
 import sys
 import textwrap
 import threading
-import time
 import traceback
-import uuid
 from contextlib import suppress
 from datetime import timedelta
 
@@ -27,59 +25,26 @@ import torch.distributed as dist
 # its exit.
 import torch.distributed.nn.functional
 
-from ding_lite.utils.ranks.heartbeat import LAST_WORD, HangWatch, read_seconds, record_cause
+from ding_lite.utils.ranks.heartbeat import LAST_WORD, HangWatch, read_seconds, record_cause, waiting
 from ding_lite.utils.ranks.interrupt import INTERRUPTED
 from ding_lite.utils.ranks.launch_environment import Launch, read_launch
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
+from ding_lite.utils.ranks.meeting import Meeting, is_loopback, loopback_interface, meet, show_place
+from ding_lite.utils.ranks.peers import check_versions, choose_backend
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from ding_lite.utils.ranks.watchdog import Watchdog
+from ding_lite.utils.ranks.watchdog import Watchdog, first_reports
 from ding_lite.utils.registry import UserError
 
 EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is ended
-
-
-def _open_store(launch: Launch, timeout: timedelta) -> dist.Store | None:
-    """Return the store of this attempt's ranks under torch's launcher; None: use the environment variables.
-
-    The launcher keeps one store for all restarts. Without a prefix for each attempt, restarted ranks would sometimes
-    read addresses of ranks that no longer exist.
-    """
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return None
-    store = dist.TCPStore(launch.addr, launch.port, timeout=timeout, wait_for_workers=False)
-    return dist.PrefixStore(_agree_on_attempt(store, launch, timeout), store)
-
-
-def _agree_on_attempt(store: dist.Store, launch: Launch, timeout: timedelta) -> str:
-    """Return a name that all ranks of this attempt share, and that no earlier attempt used.
-
-    The launcher's count of restarts is not unique: one of two machines may have been restarted. Therefore each rank
-    asks under a unique name, and rank 0 answers all questions, even old ones, until every rank of this attempt has the
-    name.
-    """
-    own = f"ding_lite/{uuid.uuid4().hex}"
-    if launch.rank > 0:
-        store.set(f"ding_lite/asks/{launch.rank}", own)
-        attempt = store.get(f"{own}/answer").decode()
-        store.add(f"{attempt}/met", 1)
-        return attempt
-    answered, deadline = set[bytes](), time.monotonic() + timeout.total_seconds()
-    while store.add(f"{own}/met", 0) < launch.world_size - 1:
-        keys = [f"ding_lite/asks/{rank}" for rank in range(1, launch.world_size)]
-        asking = {store.get(key) for key in keys if store.check([key])}
-        for name in asking - answered:
-            store.set(f"{name.decode()}/answer", own)
-        answered |= asking
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{launch.world_size} ranks expected, {store.add(f'{own}/met', 0) + 1} came")
-        time.sleep(0.01)
-    return own
+# The watchdog ends a rank that waits in vain. torch does not know which ranks make progress: its own limit, for
+# collectives that the user's code calls, is longer.
+TORCH_TIMEOUT = timedelta(days=1)
 
 
 class DDPContext:
     """Joins the process group that the launcher describes, and leaves it at the end of the block.
 
-    CPU tensors are sent over gloo, CUDA tensors over nccl if every local rank has its own GPU, else over gloo too. A
+    CPU tensors are sent over gloo, CUDA tensors over nccl if every rank has a GPU of its own, else over gloo too. A
     group that already exists is used, and left as it is. A single process joins no group.
 
     An exception inside the block ends the process:
@@ -93,8 +58,9 @@ class DDPContext:
     job, see `watchdog`.
 
     Args:
-        timeout: the most seconds that joining the group, one collective, or the time between two calls of `heartbeat`
-            may take. None: the environment variable DING_LITE_TIMEOUT, else 600.
+        timeout: the most seconds that joining the group, or the time between two calls of `heartbeat`, may take. A
+            rank waits for the others as long as one of them makes progress. None: the environment variable
+            DING_LITE_TIMEOUT, else 600.
         report: print what ends the process. If False, only the error file that the launcher reads contains it.
 
     Raises:
@@ -115,20 +81,24 @@ class DDPContext:
         if launch is None:
             self._watch(None)
             return self
-        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if gpus:
-            torch.cuda.set_device(launch.local_rank % gpus)
-        bound = gpus > 0 and "SLURM_GPUS_PER_TASK" in os.environ  # each rank sees only its own GPU
-        own_gpu = (gpus >= launch.local_world_size or bound) and dist.is_nccl_available()
+        if torch.cuda.is_available():
+            torch.cuda.set_device(launch.local_rank % torch.cuda.device_count())
         os.environ.update(MASTER_ADDR=launch.addr, MASTER_PORT=str(launch.port))
-        backend, timeout = "cpu:gloo,cuda:nccl" if own_gpu else "gloo", timedelta(seconds=self.timeout)
+        if is_loopback(launch.addr):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback_interface())
         try:
-            store = _open_store(launch, timeout)
-            dist.init_process_group(backend, None, timeout, launch.world_size, launch.rank, store)
-            self._watch(launch)
+            self._join(launch)
+        except KeyboardInterrupt:
+            print(INTERRUPTED, file=sys.stderr)
+            raise SystemExit(128 + signal.SIGINT) from None
+        except UserError as error:
+            record_cause(_describe(error), mistake=str(error))
+            if launch.rank == 0 and self._report:
+                print(error, file=sys.stderr)
+            raise SystemExit(2) from None
         except (RuntimeError, ValueError) as error:
             cause = (str(error).splitlines() or [type(error).__name__])[0]
-            why = f"the {launch.world_size} ranks did not meet at {launch.addr}:{launch.port} within {self.timeout:g} s"
+            why = f"the {launch.world_size} ranks did not meet at {show_place(launch)} within {self.timeout:g} s"
             advice = "Check that each was started with the same MASTER_ADDR and MASTER_PORT and that none has died"
             if "EADDRINUSE" in str(error):
                 why, advice = f"port {launch.port} is in use", "Choose another MASTER_PORT (--master_port)"
@@ -136,14 +106,25 @@ class DDPContext:
         self._owner = True
         return self
 
-    def _watch(self, launch: Launch | None) -> None:
+    def _join(self, launch: Launch) -> None:
+        """Meet the other ranks, watch them, and form the process group."""
+        meeting = meet(launch, self.timeout, first_reports(launch.world_size))
+        check_versions(meeting.peers)
+        backend, why = choose_backend([peer.gpu for peer in meeting.peers])
+        if why and launch.rank == 0:
+            print(f"Ranks exchange tensors of GPUs with gloo, which is slower than nccl: {why}.", file=sys.stderr)
+        self._watch(meeting)
+        store = dist.PrefixStore(f"{meeting.key}/group", meeting.store)
+        with waiting():
+            dist.init_process_group(backend, None, TORCH_TIMEOUT, launch.world_size, launch.rank, store)
+
+    def _watch(self, meeting: Meeting | None) -> None:
         """Start the watchdog; inside another context, the outer one's watchdog is used."""
         if not DDPContext._watched:
             self._watchdog = HangWatch(self.timeout)
-            if launch:
-                where = (launch.rank, launch.world_size, launch.addr, launch.port)
-                self._watchdog = Watchdog(self.timeout, self._dead_timeout, *where)
-                watch_machine_group(self.timeout, self._watchdog.lost_others)
+            if meeting:
+                self._watchdog = Watchdog(self.timeout, self._dead_timeout, meeting)
+                watch_machine_group(self._watchdog.lost_others)
             self._watchdog.start()
             DDPContext._watched = True
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.collectives import allreduce_data, await_gpu
 from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.machine_group import AVERAGE, machine_group
 
@@ -51,6 +51,7 @@ class GradientMean:
         if self._row_LP is None:
             with waiting():
                 dist.all_reduce(self.gradient)
+                await_gpu(self.gradient)
             self.gradient.div_(self._world_size)
             return
         group = self._group

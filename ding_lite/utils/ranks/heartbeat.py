@@ -12,9 +12,12 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 INTERVAL = 1.0  # seconds between two checks
+CLEANUP_TIMEOUT = 30.0  # seconds that the clean-up after an error may take
 LAST_WORD = 5.0  # seconds that a rank waits for the others to leave, if its end would disturb them
 
 
@@ -34,21 +37,49 @@ class _Waiting:
 
 
 class _Progress:
-    """The progress of the main thread, which the watchdog's thread reads."""
+    """What the main thread tells the watchdog's thread, and hears from it.
 
-    __slots__ = ("count", "stage")
+    Attributes:
+        count: number of heartbeats.
+        stage: the stage of the last one.
+        failure: the error after which the main thread cleans up.
+        run: number of `InterruptGuard`s so far, the same on all ranks.
+        asked: the number of the last run that a signal asked this rank to stop; 0: none.
+        others_asked: the same of all other ranks.
+    """
+
+    __slots__ = ("asked", "count", "failure", "others_asked", "run", "stage")
 
     def __init__(self) -> None:
         self.count, self.stage = 0, ""
+        self.failure: BaseException | None = None
+        self.run = self.asked = self.others_asked = 0
 
 
 progress, _waits = _Progress(), _Waiting()
 
 
 def heartbeat(stage: str) -> None:
-    """Report progress of the main thread in a stage; an empty stage ends the detection of hangs. Takes 0.1 us."""
+    """Report progress of the main thread; takes 0.1 us.
+
+    A process in `DDPContext` ends if it reports none for DING_LITE_TIMEOUT seconds. Call this in work of your own that
+    takes longer, such as an upload in a callback.
+
+    Args:
+        stage: what the main thread does, for messages. If empty, the detection of hangs ends until the next call.
+    """
     progress.count += 1
     progress.stage = stage
+
+
+@contextmanager
+def cleaning_up(error: BaseException | None) -> Iterator[None]:
+    """Return a context manager for the clean-up after an error: if it blocks, the process tells the error and ends."""
+    progress.failure = error
+    try:
+        yield
+    finally:
+        progress.failure = None
 
 
 def waiting() -> _Waiting:
@@ -92,16 +123,19 @@ def record_cause(
 class HangWatch:
     """The thread that ends this process if its main thread makes no progress outside a wait for others for `timeout`.
 
+    A call of `heartbeat` is progress, and so is reading or writing a file: a large checkpoint may take long.
+
     Args:
         timeout: seconds without progress that are a hang.
     """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._clock = self._moved = 0.0  # seconds that this process ran, now and at the last progress
-        self._count = progress.count
+        self._clock = 0.0  # seconds that this process ran
+        self._progressed = self._moved = self._failed = 0.0  # of progress; of progress or waiting; without a failure
+        self._seen: tuple[int, str] = (0, "")  # the progress at `_progressed`
         self._leaving, self._stop = threading.Event(), threading.Event()
-        self._main = threading.get_ident()
+        self._main, self._io = threading.get_ident(), Path(f"/proc/self/task/{threading.get_native_id()}/io")
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
@@ -118,12 +152,42 @@ class HangWatch:
             # A process that was suspended must not conclude that the others were.
             self._clock += min(now - last, 2 * INTERVAL)
             last = now
-            if self._count != progress.count or _waits.depth or not progress.stage or self._leaving.is_set():
-                self._count, self._moved = progress.count, self._clock
-            elif self._clock - self._moved >= self._timeout + 2 * INTERVAL:  # after a collective's own time-out
+            self._observe()
+            if self._clock - self._moved >= self._timeout + 2 * INTERVAL:
                 self._end_hanging()
+            if self._clock - self._failed >= CLEANUP_TIMEOUT:
+                self._end_failed(progress.failure)
             if self._others_are_lost():
                 return
+
+    def _observe(self) -> None:
+        """Find out whether the main thread has made progress."""
+        waits = _waits.depth > 0
+        seen = (progress.count, self._seen[1] if waits else self._read_io())
+        if seen != self._seen:
+            self._seen, self._progressed = seen, self._clock
+        if self._progressed == self._clock or waits or not progress.stage or self._leaving.is_set():
+            self._moved = self._clock
+        if progress.failure is None or self._leaving.is_set():
+            self._failed = self._clock
+
+    def _read_io(self) -> str:
+        """Return counts of the bytes that the main thread has read and written; empty if the system counts none."""
+        try:
+            return self._io.read_text()
+        except OSError:
+            return ""
+
+    def _end_failed(self, error: BaseException | None) -> None:
+        """End the process, whose clean-up after an error blocks."""
+        stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        self._say(
+            f"{''.join(traceback.format_exception(error))}Cleaning up after this error takes more than "
+            f"{CLEANUP_TIMEOUT:g} s; ended. It hangs here:\n{stack}"
+        )
+        self._tell_end(f"failed: {what}")
+        os._exit(1)
 
     def _others_are_lost(self) -> bool:
         """Check the other ranks; return True if one is lost and this process ends."""

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from ding_lite.utils.ranks.heartbeat import progress
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # SLURM can send SIGUSR1 before a time limit
 INTERRUPTED = "Interrupted."
 
@@ -36,17 +38,25 @@ class InterruptGuard:
         rank: rank of this process; only rank 0 prints a message.
 
     Attributes:
-        requested: whether a signal has arrived, so that the run should finish the iteration, save and stop.
         signum: the first signal that arrived, or None; shells expect the exit status `128 + signum`.
     """
 
     def __init__(self, rank: int = 0) -> None:
-        self.requested = False
         self.signum: int | None = None
-        self._rank, self._pid = rank, os.getpid()
+        self._rank, self._pid, self._run = rank, os.getpid(), sys.maxsize
         self._previous: dict[signal.Signals, Any] = {}
 
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has arrived at a rank, so that the run should finish the iteration, save and stop.
+
+        The watchdog reports the signals of other ranks within two seconds.
+        """
+        return bool(self.signum) or progress.others_asked >= self._run
+
     def __enter__(self) -> InterruptGuard:
+        progress.run += 1
+        self._run = progress.run
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
@@ -62,8 +72,9 @@ class InterruptGuard:
             os.kill(os.getpid(), signum)
             return
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        if not self.requested:
-            self.requested, self.signum = True, signum
+        if not self.signum:
+            self.signum = signum
+            progress.asked = self._run
             if self._rank == 0:
                 name = signal.Signals(signum).name
                 with suppress(OSError):  # os.write, because print is not reentrant

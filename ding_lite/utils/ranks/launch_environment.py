@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import socket
+from contextlib import suppress
 from typing import NamedTuple
 
 LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
@@ -42,14 +44,14 @@ def _slurm_environment() -> dict[str, str]:
     port = 20000 + (int(env.get("SLURM_JOB_ID", 0)) + 1009 * int(env.get("SLURM_STEP_ID", 0))) % 20000
     first = re.match(r"(?:[^\[\],]|\[[^\[\]]*\])+", nodes)  # up to the first comma outside brackets
     host = re.sub(r"\[(\w+)[^\]]*\]", r"\1", first[0]) if first else ""  # a[01-04,07]b[1-2] begins with a01b1
+    # "2(x3),1" means three nodes with two tasks and one node with one task.
+    most = str(max(map(int, re.findall(r"\b\d+", per_node)), default=1))
     return {
         "RANK": env["SLURM_PROCID"],
         "WORLD_SIZE": size,
         "LOCAL_RANK": env.get("SLURM_LOCALID", ""),
-        # "2(x3),1" means three nodes with two tasks and one node with one task. The largest number is used, because all
-        # ranks must choose the same backend.
-        "LOCAL_WORLD_SIZE": str(max(map(int, re.findall(r"\b\d+", per_node)), default=1)),
-        "MASTER_ADDR": env.get("MASTER_ADDR") or host,
+        "LOCAL_WORLD_SIZE": most,
+        "MASTER_ADDR": env.get("MASTER_ADDR") or (loopback() if most == size and host else host),
         "MASTER_PORT": env.get("MASTER_PORT") or str(port),
     }
 
@@ -57,10 +59,14 @@ def _slurm_environment() -> dict[str, str]:
 def read_launch() -> Launch | None:
     """Return the job that torch's launcher, or else SLURM's srun, describes; None if this is the only process.
 
+    Lightning's variables lack RANK: it makes the process group itself, so they describe no job either.
+
     Raises:
         SystemExit: the variables are incomplete or contradict each other.
     """
     env = dict(os.environ)
+    if "NODE_RANK" in env and "RANK" not in env:
+        return None
     if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         # A batch script has a SLURM_PROCID too, but no step: only srun starts several processes.
         if "SLURM_PROCID" not in env or not any(name.startswith("SLURM_STEP") for name in env):
@@ -81,6 +87,13 @@ def read_launch() -> Launch | None:
         "launch environment: expected RANK < WORLD_SIZE, LOCAL_RANK < LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
         f"got {got}. Start with torchrun, python -m torch.distributed.launch or srun, or unset them for one process."
     )
+
+
+def loopback() -> str:
+    """Return the address by which processes of this machine reach each other: 127.0.0.1, or ::1 without IPv4."""
+    with suppress(OSError), socket.create_server(("127.0.0.1", 0)):
+        return "127.0.0.1"
+    return "::1"
 
 
 def usable_cores() -> int:

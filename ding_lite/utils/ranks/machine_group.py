@@ -10,6 +10,7 @@ Shapes: L ranks of this machine, K numbers.
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import platform
@@ -19,7 +20,6 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class MachineGroup:
         self.index, self.machines = self.ranks.index(rank), len(groups)
         self.is_shared_somewhere = len(groups) < dist.get_world_size()
         size = len(self.ranks)
-        leaders = _create_leaders([group[0].rank for group in groups], timeout)
+        leaders = _create_leaders([group[0].rank for group in groups])
         self._leaders = weakref.ref(leaders) if self.index == 0 else None
         memory = memory if memory is not None else bytearray(size_of(size))
         first = size * LINE * 8
@@ -248,11 +248,11 @@ def size_of(size: int) -> int:
     return size * (LINE * 8 + 2 * SLOT)
 
 
-def _create_leaders(leaders: list[int], timeout: float) -> Any:
+def _create_leaders(leaders: list[int]) -> Any:
     """Return the process group of the first rank of each machine; for other ranks it has no meaning."""
     if len(leaders) in (1, dist.get_world_size()):
         return dist.group.WORLD
-    return dist.new_group(leaders, timedelta(seconds=timeout), backend="gloo")
+    return dist.new_group(leaders, backend="gloo")  # with the time-out of the whole group
 
 
 def _share() -> tuple[list[list[Peer]], Any]:
@@ -313,8 +313,7 @@ class _Present:
     """The machine group of this process, and what the next one will be created with."""
 
     group: MachineGroup | None = None
-    timeout: float | None = None
-    lost: Callable[[], bool] = lambda: False
+    lost: Callable[[], bool] | None = None
 
 
 _present = _Present()
@@ -327,23 +326,18 @@ def machine_group() -> MachineGroup:
     """
     if _present.group is None or _present.group.world() is not dist.group.WORLD:
         machines, memory = _share()
-        timeout = read_seconds("DING_LITE_TIMEOUT", "600", _present.timeout)
-        _present.group = MachineGroup(machines, memory, timeout, _present.lost)
+        timeout = math.inf if _present.lost else read_seconds("DING_LITE_TIMEOUT", "600")
+        _present.group = MachineGroup(machines, memory, timeout, _present.lost or (lambda: False))
     return _present.group
 
 
-def watch_machine_group(timeout: float, lost: Callable[[], bool]) -> None:
-    """Set what the machine group will be created with.
-
-    Args:
-        timeout: seconds that a wait may take.
-        lost: returns whether another rank is known to be lost.
-    """
-    _present.timeout, _present.lost = timeout, lost
+def watch_machine_group(lost: Callable[[], bool]) -> None:
+    """Let a watchdog decide how long the next machine group waits: `lost` returns whether another rank is lost."""
+    _present.lost = lost
 
 
 def leave_machine_group() -> None:
     """Leave the machine group, if there is one: other ranks that wait for this one get an error."""
     if _present.group is not None:
         _present.group.leave()
-    _present.group, _present.timeout, _present.lost = None, None, lambda: False
+    _present.group = _present.lost = None

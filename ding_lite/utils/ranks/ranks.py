@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -39,7 +40,7 @@ def get_world_size() -> int:
 def get_local_rank() -> int:
     """Return this process's rank on its machine, 0 without a group."""
     launch = read_launch() if dist.is_initialized() else None
-    return launch.local_rank if launch else 0
+    return launch.local_rank if launch else int(os.environ.get("LOCAL_RANK") or 0)
 
 
 def get_local_world_size() -> int:

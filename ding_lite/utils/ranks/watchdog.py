@@ -19,24 +19,23 @@ import os
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
-import torch
 import torch.distributed as dist
 
 from ding_lite.utils.ranks.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
-from ding_lite.utils.ranks.peers import Peer, describe_process, describe_rank
+from ding_lite.utils.ranks.meeting import Meeting, show_place
+from ding_lite.utils.ranks.peers import Peer
 
 AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
 PATIENCE = 6.0  # seconds for which a rank whose collective failed searches for the cause
 SILENCE = 4.0  # seconds without a report after which, in that search, a machine counts as lost
 NOTICE = 1.5 * INTERVAL  # seconds: every rank reads the reports at least once in this time
 LOOKS = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
+JOIN_STEP = 0.25  # seconds
 NO_CAUSE, STATUS_0 = "-", "status 0"
 
 
@@ -48,13 +47,25 @@ class Beat(NamedTuple):
     stalled: int  # seconds since its last progress
     waiting: bool
     left: str  # how it left the group; empty while it is in it
+    asked: int = 0  # the run that a signal asked it to stop, see `progress`
+
+
+FIRST_BEAT = Beat(1, "", 0, False, "")
+
+
+def first_reports(world_size: int) -> dict[str, str]:
+    """Return the keys of a meeting that `Watchdog` uses, and their first values: every key that is read exists."""
+    return {"cause": NO_CAUSE} | {str(rank): json.dumps(FIRST_BEAT) for rank in range(world_size)}
 
 
 def _bounded(call: Callable[[], None], seconds: float) -> None:
     """Wait at most `seconds` for a call that may block forever, such as one to a store whose process is stopped."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
-    thread.join(seconds)
+    for _ in range(round(seconds / JOIN_STEP)):  # a process that is suspended meanwhile does not wait
+        thread.join(JOIN_STEP)
+        if not thread.is_alive():
+            return
 
 
 class Watchdog(HangWatch):
@@ -63,62 +74,62 @@ class Watchdog(HangWatch):
     Args:
         timeout: seconds without progress that are a hang.
         dead_timeout: seconds without a report after which a machine counts as dead.
-        rank, world_size, addr, port: from the launcher.
+        meeting: in which the ranks have met, with the keys of `first_reports`.
     """
 
-    def __init__(self, timeout: float, dead_timeout: float, rank: int, world_size: int, addr: str, port: int) -> None:
+    def __init__(self, timeout: float, dead_timeout: float, meeting: Meeting) -> None:
         super().__init__(timeout)
-        self._rank, self._size, self._addr, self._port = rank, world_size, addr, port
+        self._meeting, self._key, self._peers, self._keeper = meeting, meeting.key, meeting.peers, meeting.keeper
+        self._rank, self._size = meeting.launch.rank, meeting.launch.world_size
+        self._hosts_store = self._keeper.rank == self._rank
         self._silence = max(dead_timeout / 2, dead_timeout - AFTERMATH - 2 * INTERVAL)
         self._store: dist.Store | None = None
-        self._peers: list[Peer] = []
-        self._beats, self._heard = list[Beat](), list[float]()
+        self._beats, self._heard = [FIRST_BEAT] * self._size, [0.0] * self._size
         self._reached = 0.0  # when it reached the store, in seconds that it ran
-        self._number, self._left = 0, ""
+        self._number, self._left = 1, ""
         self._published = NO_CAUSE  # by any rank
         self._cause, self._found = "", threading.Event()
 
     def start(self) -> None:
         """Start the thread; every rank of the group must call this."""
-        self._meet()
+        self._connect()
         super().start()
 
     def _connect(self) -> dist.Store:
         if self._store is None:
-            timeout = timedelta(seconds=2 * self._silence)  # `_bounded` comes first, and prints nothing
-            self._store = dist.TCPStore(self._addr, self._port, timeout=timeout, wait_for_workers=False)
+            timeout = 2 * self._silence  # `_bounded` comes first, and prints nothing
+            self._store = self._meeting.connect(timeout)
         return self._store
-
-    def _meet(self) -> None:
-        """Exchange the ranks' descriptions; afterwards every key that will be read exists."""
-        keeper = peer = describe_rank(self._rank)
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            keeper = describe_process(-1, os.getppid())
-        told = [("", peer, keeper)] * self._size
-        dist.all_gather_object(told, (f"ding_lite/{uuid.uuid4().hex}", peer, keeper))
-        self._key, _, self._keeper = told[0]
-        self._peers, self._hosts_store = [peer for _, peer, _ in told], self._keeper == peer
-        self._beats, self._heard = [Beat(0, "", 0, False, "")] * self._size, [0.0] * self._size
-        store = self._connect()
-        self._tell(store)
-        if self._rank == 0:
-            store.set(f"{self._key}/cause", NO_CAUSE)
-        dist.all_reduce(torch.zeros(1))
 
     def _tell(self, store: dist.Store) -> None:
         self._number += 1
-        stalled = round(self._clock - self._moved)
-        beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left)
+        stalled = round(self._clock - self._progressed)
+        beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left, progress.asked)
         store.set(f"{self._key}/{self._rank}", json.dumps(beat))
 
     # The thread.
 
     def _others_are_lost(self) -> bool:
-        cause = self._look()
+        cause = self._look() or self._waits_in_vain()
         if not cause or self._stop.is_set():
             return False
         self._end_lost(cause)
         return True
+
+    def _waits_in_vain(self) -> str:
+        """Return for whom this rank waits if no rank has made progress for the time-out; a hanging rank ends first."""
+        limit = self._timeout + 4 * INTERVAL
+        beats = [(peer, beat) for peer, beat in zip(self._peers, self._beats, strict=True) if peer.rank != self._rank]
+        idle = [self._clock - self._progressed, *(beat.stalled for _, beat in beats if not beat.left)]
+        if not waiting().depth or min(idle) < limit:
+            return ""
+        late = [
+            f"{peer}{beat.stage and ' in ' + repr(beat.stage)}, last progress {beat.stalled} s ago"
+            for peer, beat in beats
+            if not beat.waiting and not beat.left
+        ]
+        for_whom = ", ".join(late) or "the others, which wait too: not every rank calls the same collectives"
+        return f"it waited {self._timeout:g} s for {for_whom}. Expected longer? Set DING_LITE_TIMEOUT"
 
     def _tell_end(self, what: str) -> None:
         cause = f"{self._peers[self._rank]}: {what}"
@@ -164,6 +175,8 @@ class Watchdog(HangWatch):
             beat = Beat(*json.loads(text))
             if beat.number != self._beats[rank].number:
                 self._heard[rank] = self._clock
+            if rank != self._rank:
+                progress.others_asked = max(progress.others_asked, beat.asked)
             self._beats[rank] = beat
         return ""
 
@@ -204,7 +217,7 @@ class Watchdog(HangWatch):
         """Return why the process that keeps the store is lost, if it is; the store cannot be reached."""
         keeper = self._keeper
         if not self._near(keeper) or not keeper.state:
-            return f"{keeper}, which keeps the store at {self._addr}:{self._port}, is dead or cut off: {error}"
+            return f"{keeper}, which keeps the store at {show_place(self._meeting.launch)}, is dead or cut off: {error}"
         # It is stopped, which ends a rank in the end but not the launcher, or was too busy to answer in time.
         if keeper.rank < 0 or self._clock - self._reached < self._timeout:
             return ""
@@ -237,20 +250,10 @@ class Watchdog(HangWatch):
     def explain(self, error: str) -> str:
         """Return why a collective failed; empty if the other ranks are fine. Takes up to `PATIENCE` + `AFTERMATH`."""
         self._leaving.set()
-        if self._found.wait(PATIENCE):
-            time.sleep(AFTERMATH)
-            return self._cause
-        beats = [(peer, beat) for peer, beat in zip(self._peers, self._beats, strict=True) if peer.rank != self._rank]
-        late = [
-            f"{peer} in '{beat.stage}', last progress {beat.stalled} s ago"
-            for peer, beat in beats
-            if beat.stage and not beat.waiting and not beat.left
-        ]
-        if not late or "imed out" not in error:
+        if not self._found.wait(PATIENCE):
             return ""
-        cause = f"it waited {self._timeout:g} s for {', '.join(late)}"
-        self._say(f"ends because {cause}. Expected longer? Set DING_LITE_TIMEOUT")
-        return cause
+        time.sleep(AFTERMATH)
+        return self._cause
 
     def first_mistake(self, mistake: str) -> str:
         """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.

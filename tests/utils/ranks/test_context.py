@@ -103,6 +103,15 @@ def test_slurm_step_goes_before_its_job_and_a_given_address_before_both(monkeypa
     assert read_launch() == Launch(3, 6, 1, 2, "10.0.0.2", 99)
 
 
+def test_lightnings_variables_are_no_launchers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    set_all(monkeypatch, LOCAL_RANK="1", NODE_RANK="0", WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT="1234")
+    with DDPContext():
+        assert not dist.is_initialized()  # Lightning will make the group
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    assert (get_local_rank(), get_local_world_size()) == (1, 1)
+    dist.destroy_process_group()
+
+
 def test_a_batch_script_is_one_process_whatever_the_job_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = {name: value for name, value in STEP.items() if "STEP" not in name}
     set_all(monkeypatch, **{**batch, "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})
@@ -118,6 +127,11 @@ def test_a_slurm_step_without_a_node_list_asks_for_the_address(monkeypatch: pyte
     set_all(monkeypatch, **{**STEP, "SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""})
     with pytest.raises(SystemExit, match="MASTER_ADDR unset"):
         read_launch()
+
+
+def test_a_slurm_step_on_one_node_meets_on_the_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, **{**STEP, "SLURM_STEP_TASKS_PER_NODE": "6", "SLURM_STEP_NODELIST": "node02"})
+    assert read_launch() == Launch(3, 6, 1, 6, "127.0.0.1", 20017)
 
 
 @pytest.mark.parametrize(

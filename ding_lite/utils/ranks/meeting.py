@@ -1,0 +1,204 @@
+"""How the ranks of a job meet: they describe themselves in a store, before they form a process group.
+
+The store holds text and JSON. Nothing that comes from it is unpickled, because everybody who reaches its port can write
+into it. The store of a job of one machine listens only on the loopback address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import NamedTuple
+
+import torch.distributed as dist
+
+from ding_lite.utils.ranks.launch_environment import Launch
+from ding_lite.utils.ranks.peers import Peer, describe_process, describe_rank, name_ranks
+
+FIRST_MESSAGE = 10.0  # seconds after which a rank says for whom it waits
+POLL = 0.02  # seconds between two looks at the store
+NEWEST = "ding_lite/meeting"  # the key that holds the name of the newest meeting
+
+# The stores that this process has opened: a second context uses them again. An early rank would otherwise look for the
+# others in the store of the first context, which rank 0 is about to close.
+_stores: dict[tuple[str, int], dist.TCPStore] = {}
+
+
+class Meeting(NamedTuple):
+    """The result of a meeting.
+
+    Attributes:
+        launch: the job.
+        store: the store in which the ranks have met.
+        key: the prefix of all keys of this meeting, which no earlier one had.
+        peers: all ranks.
+        keeper: the process that keeps the store: rank 0, or the launcher that started it.
+    """
+
+    launch: Launch
+    store: dist.TCPStore
+    key: str
+    peers: list[Peer]
+    keeper: Peer
+
+    def connect(self, timeout: float) -> dist.TCPStore:
+        """Return a connection of its own to the store, because a pending request blocks all others of a connection."""
+        return _connect(self.store.host, self.store.port, timeout)
+
+
+class _Wait:
+    """A wait for other ranks: it says for whom it waits, ends after the time-out, and can be interrupted."""
+
+    def __init__(self, launch: Launch, timeout: float) -> None:
+        self._launch, self._timeout, self._waited, self._told = launch, timeout, 0.0, False
+
+    def pause(self, missing: Callable[[], Sequence[int]], why: str = "") -> None:
+        """Wait a moment; `missing` returns the ranks that have not come yet.
+
+        Raises:
+            RuntimeError: the time-out has passed.
+        """
+        time.sleep(POLL)
+        self._waited += POLL  # a process that is suspended does not wait
+        if self._waited >= self._timeout:
+            raise RuntimeError(f"{name_ranks(missing())} did not come{why and f': {why}'}")
+        if self._waited >= FIRST_MESSAGE and not self._told:
+            self._told = True
+            ranks, size = missing(), self._launch.world_size
+            sys.stderr.write(
+                f"[rank {self._launch.rank}] waiting for {len(ranks)} of {size} ranks at {show_place(self._launch)} "
+                f"({name_ranks(ranks)}{why and f': {why}'}). If this should be a single process, unset RANK and "
+                "WORLD_SIZE.\n"
+            )
+
+
+def show_place(launch: Launch) -> str:
+    """Return where the ranks meet, as HOST:PORT."""
+    return f"[{launch.addr}]:{launch.port}" if ":" in launch.addr else f"{launch.addr}:{launch.port}"
+
+
+def is_loopback(addr: str) -> bool:
+    """Return whether an address can only mean this machine. Host names other than localhost may mean more elsewhere."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(addr).is_loopback
+    return addr == "localhost"
+
+
+def loopback_interface() -> str:
+    """Return the name of this machine's loopback interface."""
+    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+
+
+def host_store(addr: str, port: int, timeout: float) -> dist.TCPStore:
+    """Return a new store of this process; if the address is the loopback address, only this machine reaches it.
+
+    Args:
+        addr: the address at which the other ranks look for it.
+        port: 0: any free port.
+        timeout: seconds that a request may take.
+
+    Raises:
+        RuntimeError: the port is in use.
+    """
+    descriptor = None
+    if is_loopback(addr):
+        family, *_, place = socket.getaddrinfo(addr, port, type=socket.SOCK_STREAM)[0]
+        try:
+            server = socket.create_server(place[:2], family=family)
+        except OSError as error:
+            raise RuntimeError(f"{error.strerror} (EADDRINUSE)") from error
+        addr, port = server.getsockname()[:2]
+        descriptor = server.detach()
+    return dist.TCPStore(
+        addr,
+        port,
+        is_master=True,
+        timeout=timedelta(seconds=timeout),
+        wait_for_workers=False,
+        master_listen_fd=descriptor,
+    )
+
+
+def _connect(addr: str, port: int, timeout: float) -> dist.TCPStore:
+    return dist.TCPStore(addr, port, timeout=timedelta(seconds=timeout), wait_for_workers=False)
+
+
+def _open_store(launch: Launch, timeout: float, wait: _Wait) -> dist.TCPStore:
+    """Return the store at the launcher's address: the launcher's own, or one that rank 0 keeps."""
+    place = launch.addr, launch.port
+    if place not in _stores and launch.rank == 0 and not _launcher_keeps_store():
+        _stores[place] = host_store(*place, timeout)
+    while place not in _stores:
+        try:  # torch would wait without saying so, and could not be interrupted
+            with socket.create_connection(place, timeout=1) as found:
+                addr = found.getpeername()[0]
+            _stores[place] = _connect(addr, launch.port, timeout)
+        except OSError as error:
+            wait.pause(lambda: [0], error.strerror or str(error))
+    return _stores[place]
+
+
+def _launcher_keeps_store() -> bool:
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def meet(launch: Launch, timeout: float, prepared: Mapping[str, str]) -> Meeting:
+    """Wait until all ranks have described themselves, and return the descriptions; every rank must call it.
+
+    torch's launcher keeps one store for all restarts, and its count of restarts is not unique, because one of two
+    machines may have been restarted. Therefore rank 0 names each meeting anew. A rank that finds the name of a meeting
+    that has taken place waits for the next one.
+
+    Args:
+        launch: the job.
+        timeout: seconds to wait, at most.
+        prepared: keys of the meeting, without its prefix, that exist when it has taken place, and their values.
+
+    Raises:
+        RuntimeError: the ranks do not meet.
+    """
+    wait, me = _Wait(launch, timeout), describe_rank(launch.rank)
+    store = _open_store(launch, timeout, wait)
+    if launch.rank > 0:
+        key = _join(store, launch, me, wait)
+    else:
+        key = f"ding_lite/{uuid.uuid4().hex}"
+        for name, value in prepared.items():
+            store.set(f"{key}/{name}", value)
+        store.set(NEWEST, key)
+        while missing := _missing(store, key, range(1, launch.world_size)):
+            wait.pause(lambda: missing)
+        keeper = describe_process(-1, os.getppid()) if _launcher_keeps_store() else me
+        others = [json.loads(store.get(f"{key}/is/{rank}")) for rank in range(1, launch.world_size)]
+        store.set(f"{key}/all", json.dumps([keeper, me, *others]))
+    keeper, *peers = (Peer(*told) for told in json.loads(store.get(f"{key}/all")))
+    return Meeting(launch, store, key, peers, keeper)
+
+
+def _missing(store: dist.Store, key: str, ranks: Sequence[int]) -> list[int]:
+    return [rank for rank in ranks if not store.check([f"{key}/is/{rank}"])]
+
+
+def _join(store: dist.Store, launch: Launch, me: Peer, wait: _Wait) -> str:
+    """Describe this rank in the next meeting, wait until it has taken place, and return its key."""
+    key = ""
+
+    def missing() -> list[int]:
+        others = [rank for rank in range(1, launch.world_size) if rank != launch.rank]
+        return _missing(store, key, others) if key else [0]
+
+    while not (key and store.check([f"{key}/all"])):
+        newest = store.get(NEWEST).decode() if store.check([NEWEST]) else key
+        if newest != key and not store.check([f"{newest}/all"]):
+            key = newest
+            store.set(f"{key}/is/{launch.rank}", json.dumps(me))
+        wait.pause(missing)
+    return key
