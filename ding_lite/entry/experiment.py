@@ -17,7 +17,7 @@ from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.reward import Rewarded, add_reward_model
-from ding_lite.entry.setup import RunSetup
+from ding_lite.entry.setup import RunSetup, first_steps
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
 from ding_lite.utils.ranks.collectives import allreduce_data
@@ -152,8 +152,7 @@ class Experiment(AbstractContextManager[Any]):
         actions, or with the policy's if its losses need what it predicted when it acted, as in DI-engine.
         """
         assert self._replay is not None, "the experiment was not told that it replays"
-        replay, policy = self._replay, self._setup.cfg.policy
-        size = policy.get("random_collect_size", 0) * policy.get("unroll_len", 1)
+        replay, size = self._replay, first_steps(self._setup.cfg.policy)
         at_random = self.learner.train_iter == 0 and not self.policy.transition_with_policy_data
         # A signal may have interrupted the random steps of a run that is resumed.
         collected = self.collector.envstep // get_world_size() if replay.ring.size else 0

@@ -256,18 +256,23 @@ def _refuse_arguments() -> None:
         raise SystemExit(f"{name} reads no arguments, got {given}: run ding_lite -c {name} {given}")
 
 
+def first_steps(policy_cfg: Mapping[str, Any]) -> int:
+    """Return the env steps per rank that are played before learning starts; sizes may count sequences."""
+    return int(policy_cfg.get("random_collect_size", 0) * policy_cfg.get("unroll_len", 1))
+
+
 def _check_random_steps(cfg: EasyDict, limits: Mapping[str, int]) -> None:
     """Check that the random steps before learning do not reach the run's limit.
 
     Raises:
         ConfigError: they do.
     """
-    size, limit = cfg.policy.get("random_collect_size", 0), limits.get("max_env_step", math.inf)
+    size, limit = first_steps(cfg.policy), limits.get("max_env_step", math.inf)
     if size and size * get_world_size() >= limit:
         raise ConfigError(
             f"max_env_step={limit} ends the run before it learns anything: it begins with "
-            f"policy.random_collect_size={size} random env steps on each of {get_world_size()} ranks. Raise the limit, "
-            "or lower random_collect_size."
+            f"{size} env steps on each of {get_world_size()} ranks. Raise the limit, or lower "
+            "policy.random_collect_size."
         )
 
 

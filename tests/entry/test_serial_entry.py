@@ -183,6 +183,9 @@ def test_the_smallest_buffer_that_is_accepted_offers_a_batch(tmp_path: Path, kin
 def test_a_limit_within_the_random_steps_is_refused(tmp_path: Path, limit: int) -> None:
     with pytest.raises(ConfigError, match=f"max_env_step={limit} ends the run before it learns anything"):
         run("policy.random_collect_size=100", max_env_step=limit)
+    config = {"env": {"env_id": "CartPole-v1"}}, {"policy": {"type": "impala"}}
+    with pytest.raises(ConfigError, match=r"it begins with 800 env steps"):  # 100 sequences of 8
+        run("policy.random_collect_size=100", "policy.unroll_len=8", input_cfg=config, max_env_step=limit * 8)
     assert not list(tmp_path.iterdir())
 
 
