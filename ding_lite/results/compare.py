@@ -158,9 +158,8 @@ def difference_table(comparison: Comparison, env: str) -> Table | None:
         values: dict[str, list[str]] = {}
         for group in groups:
             values.setdefault(group.values(key), []).append(group.name)
-        for place, (value, names) in enumerate(values.items()):
-            cells.append(["" if place else key, value, "; ".join(names)])
-    return Table(["config key", "value", "groups"], cells) if cells else None
+        cells += [[key, value, "; ".join(names)] for value, names in values.items()]
+    return Table(["config key", "value", "groups"], cells, grouped=True) if cells else None
 
 
 def describe_columns(comparison: Comparison) -> str:

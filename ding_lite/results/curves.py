@@ -1,4 +1,4 @@
-"""Curves of runs, and the curve of their average on a common grid."""
+"""Curves of runs, and the curve of their average at the places where they were recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ding_lite.results.run import Floats, Run
 from ding_lite.results.statistics import average, intervals
 from ding_lite.utils.registry import UserError
 
-POINTS = 100  # of the common grid
+MOST_POINTS = 100  # of an average
 SHORTENED = 0.9  # a run shorter than this share of the longest is worth a note
 
 
@@ -21,7 +21,7 @@ class Curve:
     """The average of a figure over runs.
 
     Attributes:
-        x: env steps, iterations or seconds.
+        x: env steps, iterations or seconds at which at least one run has a record.
         y: the average.
         low: lower end of its interval; NaN for a single run.
         high: upper end.
@@ -46,8 +46,9 @@ def draw_curve(
 ) -> Curve | None:
     """Return the curve of a group; None if none of its runs has the figure.
 
-    Between records a run's value is interpolated. The average is drawn only where all runs have a value, because it
-    would jump where one begins or ends.
+    The average is computed where a run has a record, at no more than `MOST_POINTS` of these places, and the values of
+    the other runs are interpolated there. It is drawn only where all runs have a value, because it would jump where one
+    begins or ends.
 
     Args:
         group: the runs; those without the figure are left out.
@@ -75,7 +76,10 @@ def draw_curve(
             f"The runs of '{group.name}' have no {x} in common at which '{key}' is known: draw them one by one with "
             "--by run."
         )
-    grid = np.linspace(begin, end, POINTS if end > begin else 1)
+    places = np.unique(np.concatenate([at for at, _ in each]))
+    places = places[(places >= begin) & (places <= end)]
+    chosen = np.linspace(0, len(places) - 1, min(len(places), MOST_POINTS)).round().astype(int)
+    grid = places[chosen]
     values_RP = np.array([np.interp(grid, at, values) for at, values in each])  # keeps the last value after the end
     return Curve(grid, average(values_RP, kind, 0), *intervals(values_RP, kind), each)
 

@@ -1,14 +1,15 @@
 """Draws learning curves that remain distinguishable in grey, as wide as a column of a paper.
 
 A picture has a panel for each environment and figure, one below the other, and a line for each group: the average of
-its runs, with a band for the 95 % interval. Lines differ in colour, dashes and marker. If there are more than
+its runs, with a band for the 95 % interval. Lines differ in colour, dashes and marker, and a group looks the same in
+all panels; markers stand at records. All panels of an environment have the same horizontal axis. If there are more than
 `MOST_LINES` groups, they are divided into parts, each with its own panels and legend.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ding_lite.results.curves import Curve, draw_curve
 from ding_lite.results.extras import load_extra
 from ding_lite.results.groups import Group
 from ding_lite.results.run import RETURN
+from ding_lite.results.table import fold_text
 from ding_lite.utils.registry import UserError
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -39,6 +41,7 @@ STYLE = {
 MOST_LINES = 7  # in a panel: as many as there are colours
 Panel = tuple[str, str, list[tuple[Group, Curve]]]  # environment, figure, lines
 CHARACTER = 4.0  # points of a character of the legend, on average
+TITLE_CHARACTER = 5.2
 HANDLE = 36.0  # points of a line in the legend, with the space around it
 
 
@@ -92,13 +95,14 @@ def save_plot(groups: Sequence[Group], path: Path, options: PlotOptions) -> None
         raise UserError(f"Cannot write '{path}': {error.strerror}.") from None
 
 
-def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions) -> bytes:
+def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions, names: Sequence[str] = ()) -> bytes:
     """Return a picture of groups.
 
     Args:
         groups: a line each.
         kind: `png`, `svg` or `pdf`.
         options: see `PlotOptions`.
+        names: of all groups of several pictures, so that each looks the same in all of them; empty: those of `groups`.
 
     Raises:
         UserError: there is nothing to draw.
@@ -111,13 +115,13 @@ def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions) -> byt
         heights = [0.62 * options.width * len(panels) + 0.16 * _legend_rows(panels, options) for panels in parts]
         figure = figures.Figure((options.width, sum(heights) + 0.25), dpi=300, layout="constrained")
         places = [figure] if len(parts) == 1 else figure.subfigures(len(parts), height_ratios=heights)
-        axes: dict[tuple[str, str], list[Any]] = {}
-        for place, panels in zip(places, parts, strict=True):
-            for panel, own in zip(panels, _draw_part(place, panels, options), strict=True):
-                axes.setdefault(panel[:2], []).append(own)
-        for same in axes.values():
-            _align(same)
-        figure.suptitle(options.title or None, fontsize=9)
+        looks = {name: _line_style(number) for number, name in enumerate(names or _names(groups))}
+        drawn = [(panel, own) for place, panels in zip(places, parts, strict=True)
+                 for panel, own in zip(panels, _draw_part(place, panels, options, looks), strict=True)]  # fmt: skip
+        for axis, alike in (("x", 1), ("y", 2)):  # panels of an environment, and of an environment and figure
+            for same in {panel[:alike] for panel, _ in drawn}:
+                _align([own for panel, own in drawn if panel[:alike] == same], axis)
+        figure.suptitle(fold_text(options.title, int(72 * options.width / TITLE_CHARACTER)) or None, fontsize=9)
         picture = io.BytesIO()
         figure.savefig(picture, format=kind, metadata=UNDATED[kind])
     return picture.getvalue()
@@ -147,27 +151,28 @@ def _names(groups: Sequence[Group]) -> list[str]:
     return list(dict.fromkeys(group.name for group in groups))
 
 
-def _draw_part(place: Any, panels: Sequence[Panel], options: PlotOptions) -> list[Any]:
+def _draw_part(place: Any, panels: Sequence[Panel], options: PlotOptions, looks: Mapping[str, Any]) -> list[Any]:
     """Draw panels, and a legend below them, into a figure or a part of one; return their axes."""
-    names = _labels(panels)
+    names = _labels(panels, options)
     column = list(place.subplots(len(panels), squeeze=False)[:, 0])
-    for axes, (env, metric, lines) in zip(column, panels, strict=True):
+    envs = [env for env, _, _ in panels]
+    for number, (axes, (env, metric, lines)) in enumerate(zip(column, panels, strict=True)):
         for group, curve in lines:
-            _draw(axes, curve, _line_style(list(names).index(group.name)), options.each)
-        axes.set(ylabel=Y_LABELS.get(metric, metric), title=env if metric == panels[0][1] else "")
+            _draw(axes, curve, looks[group.name], options.each)
+        axes.set(ylabel=Y_LABELS.get(metric, metric), title="" if env in envs[:number] else env)
         axes.xaxis.set_major_formatter(load_extra("matplotlib.ticker").EngFormatter(sep=""))
+        axes.tick_params(labelbottom=env not in envs[number + 1 :])
         axes.grid(alpha=0.3, linewidth=0.5)
     column[-1].set_xlabel(X_LABELS[options.x])
-    _add_legend(place, names.values(), _legend_columns(names.values(), options))
+    _add_legend(place, {label: looks[name] for name, label in names.items()}, _legend_columns(names.values(), options))
     return column
 
 
-def _align(panels: Sequence[Any]) -> None:
-    """Give panels of the same environment and figure the same scales, so that their lines can be compared."""
-    for limits, set_limits in (("get_xlim", "set_xlim"), ("get_ylim", "set_ylim")):
-        low, high = zip(*(getattr(axes, limits)() for axes in panels), strict=True)
-        for axes in panels if len(panels) > 1 else ():
-            getattr(axes, set_limits)(min(low), max(high))
+def _align(panels: Sequence[Any], axis: str) -> None:
+    """Give panels the same scale on an axis, so that their lines can be compared."""
+    low, high = zip(*(getattr(axes, f"get_{axis}lim")() for axes in panels), strict=True)
+    for axes in panels if len(panels) > 1 else ():
+        getattr(axes, f"set_{axis}lim")(min(low), max(high))
 
 
 def _panels(groups: Sequence[Group], options: PlotOptions) -> list[Panel]:
@@ -184,13 +189,14 @@ def _panels(groups: Sequence[Group], options: PlotOptions) -> list[Panel]:
     return panels
 
 
-def _labels(panels: Sequence[Panel]) -> dict[str, str]:
-    """Return the text of the legend for each name of a group, with the number of its runs."""
+def _labels(panels: Sequence[Panel], options: PlotOptions) -> dict[str, str]:
+    """Return the text of the legend for each name of a group, with the number of its runs, in lines that fit."""
     counts: dict[str, list[int]] = {}
     for group, curve in (line for _, _, lines in panels for line in lines):
         counts.setdefault(group.name, []).append(curve.count)
     ranges = {name: sorted({min(some), max(some)}) for name, some in counts.items()}
-    return {name: f"{name} ({'-'.join(map(str, numbers))})" for name, numbers in ranges.items()}
+    width = max(int((72 * options.width - HANDLE) / CHARACTER), 1)
+    return {name: fold_text(f"{name} ({'-'.join(map(str, numbers))})", width) for name, numbers in ranges.items()}
 
 
 def _draw(axes: Any, curve: Curve, style: Mapping[str, Any], each: bool) -> None:
@@ -211,17 +217,18 @@ def _line_style(number: int) -> dict[str, Any]:
 
 
 def _legend_columns(labels: Collection[str], options: PlotOptions) -> int:
-    return max(int(72 * options.width / (CHARACTER * max(map(len, labels)) + HANDLE)), 1)
+    longest = max(len(line) for label in labels for line in label.splitlines())
+    return max(int(72 * options.width / (CHARACTER * longest + HANDLE)), 1)
 
 
 def _legend_rows(panels: Sequence[Panel], options: PlotOptions) -> int:
-    labels = _labels(panels).values()
-    return -(-len(labels) // _legend_columns(labels, options))
+    labels = _labels(panels, options).values()
+    return -(-sum(len(label.splitlines()) for label in labels) // _legend_columns(labels, options))
 
 
-def _add_legend(figure: Any, labels: Iterable[str], columns: int) -> None:
+def _add_legend(figure: Any, looks: Mapping[str, Any], columns: int) -> None:
     """Put a legend below the panels, where it hides nothing; a line has the same style in all of them."""
     lines = load_extra("matplotlib.lines")
-    handles = [lines.Line2D([], [], label=label, **_line_style(number)) for number, label in enumerate(labels)]
+    handles = [lines.Line2D([], [], label=label, **style) for label, style in looks.items()]
     columns = min(columns, len(handles))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=3, frameon=False)

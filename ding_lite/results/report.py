@@ -36,6 +36,7 @@ figcaption, .note { color: #444; font-size: .875rem; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #ddd; }
 .right { text-align: right; }
+td.again > span { display: none; }
 pre { overflow-x: auto; background: #f5f5f5; padding: .75rem; font-size: .8125rem; overflow-wrap: normal; }
 summary { cursor: pointer; padding: .5rem 0; }
 @media (max-width: 48rem) {
@@ -43,6 +44,7 @@ summary { cursor: pointer; padding: .5rem 0; }
   table, tbody, tr, td { display: block; width: 100%; }
   tr { border-bottom: 1px solid #bbb; padding: .5rem 0; }
   td, td.right { border: 0; padding: 0; text-align: left; display: flex; gap: .75rem; }
+  td.again > span { display: inline; }
   td:empty { display: none; }
   td::before { content: attr(data-label); flex: 0 0 8rem; color: #444; }
 }
@@ -83,7 +85,7 @@ def render_report(groups: Sequence[Group], comparison: Comparison, plot: PlotOpt
         inside = [group for group in groups if group.env == env]
         parts += [
             f"<h2>{html.escape(env)}</h2>",
-            _curves(inside, env, plot),
+            _curves(inside, env, plot, list(dict.fromkeys(group.name for group in groups))),
             _html_table(result_table(comparison, env)),
         ]
         differences = difference_table(comparison, env)
@@ -107,11 +109,11 @@ def _summary(groups: Sequence[Group]) -> str:
     return html.escape(f"{len(runs)} runs in {len(groups)} groups, on {', '.join(envs)}.")
 
 
-def _curves(groups: Sequence[Group], env: str, plot: PlotOptions) -> str:
-    """Return the picture of an environment; empty if nothing of it was recorded."""
+def _curves(groups: Sequence[Group], env: str, plot: PlotOptions, all_names: Sequence[str]) -> str:
+    """Return the picture of an environment, or a note if nothing of it was recorded."""
     if not any(run.keys & set(plot.metrics) for group in groups for run in group.runs):
         return '<p class="note">Nothing to draw has been recorded yet.</p>'
-    picture = base64.b64encode(render_plot(groups, "svg", replace(plot, title=""))).decode()
+    picture = base64.b64encode(render_plot(groups, "svg", replace(plot, title=""), all_names)).decode()
     names = ", ".join(group.name for group in groups)
     return (
         f'<figure><img src="data:image/svg+xml;base64,{picture}" alt="Learning curves on {html.escape(env)}: '
@@ -123,14 +125,15 @@ def _html_table(table: Table) -> str:
     """Return a table whose cells know their column's name, which a phone shows beside them."""
     head = "".join(f"<th{_class(table, column)}>{html.escape(name)}</th>" for column, name in enumerate(table.header))
     rows = []
-    for row in table.rows:
-        cells = zip(table.header, row, strict=True)
-        rows.append(
-            "".join(
-                f'<td{_class(table, column)} data-label="{html.escape(name)}">{html.escape(cell)}</td>'
-                for column, (name, cell) in enumerate(cells)
-            )
-        )
+    for number, row in enumerate(table.rows):
+        cells = [
+            f'<td{_class(table, column)} data-label="{html.escape(name)}">{html.escape(cell)}</td>'
+            for column, (name, cell) in enumerate(zip(table.header, row, strict=True))
+        ]
+        if table.repeats(number):  # shown on a phone alone, where each row is a block
+            name, cell = html.escape(table.header[0]), html.escape(row[0])
+            cells[0] = f'<td class="again" data-label="{name}"><span>{cell}</span></td>'
+        rows.append("".join(cells))
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ding_lite.config import save_config
-from ding_lite.results.extras import load_extra
 from ding_lite.results.groups import short_value, shorten
 from ding_lite.results.table import Table, show_number
+from ding_lite.sweep.pictures import draw_pictures
 from ding_lite.sweep.study import ERROR, RUNS, SharedStudy
 from ding_lite.utils.registry import UserError
 
@@ -20,13 +18,6 @@ WIDTH = 80  # characters of a line of the table
 DIGITS = 4  # of a value in the table
 SHOWN = 20  # trials in the table on the terminal
 ENDINGS = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
-    "history.png": ("plot_optimization_history", 1, 1),
-    "curves.png": ("plot_intermediate_values", 1, 1),
-    "slices.png": ("plot_slice", 2, 1),
-    "importances.png": ("plot_param_importances", 2, 2),
-    "parallel_coordinates.png": ("plot_parallel_coordinate", 2, 2),
-}
 
 
 def write_outcome(study: SharedStudy, folder: Path, compiles: Callable[..., Any], limits: dict[str, int]) -> bool:
@@ -61,7 +52,7 @@ def write_outcome(study: SharedStudy, folder: Path, compiles: Callable[..., Any]
             print("No trial is complete, so there is no best config.")
     except OSError as error:
         raise UserError(f"Cannot write into '{folder}': {error.strerror}.") from None
-    pictures = draw_pictures(study, folder)
+    pictures = draw_pictures(study, folder, limits)
     if pictures:
         print(f"pictures: {', '.join(pictures)} in {folder}")
     return bool(complete)
@@ -97,26 +88,3 @@ def show_values(values: Mapping[str, Any]) -> str:
     """Return values as `key=value` with short keys."""
     names = shorten(list(values))
     return ", ".join(f"{name}={short_value(value, DIGITS)}" for name, value in zip(names, values.values(), strict=True))
-
-
-def draw_pictures(study: SharedStudy, folder: Path) -> list[str]:
-    """Draw those of Optuna's pictures that have enough trials. Return the names of the files.
-
-    Without matplotlib there are none.
-    """
-    with suppress(UserError):
-        load_extra("matplotlib").use("Agg")
-        figures, plots = load_extra("matplotlib.pyplot"), load_extra("optuna.visualization.matplotlib", "sweep")
-        complete, drawn = study.trials("COMPLETE"), []
-        for name, (function, trials, keys) in PICTURES.items():
-            if len(complete) < trials or len(complete[0].params) < keys:
-                continue
-            with warnings.catch_warnings(), suppress(ValueError, RuntimeError, ImportError):  # too few trials for it
-                warnings.simplefilter("ignore")
-                axes = getattr(plots, function)(study.study)
-                figure = (axes.flat[0] if hasattr(axes, "flat") else axes).figure
-                figure.savefig(folder / name, dpi=150, bbox_inches="tight")
-                drawn.append(name)
-            figures.close("all")
-        return drawn
-    return []

@@ -38,6 +38,15 @@ class Marks:
         """Number of marks that each run has room for."""
         return PARTS if self.limit else FAR
 
+    def place(self, step: int) -> float:
+        """Return how far a trial is at a mark, in the count of `axis` over all its runs.
+
+        Args:
+            step: number of the mark, after the marks of the runs before.
+        """
+        run, mark = divmod(step, self.count)
+        return self.limit * (run + (mark + 1) / PARTS)
+
     def read(self, records: Sequence[Mapping[str, Any]], ended: bool) -> dict[int, float]:
         """Return the scores at the marks that a run has passed, by the marks' numbers.
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,10 +10,14 @@ from ding_lite.results.groups import Group, group_runs
 from ding_lite.results.plot import PlotOptions, render_plot, save_plot
 from ding_lite.results.run import find_runs
 from ding_lite.utils.registry import UserError
-from tests.results.helpers import write_run
+from tests.results.helpers import write_records, write_run
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("scipy")
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import _mark_every_path
+
 BEGINS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
 
@@ -74,7 +79,7 @@ def test_panels_are_environments_and_figures(tmp_path: Path, groups: list[Group]
         ("CartPole-v0", "eval/return_mean", 1),
         ("CartPole-v1", "eval/return_mean", 1),
     ]
-    assert plot._labels(panels) == {"dqn": "dqn (1-4)"}
+    assert plot._labels(panels, PlotOptions()) == {"dqn": "dqn (1-4)"}
     render_plot(both, "png", PlotOptions(each=True, title="Two environments"))
 
 
@@ -86,3 +91,76 @@ def test_mistakes_get_one_line(tmp_path: Path, groups: list[Group]) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Cannot write"):
         save_plot(groups, tmp_path / "file" / "curves.png", PlotOptions())
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are written while a test runs."""
+    figures: list[Any] = []
+    save = Figure.savefig
+
+    def keep(figure: Any, *args: Any, **options: Any) -> None:
+        figures.append(figure)
+        save(figure, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return figures
+
+
+def marked_places(axes: Any, number: int) -> Any:
+    """Return x of the markers of a panel's line, as they are drawn."""
+    line = axes.lines[number]
+    at = _mark_every_path(line.get_markevery(), line._get_transformed_path().get_transformed_path_and_affine()[0],
+                          line.get_transform(), axes)  # fmt: skip
+    return at.vertices[:, 0]
+
+
+def test_markers_stand_where_evaluations_are(tmp_path: Path, drawn: list[Any]) -> None:
+    for seed in range(3):
+        write_run(tmp_path / f"dqn{seed}", seed, [10.0 * k * seed for k in range(12)])
+    save_plot(group_runs(find_runs([tmp_path])), tmp_path / "curves.png", PlotOptions())
+    (axes,) = drawn[0].axes
+    assert axes.lines[0].get_xdata().tolist() == [100 * k for k in range(12)]  # as they were recorded
+    places = marked_places(axes, 0)
+    assert len(places) >= 3
+    assert set(places) <= {100 * k for k in range(12)}
+
+
+def test_panels_of_an_environment_share_their_horizontal_axis(tmp_path: Path, drawn: list[Any]) -> None:
+    for seed, env in enumerate(("CartPole-v0", "CartPole-v1")):
+        path = write_run(tmp_path / f"run{seed}", 0, [], f"env.env_id={env}")
+        evaluated = [{"eval/return_mean": 1.0 * k, "loss": 1.0} for k in range(3)]
+        write_records(path, [*evaluated, *[{"loss": 2.0}] * (2 + 3 * seed)])
+    options = PlotOptions(("eval/return_mean", "loss"))
+    save_plot(group_runs(find_runs([tmp_path])), tmp_path / "curves.png", options)
+    limits = [axes.get_xlim() for axes in drawn[0].axes]
+    assert limits[0] == limits[1] != limits[2] == limits[3]
+    assert [bool(axes.xaxis.get_tick_params()["labelbottom"]) for axes in drawn[0].axes] == [False, True, False, True]
+
+
+def test_a_group_has_one_colour_in_all_panels_parts_and_pictures(tmp_path: Path, drawn: list[Any]) -> None:
+    """The second environment lacks the first group, and a figure lacks the second one."""
+    for name, env, nstep, extra in (("a", "CartPole-v0", 1, {"loss": 1.0}), ("b", "CartPole-v0", 3, {}),
+                                    ("c", "CartPole-v1", 3, {"loss": 2.0}), ("d", "CartPole-v1", 5, {})):  # fmt: skip
+        path = write_run(tmp_path / name, 0, [], f"env.env_id={env}", f"policy.nstep={nstep}")
+        write_records(path, [{"eval/return_mean": float(k), **extra} for k in range(3)])
+    groups = group_runs(find_runs([tmp_path]), "policy.nstep")
+    names = list(dict.fromkeys(group.name for group in groups))
+    assert names == ["nstep=1", "nstep=3", "nstep=5"]
+    for part in (groups, groups[2:]):
+        render_plot(part, "png", PlotOptions(("eval/return_mean", "loss")), names)
+    first, second = ([[line.get_color() for line in axes.lines] for axes in figure.axes] for figure in drawn)
+    one, three, five = plot.COLORS[:3]
+    assert first == [[one, three], [one], [three, five], [three]]
+    assert second == first[2:]
+
+
+def test_long_names_and_titles_stay_inside_the_picture(tmp_path: Path, drawn: list[Any]) -> None:
+    write_run(tmp_path / ("run_with_a_name_of_many_words_" * 4), 0)
+    groups = group_runs(find_runs([tmp_path]), "run")
+    render_plot(groups, "png", PlotOptions(width=3, title="A title that is longer than the picture is wide " * 2))
+    figure = drawn[0]
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    for text in (figure._suptitle, *figure.legends[0].get_texts()):
+        box = text.get_window_extent(renderer)
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.width

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ding_lite.results import report
-from ding_lite.results.compare import compare_groups
+from ding_lite.results.compare import compare_groups, difference_table
 from ding_lite.results.groups import group_runs
 from ding_lite.results.plot import PlotOptions
 from ding_lite.results.report import ReportOptions, find_videos, render_report
@@ -71,6 +71,21 @@ def test_a_report_is_one_file_with_curves_tables_configs_and_videos(tmp_path: Pa
     )
     assert any("policy.learn.batch_size = 64" in words for words in page.words)
     assert '<td class="right" data-label="runs">2</td>' in text
+
+
+def test_a_key_with_several_values_is_shown_once_and_in_each_block_of_a_phone(tmp_path: Path) -> None:
+    for nstep in (1, 3, 5):
+        write_run(tmp_path / f"run{nstep}", 0, [10.0, 20.0], f"policy.nstep={nstep}")
+    groups = group_runs(find_runs([tmp_path]))
+    comparison = compare_groups(groups)
+    text = render_report(groups, comparison, PlotOptions(), ReportOptions("x"))
+    cells = re.findall(r'<td(?: class="(\w+)")? data-label="config key">(?:<span>)?([^<]*)', text)
+    assert cells == [("", "policy.nstep"), ("again", "policy.nstep"), ("again", "policy.nstep")]
+    Page(text)
+    table = difference_table(comparison, "CartPole-v0")
+    assert table is not None
+    assert table.text(80).count("policy.nstep") == table.markdown().count("policy.nstep") == 1
+    assert table.text(16).count("policy.nstep") == 3  # blocks of lines
 
 
 def test_the_newest_videos_are_chosen_and_large_ones_only_named(
