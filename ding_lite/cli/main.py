@@ -5,6 +5,7 @@ Without a command, the words are DI-engine's options, see `classic.py`.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -24,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
         argv: the arguments; None: those of this process.
     """
+    _open_closed_streams()
     words = [word for word in (sys.argv[1:] if argv is None else argv) if not LOCAL_RANK.match(word)]
     if words[0:1] == ["help"] and len(words) > 1:
         words = [*words[1:], "--help"]
@@ -40,6 +42,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         hint = f" To train a config file: ding_lite -c {first}." if first.endswith(".py") else closest(first, COMMANDS)
         sys.stderr.write(f"Unknown command '{first}'.{hint} See ding_lite --help.\n")
         raise SystemExit(2)
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null in place of standard streams that the caller has closed, or files would get their numbers."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the smallest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  (as long as the process)
 
 
 def _run_command(name: str, words: list[str]) -> None:

@@ -28,6 +28,8 @@ class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
 
 def console(line: str) -> None:
     """Print a line to stderr, above the progress line if there is one. A closed terminal is not an error."""
+    if sys.stderr is None:  # closed by the caller; tqdm would take stdout
+        return
     with suppress(OSError, ValueError):
         tqdm.write(f"{line}\n", file=sys.stderr, end="")  # one write, because other ranks use the same terminal
         sys.stderr.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -178,3 +179,21 @@ def test_several_seeds_are_refused_under_a_launcher() -> None:
     done = run_forked(["-m", "ding_lite", "train", "-c", str(CONFIG), "-s", "0", "1"], 120, there)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "leave the launcher out" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&- --nproc 2", "2> >(true)"])
+def test_a_closed_stream_does_not_end_a_run(tmp_path: Path, closed: str) -> None:
+    words = [sys.executable, "-m", "ding_lite", "train", "-c", str(CONFIG), *QUICK, "max_env_step=80", "exp_name=run"]
+    done = finish(start(["bash", "-c", f"{shlex.join(words)} {closed}"], cwd=tmp_path), 120)
+    assert done.returncode == 0, (tmp_path / "run" / "log" / "log.txt").read_text()
+    assert result(tmp_path / "run")["stop_reason"] == "max_env_step"
+
+
+@pytest.mark.parametrize("streams", ["> log.txt", "> log.txt 2>&1", "2> log.txt | cat > other.txt"])
+def test_a_file_that_the_output_goes_to_has_each_message_once(tmp_path: Path, streams: str) -> None:
+    words = [sys.executable, "-m", "ding_lite", "train", "-c", str(CONFIG), *QUICK, "max_env_step=80", "exp_name=run"]
+    done = finish(start(["bash", "-c", f"{shlex.join(words)} {streams}"], cwd=tmp_path), 120)
+    assert done.returncode == 0, done.stderr
+    said = (tmp_path / "log.txt").read_text()
+    assert said.count("ended (max_env_step) at env step 80") == 1
+    assert ("ended (max_env_step)" in done.stderr) == (streams == "> log.txt")  # what is watched stays where it was
