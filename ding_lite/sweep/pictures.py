@@ -111,7 +111,8 @@ def _make_room(figure: Any, name: str) -> None:
         figure.set_size_inches(SLICE * max(len(figure.axes) - 1, 2), 4)
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         if axis.get_scale() == "log":
-            places = np.geomspace(*axis.get_view_interval(), 7)[[1, 3, 5]]
+            low, high = axis.get_view_interval()
+            places = np.geomspace(low, high, 7)[[1, 5]]  # there is room for two
             axis.set_major_locator(ticker.FixedLocator([float(f"{place:.0e}") for place in places]))
             axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
             axis.set_minor_formatter(ticker.NullFormatter())

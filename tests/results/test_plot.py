@@ -14,9 +14,11 @@ from tests.results.helpers import write_records, write_run
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("scipy")
+import matplotlib.lines
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.lines import _mark_every_path
+
+lines: Any = matplotlib.lines
 
 BEGINS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
@@ -110,9 +112,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def marked_places(axes: Any, number: int) -> Any:
     """Return x of the markers of a panel's line, as they are drawn."""
     line = axes.lines[number]
-    at = _mark_every_path(line.get_markevery(), line._get_transformed_path().get_transformed_path_and_affine()[0],
-                          line.get_transform(), axes)  # fmt: skip
-    return at.vertices[:, 0]
+    path = line._get_transformed_path().get_transformed_path_and_affine()[0]
+    return lines._mark_every_path(line.get_markevery(), path, line.get_transform(), axes).vertices[:, 0]
 
 
 def test_markers_stand_where_evaluations_are(tmp_path: Path, drawn: list[Any]) -> None:
@@ -160,7 +161,8 @@ def test_long_names_and_titles_stay_inside_the_picture(tmp_path: Path, drawn: li
     groups = group_runs(find_runs([tmp_path]), "run")
     render_plot(groups, "png", PlotOptions(width=3, title="A title that is longer than the picture is wide " * 2))
     figure = drawn[0]
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    canvas: Any = FigureCanvasAgg(figure)
+    renderer = canvas.get_renderer()
     for text in (figure._suptitle, *figure.legends[0].get_texts()):
         box = text.get_window_extent(renderer)
         assert 0 <= box.x0 < box.x1 <= figure.bbox.width

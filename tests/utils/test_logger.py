@@ -62,7 +62,8 @@ def test_lines_go_to_the_terminal_and_with_the_time_to_the_file(
         "WARNING slow disk",
     ]
     out, err = capfd.readouterr()
-    assert (out, err) == ("", "start: 50 % of übung\nWARNING slow disk\n")
+    assert err == "start: 50 % of übung\nWARNING slow disk\n"
+    assert out == err, "pytest redirects stdout into a file of its own"
 
 
 def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Path) -> None:
