@@ -9,6 +9,7 @@ import argparse
 import shutil
 from pathlib import Path
 
+from ding_lite.cli.options import check_at_least
 from ding_lite.cli.output import add_paths, show, show_notes, write_text
 from ding_lite.cli.plot import add_grouping
 from ding_lite.results.compare import compare_groups, render_csv, render_markdown, render_text
@@ -16,11 +17,13 @@ from ding_lite.results.groups import describe_groups, group_runs
 from ding_lite.results.run import find_runs
 from ding_lite.utils.registry import UserError
 
-USAGE = "PATH... [--by algorithm|env|run|KEY] [--threshold RETURN] [--against GROUP] [--format FORMAT] [-o FILE]"
+USAGE = (
+    "PATH... [--by algorithm|env|run|KEY] [--threshold RETURN] [--against GROUP] [--last K] [--format FORMAT] [-o FILE]"
+)
 EXAMPLES = """
 ding_lite compare runs
 ding_lite compare cartpole_dqn_seed* cartpole_c51_seed* --threshold 195
-ding_lite compare runs --by run
+ding_lite compare runs --by run --last 10
 ding_lite compare runs --format markdown
 ding_lite compare runs -o table.csv
 """
@@ -47,15 +50,19 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", metavar="GROUP", help="the group that others are compared with (default: the first)"
     )
+    parser.add_argument(
+        "--last", type=int, default=1, metavar="K", help="last return: mean of the last K evaluations (default: 1)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
+    check_at_least(args, last=1)
     suffix = Path(args.output).suffix if args.output else ".txt"
     if args.format is None and suffix not in FORMATS:
         raise UserError(f"'{args.output}': expected a name that ends in {', '.join(FORMATS)}, or --format.")
     groups = group_runs(find_runs(args.paths), args.by)
-    comparison = compare_groups(groups, args.threshold, args.against, args.average)
+    comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
     kind = args.format or FORMATS[suffix]
     if kind == "text":
         text = render_text(comparison, shutil.get_terminal_size().columns)

@@ -37,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Carry the command out."""
-    check_at_least(args, videos=0)
+    check_at_least(args, videos=0, last=1)
     runs = find_runs(args.paths)
     plot = read_options(args, runs)
     groups = group_runs(runs, args.by)
-    comparison = compare_groups(groups, args.threshold, args.against, args.average)
+    comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
     options = ReportOptions(args.title or f"Runs in {os.path.basename(os.path.abspath(args.paths[0]))}", args.videos)
     write_text(Path(args.output), render_report(groups, comparison, plot, options))
     show_notes(describe_groups(groups))

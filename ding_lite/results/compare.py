@@ -26,7 +26,7 @@ class Row:
     Attributes:
         group: the runs.
         best: average return of each run's best evaluation.
-        last: average return of each run's last evaluation.
+        last: average, over the runs, of the mean return of each run's last evaluations.
         threshold: return to reach; None: unknown.
         reached: number of runs that reached it.
         steps: median env steps until a run first reached it, infinite unless more than half did.
@@ -52,11 +52,13 @@ class Comparison:
         rows: the groups, ordered by environment.
         against: the name of the reference group of each environment.
         average: the average that was used, a word of `statistics.AVERAGES`.
+        last: the number of last evaluations of which the mean was taken.
     """
 
     rows: tuple[Row, ...]
     against: dict[str, str]
     average: str
+    last: int
 
     def envs(self) -> list[str]:
         """Return the environments."""
@@ -64,7 +66,11 @@ class Comparison:
 
 
 def compare_groups(
-    groups: Sequence[Group], threshold: float | None = None, against: str | None = None, average: str = "mean"
+    groups: Sequence[Group],
+    threshold: float | None = None,
+    against: str | None = None,
+    average: str = "mean",
+    last: int = 1,
 ) -> Comparison:
     """Compare the groups of each environment with one of them.
 
@@ -73,6 +79,7 @@ def compare_groups(
         threshold: return to reach; None: the environment's `stop_value`, if all its runs have the same.
         against: name of the reference group; None: the first of each environment.
         average: a word of `statistics.AVERAGES`.
+        last: number of each run's last evaluations whose mean is its last return.
 
     Raises:
         UserError: no run was evaluated, an environment has no group `against`, or the threshold is not finite.
@@ -87,8 +94,8 @@ def compare_groups(
         reference = _find_reference(inside, against)
         references[env] = reference.name
         limit = _find_stop_value(inside) if threshold is None else threshold
-        rows += [_row(group, reference, limit, average) for group in inside]
-    return Comparison(tuple(rows), references, average)
+        rows += [_row(group, reference, limit, average, last) for group in inside]
+    return Comparison(tuple(rows), references, average, last)
 
 
 def render_text(comparison: Comparison, width: int) -> str:
@@ -129,7 +136,7 @@ def result_table(comparison: Comparison, env: str) -> Table:
         ("group", lambda row: row.group.name),
         ("runs", lambda row: str(len(row.group.runs))),
         ("best return", lambda row: show_estimate(row.best)),
-        ("last return", lambda row: show_estimate(row.last)),
+        (f"last {comparison.last}" if comparison.last > 1 else "last return", lambda row: show_estimate(row.last)),
     ]
     if rows[0].threshold is not None:
         columns += [
@@ -169,6 +176,10 @@ def describe_columns(comparison: Comparison) -> str:
     few = min((count for row in rows if (count := len(row.group.runs)) > 1), default=0)
     intervals = f"Returns are {average} over runs, with 95 % bootstrap intervals."
     texts = [intervals if few else "Each row is a single run, so there are no intervals."]
+    if comparison.last > 1:
+        texts.append(
+            f"A run's last return is the mean of its last {comparison.last} evaluations, or of all if it has fewer."
+        )
     if few in COVERAGE:
         texts.append(
             f"Intervals of {few} runs are too short: they contain the truth in {COVERAGE[few]} % of all cases."
@@ -188,14 +199,15 @@ def describe_columns(comparison: Comparison) -> str:
     return " ".join(texts)
 
 
-def _row(group: Group, reference: Group, threshold: float | None, average: str) -> Row:
+def _row(group: Group, reference: Group, threshold: float | None, average: str, count: int) -> Row:
     crossings = [_first_crossing(run, threshold) for run in group.runs]
-    better = None if group is reference else probability_of_improvement(_last(group), _last(reference))
+    last = _last(group, count)
+    better = None if group is reference else probability_of_improvement(last, _last(reference, count))
     best = np.array([values.max() if len(values) else math.nan for values in _returns(group)])
     return Row(
         group,
         estimate(best, average),
-        estimate(_last(group), average),
+        estimate(last, average),
         threshold,
         sum(math.isfinite(steps) for steps, _ in crossings),
         float(np.median([steps for steps, _ in crossings])),
@@ -208,8 +220,8 @@ def _returns(group: Group) -> list[Floats]:
     return [run.column(RETURN)[1] for run in group.runs]
 
 
-def _last(group: Group) -> Floats:
-    return np.array([values[-1] if len(values) else math.nan for values in _returns(group)])
+def _last(group: Group, count: int) -> Floats:
+    return np.array([values[-count:].mean() if len(values) else math.nan for values in _returns(group)])
 
 
 def _first_crossing(run: Run, threshold: float | None) -> tuple[float, float]:

@@ -106,6 +106,18 @@ def test_a_threshold_that_half_of_the_runs_reach_is_said_to_have_no_median(tmp_p
     assert "never" not in describe_columns(compare_groups(group_runs(find_runs([tmp_path])), threshold=50))
 
 
+def test_the_last_return_may_be_the_mean_of_several_evaluations(tmp_path: Path) -> None:
+    write_two_groups(tmp_path)
+    groups = group_runs(find_runs([tmp_path]))
+    comparison = compare_groups(groups, last=2)
+    # the runs' last two: 100 + s and 90 + s; 50 + 100 s and 200. The means over seeds s = 0, 1, 2 are 96 and 175.
+    assert [row.last.value for row in comparison.rows] == [96.0, 175.0]
+    assert "last 2" in render_text(comparison, 200)
+    assert "the mean of its last 2 evaluations" in describe_columns(comparison)
+    # a mean over more evaluations than a run has is that of all: (10 + 100 + s + 90 + s) / 3
+    assert compare_groups(groups, last=99).rows[0].last.value == pytest.approx(202 / 3)
+
+
 def test_a_threshold_is_a_number() -> None:
     with pytest.raises(UserError, match="--threshold: expected a return to reach, got nan"):
         compare_groups([], threshold=float("nan"))
