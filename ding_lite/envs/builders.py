@@ -97,7 +97,7 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
 
 
 def build_single(builder: Any, cfg_env: EasyDict, index: int = 0) -> gymnasium.Env:
-    """Build an environment and wrap it: `env.wrappers`, time limit, observations for a policy, frames, episode seeds.
+    """Build an environment and wrap it: `env.wrappers`, time limit, `SeededEnv`, observations for a policy, frames.
 
     Args:
         builder: builds the environment from `cfg_env`.
@@ -119,11 +119,12 @@ def image_layout(builder: Any, cfg_env: EasyDict) -> str:
     return "channels_first" if stacked else cfg_env.image_layout
 
 
-def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int = 0) -> SeededEnv:
+def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int = 0) -> gymnasium.Env:
     """Wrap an environment that `build_plain` has built, see `build_single`."""
     if cfg_env.max_episode_steps:
         env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
+    env = SeededEnv(env, index, cfg_env.env_id or cfg_env.type, cfg_env.reset_options)
     env = PolicyObservations.wrap(env, image_layout(builder, cfg_env))
     if stack_depth(cfg_env) and not getattr(builder, "stacks_frames", False):
         env = FrameStack(env, cfg_env.frame_stack)
-    return SeededEnv(env, index, cfg_env.reset_options)
+    return env

@@ -13,23 +13,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 from easydict import EasyDict
-from gymnasium.spaces import Dict
 
 from ding_lite.envs.actions import ActionUnits, sample_masked
+from ding_lite.envs.returned import OLD_INTERFACE, EnvError
+from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
 
-OLD_INTERFACE = (
-    "This is the interface of gym before 0.26: port the environment to gymnasium, whose reset(seed=, options=) returns "
-    "(obs, info) and step (obs, reward, terminated, truncated, info)"
-)
 OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpected keyword argument 'options'")
-
-
 VERSION = re.compile(r"-v\d+$")  # of an id
-
-
-class EnvError(UserError, RuntimeError):
-    """An environment failed during a run."""
 
 
 def given_id(env_id: str | None) -> str:
@@ -85,13 +76,24 @@ def build_checked(
     if not isinstance(env, gymnasium.Env):
         raise ConfigError(f"Environment '{name}' is a {type(env).__name__}: expected a gymnasium.Env. {OLD_INTERFACE}.")
     try:
-        obs, info = _check_reset(attempt(lambda: env.reset(seed=0, options=options), name, "be reset"), env, name)
+        for key in ("observation_space", "action_space"):
+            _check_space(getattr(env, key, None), key, name)
+        played = SeededEnv(env, 0, name, options)
+        obs, info = attempt(lambda: played.reset(seed=0), name, "be reset")
         env.action_space.seed(0)
-        _check_step(attempt(lambda: env.step(draw_action(env, obs)), name, "take a step"), env, name)
+        attempt(lambda: played.step(draw_action(env, obs)), name, "take a step")
     except BaseException:
         env.close()
         raise
     return env, info
+
+
+def _check_space(space: Any, key: str, name: str) -> None:
+    if not isinstance(space, gymnasium.Space):
+        raise ConfigError(
+            f"Environment '{name}': {key} is {space!r}, expected a space of gymnasium.spaces: set self.{key} in its "
+            "__init__."
+        )
 
 
 def check_lives(cfg_env: EasyDict, info: dict[str, Any]) -> None:
@@ -106,6 +108,8 @@ def attempt(call: Callable[[], Any], name: str, what: str) -> Any:
     """Return the result of a call of an environment's code; an error becomes one line: 'Environment cannot `what`'."""
     try:
         return call()
+    except EnvError as error:
+        raise ConfigError(str(error)) from error
     except UserError:  # it already says what is wrong
         raise
     except Exception as error:
@@ -122,41 +126,3 @@ def draw_action(env: gymnasium.Env, obs: Any) -> Any:
         drawn = sample_masked(np.asarray(obs["action_mask"])[None], env.action_space.np_random)
         return ActionUnits(env.action_space).to_env(drawn)[0]
     return env.action_space.sample()
-
-
-def _check_reset(result: Any, env: gymnasium.Env, name: str) -> tuple[Any, dict[str, Any]]:
-    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
-        kind = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
-        raise ConfigError(f"Environment '{name}': reset returned {kind}, expected (obs, info). {OLD_INTERFACE}.")
-    _check_shape(result[0], env.observation_space, name, "reset")
-    return result
-
-
-def _check_step(result: Any, env: gymnasium.Env, name: str) -> None:
-    if len(result) != 5:
-        raise ConfigError(f"Environment '{name}': step returned {len(result)} values, expected 5. {OLD_INTERFACE}.")
-    obs, reward, *_ = result
-    _check_shape(obs, env.observation_space, name, "step")
-    if np.shape(reward) != ():
-        raise ConfigError(
-            f"Environment '{name}': step returned a reward of shape {np.shape(reward)}, expected one number: return "
-            "float(reward)."
-        )
-
-
-def _check_shape(obs: Any, space: gymnasium.Space[Any], name: str, method: str) -> None:
-    """Raise `ConfigError` if the shape of an observation, or of a part of it, differs from that of its space."""
-    if isinstance(space, Dict):
-        if not isinstance(obs, dict) or set(obs) != set(space):
-            keys = sorted(obs) if isinstance(obs, dict) else f"a {type(obs).__name__}"
-            raise ConfigError(
-                f"Environment '{name}': {method} returned an observation with the keys {keys}, but observation_space "
-                f"has {sorted(space)}."
-            )
-        for key, part in space.items():
-            _check_shape(obs[key], part, name, method)
-    elif space.shape is not None and np.shape(obs) != space.shape:
-        raise ConfigError(
-            f"Environment '{name}': {method} returned an observation of shape {np.shape(obs)}, but its "
-            f"observation_space says {space.shape}."
-        )

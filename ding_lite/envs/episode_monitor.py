@@ -14,9 +14,17 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from ding_lite.envs.actions import ActionUnits
-from ding_lite.envs.checks import EnvError
+from ding_lite.envs.returned import EnvError, check_finite, fit
 from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.utils.registry import UserError
+
+# Keys of `info` that mean something here. Those of the same names that an environment sets are dropped.
+OWN_KEYS = frozenset(
+    f"{mask}{key}"
+    for mask in ("", "_")
+    for key in ("final_obs", "episode_return", "episode_length", "episode_info", "part_ended", TRUE_REWARD)
+)
 
 
 class EpisodeMonitor(VectorWrapper):
@@ -31,6 +39,10 @@ class EpisodeMonitor(VectorWrapper):
         episodic_life: whether to report lost lives as ended parts of a game.
         episodic_reward: whether to report rewards other than 0 as ended parts of a game.
         act_scale: whether actions -1..1 are mapped to the bounds of a Box.
+        name: the environment's name in messages.
+
+    Raises:
+        EnvError: by `reset` and `step`, if observations do not fit their space, or numbers are not finite.
     """
 
     def __init__(
@@ -44,6 +56,7 @@ class EpisodeMonitor(VectorWrapper):
         episodic_life: bool = False,
         episodic_reward: bool = False,
         act_scale: bool = True,
+        name: str = "",
     ) -> None:
         super().__init__(env)
         self._units = ActionUnits(env.single_action_space, act_scale)
@@ -51,6 +64,8 @@ class EpisodeMonitor(VectorWrapper):
         if self.single_action_space is not env.single_action_space:
             self.action_space = batch_space(self.single_action_space, env.num_envs)
         self.frame_stack, self.info_keys = frame_stack, info_keys
+        self._name = f"Environment '{name}'"
+        self._stepped, self._rewarded = f"{self._name}: step returned obs", f"{self._name}: step returned rewards"
         self._clip_rewards = clip_rewards
         self._episodic_life, self._episodic_reward = episodic_life, episodic_reward
         self._first_seed: int | None = seed
@@ -77,17 +92,18 @@ class EpisodeMonitor(VectorWrapper):
         self._length_N[mask_N] = 0
         if self._episodic_life:
             self._lives_N[mask_N] = info["lives"][mask_N]
-        return obs, info
+        return fit(obs, self.single_observation_space, f"{self._name}: reset returned obs", (self.num_envs,)), info
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment; see the contract in `vector_env`."""
         obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(self._units.to_env(actions))
-        info = {key: value for key, value in raw_info.items() if key not in ("final_obs", "_final_obs")}
-        self._return_N += raw_info.get("true_reward", reward_N)  # only `env.wrappers` make a difference
+        obs = fit(obs, self.single_observation_space, self._stepped, (self.num_envs,))
+        info = {key: value for key, value in raw_info.items() if key not in OWN_KEYS}
+        self._return_N += raw_info.get(TRUE_REWARD, reward_N)  # only `env.wrappers` make a difference
         self._length_N += 1
         info["episode_return"], info["episode_length"] = self._return_N.copy(), self._length_N.copy()
         ended_N = terminated_N | truncated_N
-        if ended_N.any():
+        if np.count_nonzero(ended_N):  # a tenth of the time of `any`
             index_K = np.flatnonzero(ended_N)
             info["final_obs"] = self._gather(raw_info["final_obs"], index_K)
             if self.info_keys:
@@ -100,8 +116,9 @@ class EpisodeMonitor(VectorWrapper):
                 part_N |= info["lives"] < self._lives_N
                 self._lives_N = info["lives"].copy()
             info["part_ended"] = part_N & ~ended_N  # where the game ended, `lives` already belongs to the next game
-        reward_N = np.sign(reward_N) if self._clip_rewards else reward_N
-        return obs, reward_N.astype(np.float32), terminated_N, truncated_N, info
+        reward_N = (np.sign(reward_N) if self._clip_rewards else reward_N).astype(np.float32)
+        check_finite(reward_N, self._rewarded)  # which includes what float32 cannot hold
+        return obs, reward_N, terminated_N, truncated_N, info
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of the environments: to one value, or to a list with a value for each, as in gymnasium.
@@ -132,8 +149,7 @@ class EpisodeMonitor(VectorWrapper):
 
     def _gather(self, final_obs: np.ndarray, index_K: np.ndarray) -> Any:
         """Return the final observations of the environments `index_K` as one batch `[K, ...]` in new memory."""
-        if final_obs.dtype != object:
-            return final_obs[index_K]
-        space = self.single_observation_space
-        rows = [final_obs[i] for i in index_K]
-        return concatenate(space, rows, create_empty_array(space, n=len(rows), fn=np.empty))  # type: ignore[arg-type]
+        space, rows = self.single_observation_space, final_obs[index_K]
+        if final_obs.dtype == object:
+            rows = concatenate(space, rows, create_empty_array(space, n=len(rows), fn=np.empty))  # type: ignore[arg-type]
+        return fit(rows, space, f"{self._stepped}, the last ones of episodes,", (len(index_K),))

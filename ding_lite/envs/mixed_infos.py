@@ -16,6 +16,8 @@ class MixedInfos(VectorEnv):
     """
 
     def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+        if not env_info:
+            return vector_infos
         try:
             return super()._add_info(vector_infos, env_info, env_num)
         except (TypeError, ValueError, OverflowError):

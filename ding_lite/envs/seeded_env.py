@@ -6,6 +6,7 @@ that seed was set, and the actions taken. This module never imports torch, becau
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from ding_lite.envs.returned import USUAL, check_reset, check_step, fit, malformed_step
 from ding_lite.utils.registry import UserError, closest
 from ding_lite.utils.tree import tree_map
 
+BATCHED = frozenset({"final_obs", "final_info"})  # keys of `info` that gymnasium's vector environments add
 MASK64 = 2**64 - 1
 
 
@@ -52,22 +55,35 @@ def episode_seed(seed: int, episode: int) -> int:
 
 
 class SeededEnv(gymnasium.Wrapper):
-    """Wraps one environment of a vector environment, and gives each of its episodes a seed, see `episode_seed`.
+    """Wraps one environment, with the user's wrappers: gives its episodes seeds, and checks what it returns.
 
-    An environment with the attribute `counts_episodes = True` receives its unchanged seed and `options["episode"]`
-    instead, and may use them in any way.
+    Each episode gets a seed of its own, see `episode_seed`. An environment with the attribute `counts_episodes = True`
+    receives its unchanged seed and `options["episode"]` instead, and may use them in any way.
 
     Args:
         env: the environment.
         index: its number in the vector environment.
+        name: the environment's name in messages.
         options: options of every reset, to which those of a reset are added.
+
+    Attributes:
+        seeds_globals: whether `reset` also seeds the global generators of Python and NumPy. Set it only in a process
+            that plays nothing but this environment.
+
+    Raises:
+        EnvError: by `reset` and `step`, if what the environment returns does not fit its space, see `returned`.
     """
 
-    def __init__(self, env: gymnasium.Env, index: int = 0, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, env: gymnasium.Env, index: int = 0, name: str = "", options: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(env)
-        self._options = options or {}
+        self.seeds_globals, self._options = False, options or {}
         self._index, self._seed, self._episode = index, 0, -1
         self._counts = getattr(env.unwrapped, "counts_episodes", False)
+        self._space = env.observation_space
+        self._name = f"Environment '{name}'"
+        self._stepped = f"{self._name}: step returned obs"
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode: the next one, or episode 0 of a new seed.
@@ -82,9 +98,16 @@ class SeededEnv(gymnasium.Wrapper):
         if seed is not None:
             self._seed, self._episode = seed, -1
         self._episode = self._episode + 1 if episode_N is None else int(episode_N[self._index])
+        own = episode_seed(self._seed, self._episode)
+        if self.seeds_globals:
+            random.seed(own)
+            np.random.seed(own)
         if self._counts:
-            return self.env.reset(seed=self._seed, options=others | {"episode": self._episode})
-        return self.env.reset(seed=episode_seed(self._seed, self._episode), options=others or None)
+            result = self.env.reset(seed=self._seed, options=others | {"episode": self._episode})
+        else:
+            result = self.env.reset(seed=own, options=others or None)
+        obs, info = check_reset(result, self._name)
+        return fit(obs, self._space, f"{self._name}: reset returned obs"), _without_batched(info)
 
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
         """Set an attribute of the environment or of one of its wrappers; gymnasium would create one that is missing.
@@ -102,7 +125,36 @@ class SeededEnv(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step. The last observation of an episode is copied, because the next reset may overwrite it."""
-        obs, reward, terminated, truncated, info = self.env.step(action)
+        result = self.env.step(action)
+        try:
+            obs, reward, terminated, truncated, info = result
+        except (TypeError, ValueError):
+            raise malformed_step(result, self._name) from None
+        if (type(reward), type(terminated), type(truncated)) != USUAL or type(info) is not dict:
+            reward, terminated, truncated = check_step(reward, terminated, truncated, info, self._name)
+        if type(obs) is not np.ndarray or obs.dtype != self._space.dtype or obs.shape != self._space.shape:
+            obs = fit(obs, self._space, self._stepped)
         if terminated or truncated:
             obs = tree_map(np.array, obs)
+        if info:
+            info = _without_batched(info)
         return obs, reward, terminated, truncated, info
+
+
+def step_or_restart(env: gymnasium.Env, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    """Take a step in gymnasium's mode SAME_STEP.
+
+    Returns:
+        What `step` returned. If the episode ended, the observation and the `info` are those of the next `reset`, and
+        this `info` has the keys `final_obs` and `final_info`.
+    """
+    obs, reward, terminated, truncated, info = env.step(action)
+    if terminated or truncated:
+        final = {"final_obs": obs, "final_info": info}
+        obs, info = env.reset()
+        info = info | final
+    return obs, reward, terminated, truncated, info
+
+
+def _without_batched(info: dict[str, Any]) -> dict[str, Any]:
+    return info if BATCHED.isdisjoint(info) else {key: value for key, value in info.items() if key not in BATCHED}

@@ -24,17 +24,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import (
-    CloudpickleWrapper,
-    batch_space,
-    create_shared_memory,
-    iterate,
-    read_from_shared_memory,
-)
+from gymnasium.vector.utils import CloudpickleWrapper, batch_space, iterate
 
-from ding_lite.envs.checks import EnvError
 from ding_lite.envs.mixed_infos import MixedInfos
-from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, SharedArrays
+from ding_lite.envs.returned import EnvError
+from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, share_observations
 from ding_lite.utils.registry import UserError
 
 CLOSE_GRACE = 5.0  # seconds that workers have to close their environments before they are killed
@@ -77,7 +71,8 @@ class SubprocessVectorEnv(MixedInfos):
         max_retry: how many times in a row an environment may fail. An episode without a failure resets the count.
 
     Raises:
-        EnvError: any method raises it if an environment has failed more often; all workers are then stopped.
+        EnvError: any method raises it if an environment has failed more often, or raised a `UserError`; all workers are
+            then stopped.
     """
 
     def __init__(self, env_fns: Sequence[Callable[[], gymnasium.Env]], step_timeout: float, max_retry: int = 3) -> None:
@@ -194,9 +189,7 @@ class SubprocessVectorEnv(MixedInfos):
         self.metadata = {**metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        arrays: Any = SharedArrays(self._memory)
-        shared = create_shared_memory(self.single_observation_space, n=self.num_envs, ctx=arrays)
-        self.observations = read_from_shared_memory(self.single_observation_space, shared, n=self.num_envs)
+        self.observations = share_observations(self.single_observation_space, self.num_envs, self._memory)
 
     def _start_worker(self, index: int) -> Worker:
         ours, theirs = socket.socketpair()
@@ -255,13 +248,16 @@ class SubprocessVectorEnv(MixedInfos):
                 raise WorkerError(
                     f"did not answer within {seconds:g} s: it is stuck, or env.manager.step_timeout is too short"
                 )
-            good, answer = worker.pipe.recv()
+            outcome, answer = worker.pipe.recv()
         except LOST:
             raise WorkerError("") from None
         except BlockingIOError:
             raise WorkerError("stopped in the middle of an answer") from None
         worker.fresh = False
-        if not good:
+        if outcome == "wrong":
+            self.close(terminate=True)
+            raise EnvError(answer)
+        if outcome == "failed":
             raise WorkerError("raised " + " ".join(answer.split()))
         return answer
 

@@ -19,11 +19,13 @@ the number of those whose episode ended in a step:
   `act_scale` selects, see `actions`.
 * Every episode has its own seed, see `seeded_env`. In training, `state_dict` and `load_state_dict` save and restore the
   running episodes, see `restorable`.
-* With `env.wrappers`, the sum of unclipped rewards is that of `info["true_reward"] [N]`, see `wrappers`.
+* What environments return is checked against their spaces in every step, see `returned`. A value that does not fit, or
+  a number that is not finite, ends the run with an `EnvError`.
+* With `env.wrappers`, the sum of unclipped rewards is that of the rewards below the wrappers, see `wrappers`.
 * If an environment fails and the engine survives, the episode is truncated with reward 0, and `final_obs` is its last
   observation.
 * Everything else that the environments put into `info` is passed on as gymnasium batches it, except that values of
-  different types or shapes become an array of objects.
+  different types or shapes become an array of objects. Keys with the names above are replaced by ours.
 
 A registered environment is a `gymnasium.Env` class whose only argument is `cfg.env`. The class may have:
 
@@ -46,9 +48,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import numpy as np
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import iterate
 
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, image_layout, wrap_single
@@ -59,16 +64,29 @@ from ding_lite.envs.mixed_infos import MixedInfos
 from ding_lite.envs.native_check import check_native
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
-from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.seeded_env import derive_seeds, step_or_restart
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import find_own_randomness
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import write_row
 
 
 class SameProcessVectorEnv(MixedInfos, SyncVectorEnv):
-    """gymnasium's vector environment of the manager 'base'."""
+    """gymnasium's vector environment of the manager 'base', with a faster step of the mode SAME_STEP."""
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take one step in every environment; see the contract above."""
+        rows: list[Any] = []
+        infos: dict[str, Any] = {}
+        for i, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
+            obs, *flags, info = step_or_restart(env, action)
+            write_row(self._observations, i, obs)
+            rows.append(flags)
+            infos = self._add_info(infos, info, i)
+        reward_N, terminated_N, truncated_N = map(np.array, zip(*rows, strict=True))
+        return self._observations, reward_N, terminated_N, truncated_N, infos
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:
@@ -160,6 +178,7 @@ def create_vector_env(
         episodic_life=training and cfg_env.episodic_life,
         episodic_reward=training and cfg_env.episodic_reward,
         act_scale=cfg_env.act_scale,
+        name=cfg_env.env_id or cfg_env.type,
     )
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
     return RestorableVectorEnv(monitor, seed, counts_episodes) if training else monitor

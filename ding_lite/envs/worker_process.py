@@ -31,10 +31,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, write_to_shared_memory
+from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, read_from_shared_memory
 
+from ding_lite.envs.seeded_env import step_or_restart
 from ding_lite.utils.parent_process import end_with_parent
 from ding_lite.utils.registry import UserError
+from ding_lite.utils.tree import write_row
 
 LOST = (EOFError, ConnectionError)  # errors that a pipe raises after the process at its other end has ended
 START_TIMEOUT = 60.0  # seconds within which a process must start and build its environment
@@ -71,6 +73,18 @@ class SharedArray:
 
     def get_obj(self) -> mmap.mmap:
         return self._buffer
+
+
+def share_observations(space: gymnasium.Space[Any], num_envs: int, memory: int) -> Any:
+    """Return the observations `[N, ...]` of N environments, in the memory that all their processes share.
+
+    Args:
+        space: of one environment.
+        num_envs: N.
+        memory: file descriptor of the `SharedArrays`.
+    """
+    arrays: Any = SharedArrays(memory)
+    return read_from_shared_memory(space, create_shared_memory(space, n=num_envs, ctx=arrays), n=num_envs)
 
 
 class Nursery:
@@ -212,8 +226,9 @@ def _kill_group(pid: int, pids: set[int]) -> int:
 def serve(pipe: Connection, memory: int) -> None:
     """Run as a worker: build the environment of the first message, and answer requests until the pipe closes.
 
-    A request is the name of a method of `EnvServer` and its arguments. The answer is `(True, result)`, or
-    `(False, text)` if the environment raised an error.
+    A request is the name of a method of `EnvServer` and its arguments. The answer is `("done", result)`, or, if the
+    environment raised an error, `("failed", text)`. It is `("wrong", text)` if a new process would not help, because
+    the error is a user's mistake.
 
     Args:
         pipe: connection to the parent.
@@ -227,11 +242,13 @@ def serve(pipe: Connection, memory: int) -> None:
             command, *arguments = pipe.recv()
             try:
                 server = server or EnvServer(memory, *pickle.loads(build))
-                answer = pickle.dumps((True, getattr(server, command)(*arguments)), pickle.HIGHEST_PROTOCOL)
+                answer = pickle.dumps(("done", getattr(server, command)(*arguments)), pickle.HIGHEST_PROTOCOL)
+            except UserError as error:
+                answer = pickle.dumps(("wrong", str(error)))
             except BaseException as error:
                 with suppress(OSError):
                     sys.stderr.write(traceback.format_exc())
-                answer = pickle.dumps((False, f"{type(error).__name__}: {error}"))
+                answer = pickle.dumps(("failed", f"{type(error).__name__}: {error}"))
             pipe.send_bytes(answer)
     if server:
         server.env.close()
@@ -255,8 +272,7 @@ class EnvServer:
         for name, value in attributes.items():
             self.env.set_wrapper_attr(name, value)
         self._index = index
-        arrays: Any = SharedArrays(memory)
-        self._arrays = create_shared_memory(self.env.observation_space, n=num_envs, ctx=arrays)
+        self._observations = share_observations(self.env.observation_space, num_envs, memory)
 
     def describe(self) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any], dict[str, Any], str | None]:
         """Return the observation space, the action space, the metadata and the render mode."""
@@ -265,17 +281,13 @@ class EnvServer:
     def reset(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
         """Start an episode and return its `info`."""
         obs, info = self.env.reset(seed=seed, options=options)
-        self._write(obs)
+        write_row(self._observations, self._index, obs)
         return info
 
     def step(self, action: Any) -> tuple[float, bool, bool, dict[str, Any]]:
         """Take a step in gymnasium's SAME_STEP mode; return reward, terminated, truncated and `info`."""
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        if terminated or truncated:
-            final = {"final_info": info, "final_obs": obs}
-            obs, info = self.env.reset()
-            info = {**final, **info}
-        self._write(obs)
+        obs, reward, terminated, truncated, info = step_or_restart(self.env, action)
+        write_row(self._observations, self._index, obs)
         return float(reward), bool(terminated), bool(truncated), info
 
     def set_attr(self, name: str, value: Any) -> str:
@@ -285,6 +297,3 @@ class EnvServer:
         except UserError as error:
             return str(error)
         return ""
-
-    def _write(self, obs: Any) -> None:
-        write_to_shared_memory(self.env.observation_space, self._index, obs, self._arrays)

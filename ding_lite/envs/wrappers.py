@@ -18,7 +18,7 @@ from ding_lite.envs.checks import draw_action
 from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
 from ding_lite.utils.tree import tree_leaves
 
-TRUE_REWARD = "true_reward"  # key of `info`
+TRUE_REWARD = "ding_lite.true_reward"  # key of `info`, which only the wrappers here set
 RECORDER = "RecordEpisodeStatistics"  # the wrapper whose place says which rewards are the true ones
 REPLACED = {"NormalizeObservation": "env.norm_obs", "NormalizeReward": "env.norm_reward"}
 KNOWN = tuple(name for name in gymnasium.wrappers.__all__ if name != "vector")  # which is a package
@@ -77,9 +77,9 @@ def _find(name: str) -> Callable[..., gymnasium.Env]:
 def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env:
     """Wrap an environment in these wrappers, the first one innermost.
 
-    `info["true_reward"]` is the reward below all wrappers, or at the place of `RecordEpisodeStatistics` if it is one of
-    them. Episode returns are sums of these. An environment that changes its own rewards sets this key itself, and then
-    its value counts instead of the reward below all wrappers.
+    `info[TRUE_REWARD]` is the reward below all wrappers, or at the place of `RecordEpisodeStatistics` if it is one of
+    them. Episode returns are sums of these. If the environment has been wrapped by this function before, its value
+    counts instead of the reward below all wrappers.
 
     Args:
         env: the environment.
@@ -114,7 +114,7 @@ class RewardMeter(gymnasium.Wrapper):
 
     Args:
         env: the environment.
-        below_all: whether no wrapper of the list is below this one. The `true_reward` in `info` then replaces a reward.
+        below_all: whether no wrapper of the list is below this one. A true reward in `info` then replaces a reward.
 
     Attributes:
         total: the sum since it was last set to 0.
@@ -132,7 +132,7 @@ class RewardMeter(gymnasium.Wrapper):
 
 
 class TrueRewards(gymnasium.Wrapper):
-    """Adds `true_reward` of the newest step to `info`, and after the last step of an episode to that of the reset.
+    """Adds the true reward of the newest step to `info`, and after the last step of an episode to that of the reset.
 
     A vector environment in SAME_STEP mode returns the `info` of the reset where an episode ended.
 

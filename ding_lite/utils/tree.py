@@ -42,6 +42,15 @@ def dotted_items(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield prefix + key, value
 
 
+def write_row(rows: Any, index: int, row: Any) -> None:
+    """Copy the leaves of a tree into row `index` of the arrays of another tree, whose keys are visited."""
+    if isinstance(rows, dict):
+        for key, part in rows.items():
+            write_row(part, index, row[key])
+    else:
+        rows[index] = row
+
+
 def lengthen(rows: np.ndarray, length: int) -> np.ndarray:
     """Return a copy of an array with more rows.
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from ding_lite.envs import EnvError
 from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
@@ -88,21 +87,12 @@ class Evaluator:
             `info/KEY` (the mean over the episodes that reported it) for each key of `env.info_keys`. If
             the evaluation was interrupted, the dict is empty, the evaluation is not counted, and the random states are
             those before it.
-
-        Raises:
-            EnvError: the return of an episode is not finite.
         """
         message: list[Any] = [self._play() if self._env is not None else None]
         broadcast_object_list(message)
         returns, lengths, infos = message[0]
         if len(returns) < self._n_episode:
             return False, {}
-        if not all(map(math.isfinite, returns)):
-            wrong = [value for value in returns if not math.isfinite(value)]
-            raise EnvError(
-                f"Evaluation at iteration {train_iter}: expected finite returns, but {len(wrong)} of {len(returns)} "
-                f"episodes returned {wrong[0]}. A reward of the environment is not finite: correct the environment."
-            )
         self.last_iter, self.eval_count = train_iter, self.eval_count + 1
         mean = float(np.mean(returns))
         info = {"return_mean": mean, "return_std": float(np.std(returns)), "length_mean": float(np.mean(lengths))}

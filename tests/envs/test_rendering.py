@@ -21,7 +21,7 @@ LENGTHS = (3, 5)  # env steps of episodes, in turns
 
 
 class Lamp(gymnasium.Env):
-    """Renders images, if its attribute says so; the reward is 2, and `true_reward` 0.5."""
+    """Renders images, if its attribute says so; the reward is 2; a key of `info` looks like one of ours."""
 
     metadata = {"render_modes": ["rgb_array"]}
     observation_space = gymnasium.spaces.Box(0, 1, (1,))
@@ -102,11 +102,11 @@ def record(folder: str, steps: int, ending: str = ".mp4") -> EpisodeRecorder:
 def test_each_whole_episode_is_a_video_named_by_its_true_return(tmp_path: Path) -> None:
     pytest.importorskip("moviepy")
     env = record(str(tmp_path / "new" / "videos"), steps=3 + 5 + 2)
-    names = ["episode_0001_return_1.50.mp4", "episode_0002_return_2.50.mp4"]
+    names = ["episode_0001_return_6.00.mp4", "episode_0002_return_10.00.mp4"]
     assert [Path(path).name for path in env.paths] == names
     assert sorted(path.name for path in (tmp_path / "new" / "videos").iterdir()) == names
     again = record(str(tmp_path / "new" / "videos"), steps=3, ending=".gif")
-    assert [Path(path).name for path in again.paths] == ["episode_0003_return_1.50.gif"]
+    assert [Path(path).name for path in again.paths] == ["episode_0003_return_6.00.gif"]
 
 
 @pytest.mark.parametrize("manager", ["base", "subprocess"])

@@ -21,7 +21,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from ding_lite.envs import subprocess_env
-from ding_lite.envs.checks import EnvError
+from ding_lite.envs.returned import EnvError
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from tests.distributed.launcher import ROOT
 

@@ -1,0 +1,174 @@
+"""Checks what environments return against their spaces, and casts values that fit.
+
+NumPy would spread one number over a row, wrap 300 around to 44 in bytes, and turn None into NaN. Here such a value ends
+the run. A value fits if its shape is that of the space and its type can hold it: int64 in a space of bytes, float64 in
+one of float32. `Discrete`, `MultiDiscrete` and `MultiBinary` spaces also limit the values. The bounds of a Box do not,
+because many environments exceed theirs slightly and learning does not depend on them.
+
+This module never imports torch, because worker processes import it. N is the number of environments.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+
+from ding_lite.utils.registry import UserError
+
+OLD_INTERFACE = (
+    "This is the interface of gym before 0.26: port the environment to gymnasium, whose reset(seed=, options=) returns "
+    "(obs, info) and step (obs, reward, terminated, truncated, info)"
+)
+
+
+USUAL = (float, bool, bool)  # types of reward, terminated and truncated that need no check
+
+
+class EnvError(UserError, RuntimeError):
+    """An environment failed during a run."""
+
+
+def fit(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...] = ()) -> Any:
+    """Return an observation, or a batch of them, in the type that its space declares.
+
+    Args:
+        obs: what an environment returned. It is not copied if it has the right type.
+        space: of one environment.
+        where: the beginning of messages: the environment, and what it returned.
+        batch: (N,) for a batch `[N, ...]`, whose floats must also be finite. Empty for one observation.
+
+    Raises:
+        EnvError: a value does not fit.
+    """
+    if isinstance(space, Box):
+        if type(obs) is not np.ndarray or obs.dtype != space.dtype or obs.shape != batch + space.shape:
+            obs = _cast(obs, space, where, batch)
+        if batch and space.dtype.kind == "f":
+            check_finite(obs, where, space)
+        return obs
+    if isinstance(space, Dict):
+        return _fit_parts(obs, space, where, batch)
+    return obs if not batch and space.contains(obs) else _cast(obs, space, where, batch)
+
+
+def _fit_parts(obs: Any, space: Dict, where: str, batch: tuple[int, ...]) -> dict[str, Any]:
+    if not isinstance(obs, dict) or obs.keys() != space.spaces.keys():
+        keys = f"the keys {sorted(map(str, obs))}" if isinstance(obs, dict) else f"type {type(obs).__name__}"
+        raise EnvError(f"{where} with {keys}, but the space is a Dict with the keys {sorted(map(str, space.spaces))}.")
+    return {key: fit(obs[key], part, f"{where}[{key!r}]", batch) for key, part in space.spaces.items()}
+
+
+def _cast(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...]) -> np.ndarray:
+    array, shape = _to_array(obs), batch + (space.shape or ())
+    if array.dtype.kind not in "biuf":
+        raise EnvError(f"{where} = {_show(obs)} of type {type(obs).__name__}, expected numbers of the space {space}.")
+    if array.shape != shape:
+        raise EnvError(f"{where} = {_show(obs)} of shape {array.shape}, expected {shape} of its space {space}.")
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = array.astype(space.dtype, copy=False)
+    if cast.dtype.kind == "f":  # it may lose digits
+        return cast
+    wrong = cast != array
+    if not isinstance(space, Box):
+        low, high = _limits(space)
+        wrong = wrong | (cast < low) | (cast > high)
+    if wrong.any():
+        raise EnvError(f"{where} with the value {array[wrong].flat[0]!s} ({array.dtype}), not in its space {space}.")
+    return cast
+
+
+def _limits(space: gymnasium.Space[Any]) -> tuple[Any, Any]:
+    """Return the smallest and the largest value of a space of choices."""
+    if isinstance(space, Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    assert isinstance(space, MultiBinary)
+    return 0, 1
+
+
+def check_finite(numbers: np.ndarray, where: str, space: gymnasium.Space[Any] | None = None) -> None:
+    """Raise `EnvError` if one of these floats `[N, ...]` is NaN or infinite.
+
+    Args:
+        numbers: of N environments.
+        where: the beginning of the message.
+        space: of one environment, for the message.
+    """
+    flat = numbers if numbers.ndim == 1 else numbers.ravel("K")
+    if isfinite(flat.dot(flat)):  # one pass; its overflow only leads to the thorough look
+        return
+    wrong = np.argwhere(~np.isfinite(numbers))
+    if len(wrong):
+        first = tuple(wrong[0].tolist())
+        finite = f"finite numbers of the space {space}" if space else "finite numbers"
+        raise EnvError(f"{where} with {numbers[first]!s} in environment {first[0]}, expected {finite}.")
+
+
+def check_reset(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
+    """Return what `reset` of an environment returned, if it is an observation and a dict.
+
+    Raises:
+        EnvError: it is something else.
+    """
+    if type(result) is not tuple or len(result) != 2 or not isinstance(result[1], dict):
+        raise EnvError(f"{where}: reset returned {_describe(result)}, expected (obs, info). {OLD_INTERFACE}.")
+    return result
+
+
+def malformed_step(result: Any, where: str) -> EnvError:
+    """Return the error for a `step` that did not return five values."""
+    return EnvError(f"{where}: step returned {_describe(result)}, expected 5. {OLD_INTERFACE}.")
+
+
+def check_step(reward: Any, terminated: Any, truncated: Any, info: Any, where: str) -> tuple[float, bool, bool]:
+    """Return reward, terminated and truncated of a step in the types that gymnasium's interface declares.
+
+    Raises:
+        EnvError: they are not one number and two truth values, or `info` is not a dict.
+    """
+    if not isinstance(reward, float):
+        reward = float(_number(reward, f"{where}: step returned the reward", "one number: return float(reward)"))
+    terminated = _flag(terminated, f"{where}: step returned terminated")
+    truncated = _flag(truncated, f"{where}: step returned truncated")
+    if not isinstance(info, dict):
+        raise EnvError(f"{where}: step returned info = {_show(info)}, expected a dict.")
+    return reward, terminated, truncated
+
+
+def _flag(value: Any, where: str) -> bool:
+    if type(value) is bool or type(value) is np.bool_:
+        return bool(value)
+    number = _number(value, where, "True or False")
+    if number not in (0, 1):
+        raise EnvError(f"{where} = {_show(value)}, expected True or False.")
+    return bool(number)
+
+
+def _number(value: Any, where: str, expected: str) -> Any:
+    array = _to_array(value)
+    if array.shape != () or array.dtype.kind not in "biuf":
+        shape = f" of shape {array.shape}" if array.shape else ""
+        raise EnvError(f"{where} = {_show(value)}{shape}, expected {expected}.")
+    return array[()]
+
+
+def _to_array(value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError:  # a list of rows that have different lengths
+        return np.asarray(None)
+
+
+def _describe(result: Any) -> str:
+    kinds = [type(part).__name__ for part in result] if isinstance(result, tuple) else []
+    return f"{len(kinds)} values ({', '.join(kinds)})" if kinds else f"a {type(result).__name__}"
+
+
+def _show(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:70]} ..."

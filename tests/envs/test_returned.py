@@ -1,0 +1,184 @@
+"""What environments return is cast if it fits its space; anything else ends the run in one line, with all managers."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from easydict import EasyDict
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from ding_lite.envs import EnvError, check_env, create_vector_env
+from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
+from tests.envs.test_vector_env import MANAGERS, env_config
+
+VECTOR, BYTES = Box(-1, 1, (3,), np.float32), Box(0, 255, (2, 2), np.uint8)
+MASKED = Dict(action_mask=MultiBinary(2), place=Discrete(5, start=2), deep=Dict(x=VECTOR))
+GOOD: dict[str, Any] = {"action_mask": np.ones(2, np.int8), "place": 2, "deep": {"x": np.zeros(3, np.float32)}}
+
+
+class Replies(gymnasium.Env):
+    """Returns a member of its space at first, and from its second step on what it is given."""
+
+    action_space = Discrete(2)
+    given: Any
+
+    def __init__(self, cfg_env: EasyDict, given: Any = None) -> None:
+        self.observation_space, self._obs, self._rest = given or self.given
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self._count = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: int) -> Any:
+        self._count += 1
+        obs = self.observation_space.sample() if self._count == 1 else self._obs
+        return (obs, *(REST if self._count == 1 else self._rest))
+
+    @classmethod
+    def make_native(cls, cfg_env: EasyDict, num_envs: int, num_threads: int) -> VectorEnv:
+        return Engine([lambda: cls(cfg_env)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+class Engine(SyncVectorEnv):
+    """An engine whose arrays have the type and the shape of what its environments return."""
+
+    def step(self, actions: Any) -> Any:
+        rows = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
+        return *map(np.array, list(zip(*rows, strict=True))[:4]), {}
+
+
+REST: Any = (1.0, False, False, {})
+
+
+def two_steps(monkeypatch: pytest.MonkeyPatch, manager: str, *given: Any) -> Any:
+    """Return what the second step of two environments with this space, observation and other results returns."""
+    monkeypatch.setattr(Replies, "given", given, raising=False)  # for the engine; the others get it as an argument
+    monkeypatch.setitem(ENV_REGISTRY, "replies", Replies)
+    builders = None if manager == "native" else [partial(Replies, given=given)] * 2
+    cfg = env_config("replies", manager={"type": manager}, env_id="Mine-v3")
+    env = create_vector_env(cfg, 2, 7, True, builders=builders)
+    try:
+        env.reset(seed=0)
+        env.step(np.zeros(2, np.int64))
+        return env.step(np.zeros(2, np.int64))
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("manager", ["base", "native"])
+@pytest.mark.parametrize(
+    ("space", "obs", "message"),
+    [
+        (VECTOR, np.zeros(1, np.float32), "= .* of shape .*, expected .*3.* of its space Box.*"),  # would be spread
+        (VECTOR, 0.5, "= .* of shape .*, expected .*3.* of its space Box.*"),
+        (VECTOR, [0.0, 0.0, None], "= .* of type .*, expected numbers of the space Box.*"),  # would become NaN
+        (VECTOR, [0.0, np.nan, 0.0], "with nan in environment 0, expected finite numbers of the space Box.*"),
+        (VECTOR, [0.0, 1e300, 0.0], "with inf in environment 0, expected finite numbers of the space Box.*"),
+        (BYTES, np.full((2, 2), 300), r"with the value 300 \(int64\), not in its space Box\(0, 255, \(2, 2\), uint8\)"),
+        (BYTES, np.full((2, 2), 0.5), r"with the value 0.5 \(float64\), not in its space Box.*"),
+        (Discrete(5, start=2), 7, r"with the value 7 \(int64\), not in its space Discrete\(5, start=2\)"),
+        (MultiDiscrete([2, 3]), [1, 3], r"with the value 3 \(int64\), not in its space MultiDiscrete.*"),
+        (MASKED, GOOD | {"place": 1}, r"\['place'\] with the value 1 \(int64\), not in its space Discrete.*"),
+        (MASKED, GOOD | {"deep": {"x": 1}}, r"\['deep'\]\['x'\] = 1 of shape \(\), expected \(3,\) of its space Box.*"),
+        (MASKED, {"place": 3}, r"with the keys \['place'\], but the space is a Dict with .*'deep', 'place'\]"),
+    ],
+)
+def test_an_observation_that_does_not_fit_ends_the_run_in_one_line(
+    manager: str, space: Any, obs: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if manager == "native" and not isinstance(space, Box):
+        pytest.skip("an engine has the policy's spaces, in which choices are vectors")
+    with pytest.raises(EnvError) as error:
+        two_steps(monkeypatch, manager, space, obs, REST)
+    assert re.fullmatch(rf"Environment 'Mine-v3': step returned obs ?{message}\.", str(error.value)), error.value
+
+
+@pytest.mark.parametrize("manager", [*MANAGERS, "native"])
+@pytest.mark.parametrize(
+    ("space", "obs", "expected"),
+    [
+        (BYTES, np.full((2, 2), 255), np.full((2, 2), 255, np.uint8)),
+        (BYTES, [[1.0, 0.0], [True, False]], np.eye(2, dtype=np.uint8)[[0, 0]]),
+        (VECTOR, np.array([5, -7.5, 1e-9]), np.array([5, -7.5, 1e-9], np.float32)),  # bounds of a Box are not enforced
+        (VECTOR, [1, 2, 3], np.array([1, 2, 3], np.float32)),
+    ],
+)
+def test_an_observation_that_fits_is_cast(
+    manager: str, space: Any, obs: Any, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = two_steps(monkeypatch, manager, space, obs, REST)[0]
+    assert seen.dtype == expected.dtype
+    np.testing.assert_array_equal(seen, [expected] * 2)
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        (
+            (1.0, False, False),
+            r"step returned 4 values \(ndarray, float, bool, bool\), expected 5\. This is the interf",
+        ),
+        ((None, False, False, {}), r"step returned the reward = None, expected one number: return float\(reward\)\."),
+        (("1", False, False, {}), r"step returned the reward = '1', expected one number"),
+        (([1.0], False, False, {}), r"step returned the reward = \[1\.0\] of shape \(1,\), expected one number"),
+        (
+            (float("nan"), False, False, {}),
+            r"step returned rewards with nan in environment 0, expected finite numbers\.",
+        ),
+        ((1e39, False, False, {}), r"step returned rewards with inf in environment 0, expected finite numbers\."),
+        ((1.0, None, False, {}), r"step returned terminated = None, expected True or False\."),
+        ((1.0, False, 2, {}), r"step returned truncated = 2, expected True or False\."),
+        ((1.0, False, False, None), r"step returned info = None, expected a dict\."),
+    ],
+)
+def test_a_malformed_step_ends_the_run_in_one_line(rest: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EnvError, match=rf"^Environment 'Mine-v3': {message}") as error:
+        two_steps(monkeypatch, "base", VECTOR, np.zeros(3, np.float32), rest)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        (REST, r"obs = array\(\[0\.\]\) of shape \(1,\), expected \(3,\)"),
+        ((None, False, False, {}), "the reward = None, expected one number"),
+    ],
+)
+def test_a_worker_process_is_not_restarted_for_it(
+    rest: Any, message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(EnvError, match=rf"^Environment 'Mine-v3': step returned {message}"):
+        two_steps(monkeypatch, "subprocess", VECTOR, np.zeros(1), rest)
+    assert caplog.messages == []
+
+
+def test_numbers_and_flags_of_other_types_are_cast(monkeypatch: pytest.MonkeyPatch) -> None:
+    rest: Any = (np.array(2), np.True_, 0, {})
+    _, reward_N, terminated_N, truncated_N, info = two_steps(monkeypatch, "base", VECTOR, np.zeros(3), rest)
+    assert (reward_N.tolist(), terminated_N.tolist(), truncated_N.tolist()) == ([2, 2], [True] * 2, [False] * 2)
+    assert info["final_obs"].dtype == np.float32
+
+
+def test_a_last_observation_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EnvError, match=r"step returned obs, the last ones of episodes, with inf in environment 0"):
+        two_steps(monkeypatch, "base", VECTOR, [0, 0, np.inf], (1.0, True, False, {}))
+
+
+@pytest.mark.parametrize("missing", ["observation_space", "action_space"])
+@pytest.mark.parametrize("space", [None, (3,)])
+def test_a_missing_space_is_found_before_a_run(missing: str, space: Any) -> None:
+    env = gymnasium.Env()
+    env.observation_space, env.action_space = VECTOR, Discrete(2)
+    setattr(env, missing, space)
+    expected = (
+        rf"^Environment 'Mine-v3': {missing} is {re.escape(str(space))}, expected a space of gymnasium\.spaces: set"
+    )
+    with pytest.raises(ConfigError, match=expected):
+        check_env(env_config(env_id="Mine-v3"), [lambda cfg: env])
