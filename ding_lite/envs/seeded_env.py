@@ -54,6 +54,12 @@ def episode_seed(seed: int, episode: int) -> int:
     return (z ^ z >> 31) >> 33
 
 
+def seed_globals(seed: int) -> None:
+    """Seed the global generators of Python and NumPy; `utils.seed` would import torch."""
+    random.seed(seed)
+    np.random.seed(seed)
+
+
 class SeededEnv(gymnasium.Wrapper):
     """Wraps one environment, with the user's wrappers: gives its episodes seeds, and checks what it returns.
 
@@ -100,8 +106,7 @@ class SeededEnv(gymnasium.Wrapper):
         self._episode = self._episode + 1 if episode_N is None else int(episode_N[self._index])
         own = episode_seed(self._seed, self._episode)
         if self.seeds_globals:
-            random.seed(own)
-            np.random.seed(own)
+            seed_globals(own)
         if self._counts:
             result = self.env.reset(seed=self._seed, options=others | {"episode": self._episode})
         else:

@@ -28,6 +28,7 @@ from gymnasium.vector.utils import CloudpickleWrapper, batch_space, iterate
 
 from ding_lite.envs.mixed_infos import MixedInfos
 from ding_lite.envs.returned import EnvError
+from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, share_observations
 from ding_lite.utils.registry import UserError
 
@@ -69,14 +70,19 @@ class SubprocessVectorEnv(MixedInfos):
         env_fns: functions that each create one environment; they are called in the workers.
         step_timeout: seconds within which a worker must answer a step or a reset.
         max_retry: how many times in a row an environment may fail. An episode without a failure resets the count.
+        seed: the global generators of Python and NumPy in the workers are seeded with numbers derived from it before
+            the environments are built, and by `SeededEnv` before each episode.
 
     Raises:
         EnvError: any method raises it if an environment has failed more often, or raised a `UserError`; all workers are
             then stopped.
     """
 
-    def __init__(self, env_fns: Sequence[Callable[[], gymnasium.Env]], step_timeout: float, max_retry: int = 3) -> None:
+    def __init__(
+        self, env_fns: Sequence[Callable[[], gymnasium.Env]], step_timeout: float, max_retry: int = 3, seed: int = 0
+    ) -> None:
         self.num_envs = len(env_fns)
+        self._build_seeds = derive_seeds(seed, "build", n=self.num_envs)
         self._env_fns, self._step_timeout, self._max_retry = env_fns, step_timeout, max_retry
         self._failures = [0] * self.num_envs
         self._seeds: list[int | None] = [None] * self.num_envs
@@ -206,7 +212,8 @@ class SubprocessVectorEnv(MixedInfos):
         worker = Worker(pid, Connection(ours.detach()), poll)
         with suppress(*LOST):  # the first request reports it
             build = CloudpickleWrapper(self._env_fns[index])
-            worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, build, self._attributes[index])))
+            options = self._attributes[index], self._build_seeds[index]
+            worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, build, *options)))
         return worker
 
     def _insist(self, requests: dict[int, tuple[Any, ...]]) -> dict[int, Any]:

@@ -166,7 +166,7 @@ def create_vector_env(
         env = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
         counts_episodes = getattr(env, "counts_episodes", False)
     elif manager.type == "subprocess":
-        env = SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry)
+        env = SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry, seed)
     else:
         env = SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     monitor = EpisodeMonitor(

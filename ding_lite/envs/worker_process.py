@@ -33,7 +33,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, read_from_shared_memory
 
-from ding_lite.envs.seeded_env import step_or_restart
+from ding_lite.envs.seeded_env import seed_globals, step_or_restart
 from ding_lite.utils.parent_process import end_with_parent
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import write_row
@@ -235,7 +235,6 @@ def serve(pipe: Connection, memory: int) -> None:
         memory: file descriptor of the `SharedArrays`.
     """
     server: EnvServer | None = None
-    np.random.seed()  # otherwise all environments that use NumPy's global generator would draw the same numbers
     with suppress(*LOST):
         build = pipe.recv_bytes()
         while True:
@@ -263,12 +262,21 @@ class EnvServer:
         num_envs: number of environments in the vector environment.
         env_fn: creates the environment.
         attributes: values of its attributes that were set since the run began.
+        seed: for the global generators, before the environment is created; `SeededEnv` seeds them for each episode.
     """
 
     def __init__(
-        self, memory: int, index: int, num_envs: int, env_fn: Callable[[], gymnasium.Env], attributes: dict[str, Any]
+        self,
+        memory: int,
+        index: int,
+        num_envs: int,
+        env_fn: Callable[[], gymnasium.Env],
+        attributes: dict[str, Any],
+        seed: int,
     ) -> None:
+        seed_globals(seed)
         self.env = env_fn()
+        self.env.set_wrapper_attr("seeds_globals", True)
         for name, value in attributes.items():
             self.env.set_wrapper_attr(name, value)
         self._index = index

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import re
 import signal
 import subprocess
@@ -20,10 +21,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from ding_lite.envs import subprocess_env
+from ding_lite.envs import create_vector_env, subprocess_env
 from ding_lite.envs.returned import EnvError
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from tests.distributed.launcher import ROOT
+from tests.envs.test_vector_env import env_config
 
 DIE, HANG, RAISE, HOLD, STOP, END, EXIT = range(1, 8)
 
@@ -296,17 +298,41 @@ def test_programs_that_an_environment_started_end_with_its_worker() -> None:
     assert all(gone(pid, 2) for pid in second)
 
 
-class DiceEnv(MoodyEnv):
-    """Draws from numpy's global random state."""
+class DiceEnv(gymnasium.Env):
+    """Draws from the global generators of NumPy and Python: when it is built, at a reset, and in every step."""
 
-    def _observe(self) -> dict[str, np.ndarray]:
-        return super()._observe() | {"steps": np.random.rand(2).astype(np.float32)}
+    observation_space = Box(0, 1, (3,), np.float64)
+    action_space = Discrete(2)
+
+    def __init__(self, cfg_env: Any) -> None:
+        self.drawn = random.random()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return self.observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.observe(), 0.0, random.random() < 0.2, False, {}
+
+    def observe(self) -> np.ndarray:
+        return np.array([self.drawn, random.random(), np.random.random()])
 
 
-def test_workers_do_not_share_numpys_random_state() -> None:
-    env = SubprocessVectorEnv([DiceEnv] * 3, step_timeout=20)
-    assert len(set(env.reset()[0]["steps"][:, 0].tolist())) == 3
-    env.close()
+def test_the_same_seed_gives_the_same_draws_from_global_generators_also_when_a_run_is_resumed() -> None:
+    cfg = env_config(manager={"type": "subprocess"})
+    envs = [create_vector_env(cfg, 3, seed, True, builders=[DiceEnv] * 3) for seed in (5, 5, 6, 5)]
+    with contextlib.ExitStack() as stack:
+        for env in envs:
+            stack.callback(env.close)
+        played = [
+            [env.reset()[0].copy(), *(env.step(np.zeros(3, np.int64))[0].copy() for _ in range(20))] for env in envs[:3]
+        ]
+        assert len(np.unique(played[0])) == 3 + 21 * 3 * 2, "all draws are different"
+        np.testing.assert_array_equal(played[0], played[1])
+        assert not np.isin(played[0], played[2]).any()
+        _, _, restored_N = envs[3].load_state_dict(envs[0].state_dict())  # type: ignore[union-attr]
+        assert restored_N.all()
+        after = [[env.step(np.zeros(3, np.int64))[0].copy() for _ in range(20)] for env in (envs[0], envs[3])]
+        np.testing.assert_array_equal(*after)
 
 
 def test_workers_import_no_torch_and_take_environments_of_the_script_along(tmp_path: Path) -> None:
