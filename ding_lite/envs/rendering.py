@@ -1,7 +1,6 @@
 """Builds environments that render, and records videos of their episodes.
 
-gymnasium's recorder writes the videos with moviepy, of the extra `video`. This module never imports torch, because
-worker processes import it.
+moviepy, of the extra `video`, writes the videos. This module never imports torch, because worker processes import it.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ import os
 import re
 import shutil
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
+import numpy as np
 from easydict import EasyDict
-from gymnasium.wrappers import HumanRendering, RecordVideo
+from gymnasium.wrappers import HumanRendering
 
 from ding_lite.envs.builders import Builder, build_single, find_builder
 from ding_lite.envs.engines import ENGINES
+from ding_lite.envs.returned import EnvError
 from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.utils.registry import ConfigError, UserError, place_of
 
@@ -39,7 +39,7 @@ def has_screen() -> bool:
 
 
 @contextmanager
-def _drawing_offscreen() -> Iterator[None]:
+def drawing_offscreen() -> Iterator[None]:
     """Return a context manager that keeps pygame from looking for a screen, and complaining, if there is none."""
     if has_screen():
         yield
@@ -131,7 +131,33 @@ def check_recording(cfg_env: EasyDict, builders: Sequence[Builder] | None = None
             "'base' or 'subprocess', or record afterwards with `ding_lite video`."
         )
     import_moviepy()
-    build_rendered(cfg_env, builders, "rgb_array").close()
+    env = build_rendered(cfg_env, builders, "rgb_array")
+    try:
+        with drawing_offscreen():
+            env.reset(seed=0)
+            render_image(env)
+    except EnvError as error:
+        raise ConfigError(str(error)) from error
+    finally:
+        env.close()
+
+
+def render_image(env: gymnasium.Env) -> np.ndarray:
+    """Return the image that an environment renders, uint8 `[H, W, 3]`.
+
+    Raises:
+        EnvError: it cannot be rendered, or has another type or shape.
+    """
+    name = f"Environment '{type(env.unwrapped).__name__}'"
+    try:
+        image = env.render()
+    except Exception as error:  # the environment's code may raise anything
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EnvError(f"{name} cannot be rendered: {place_of(error)}{cause}") from error
+    if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+        kind = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else f"a {type(image).__name__}"
+        raise EnvError(f"{name}: render returned {kind}, expected an array [height, width, 3] of uint8.")
+    return image
 
 
 def import_moviepy() -> Any:
@@ -169,7 +195,7 @@ def build_recorded(cfg_env: EasyDict, builders: Sequence[Builder] | None, folder
     return EpisodeRecorder(build_rendered(cfg_env, builders, "rgb_array", index), folder, tolerant=True)
 
 
-class EpisodeRecorder(RecordVideo):
+class EpisodeRecorder(gymnasium.Wrapper):
     """Records a video of each whole episode, `episode_0001_return_195.00.mp4`. Unfinished episodes are dropped.
 
     The return is the sum of unclipped rewards. Numbering continues after the videos already in the folder.
@@ -178,70 +204,67 @@ class EpisodeRecorder(RecordVideo):
         env: an environment whose render mode is 'rgb_array'.
         folder: the directory of the videos, which is created.
         ending: '.mp4' or '.gif'.
-        tolerant: whether to continue, with a warning, if a video cannot be written, for instance because the disk is
-            full.
+        tolerant: whether to continue without the video, and with one warning, if an image cannot be rendered or a video
+            cannot be written, for instance because the disk is full.
 
     Attributes:
         paths: the videos that were written.
     """
 
     def __init__(self, env: gymnasium.Env, folder: str, ending: str = ".mp4", tolerant: bool = False) -> None:
+        super().__init__(env)
         import_moviepy()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # nothing in the folder is overwritten
-                super().__init__(env, folder, episode_trigger=lambda _: True)
-            names = os.listdir(self.video_folder)
+            os.makedirs(folder, exist_ok=True)
+            names = os.listdir(folder)
         except OSError as error:
             raise ConfigError(f"Cannot write videos into '{folder}': {error.strerror}.") from error
         self.paths: list[str] = []
-        self._ending, self._return = ending, 0.0
-        self._tolerant, self._complained = tolerant, False
+        self._folder, self._ending, self._tolerant, self._complained = folder, ending, tolerant, False
+        self._frames: list[np.ndarray] = []  # of the running episode; empty if it is not recorded
+        self._return = 0.0
         self._number = max((int(match[1]) for name in names if (match := NUMBERED.match(name))), default=0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        self._drop()
-        self._return = 0.0
-        with _drawing_offscreen():
-            return super().reset(seed=seed, options=options)
+        self._frames, self._return = [], 0.0
+        with drawing_offscreen():
+            result = self.env.reset(seed=seed, options=options)
+            with self._complaining():
+                self._frames = [render_image(self.env)]
+        return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        with _drawing_offscreen():
-            obs, reward, terminated, truncated, info = super().step(action)
-        self._return += float(info.get(TRUE_REWARD, reward))
-        if (terminated or truncated) and self.recording:
-            self._number += 1
-            self._video_name = f"episode_{self._number:04d}_return_{self._return:.2f}"
+        with drawing_offscreen():
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            self._return += float(info.get(TRUE_REWARD, reward))
+            if self._frames:
+                with self._complaining():
+                    self._frames.append(render_image(self.env))
+        if (terminated or truncated) and self._frames:
             with self._complaining():
                 self._write()
+            self._frames = []
         return obs, reward, terminated, truncated, info
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
+        except Exception as error:  # the environment's code and moviepy may raise anything
+            self._frames = []
             if not self._tolerant:
                 raise
             if not self._complained:
-                cause = " ".join(str(error).split())[:300]
-                logger.warning("Videos cannot be written to '%s'; the run continues. (%s)", self.video_folder, cause)
+                cause = " ".join(str(error).split())[:300] or type(error).__name__
+                logger.warning("Videos cannot be written to '%s'; the run continues. (%s)", self._folder, cause)
             self._complained = True
-            self._drop()
 
     def _write(self) -> None:
-        path = os.path.join(self.video_folder, f"{self._video_name}{self._ending}")
-        if self._ending == ".gif":
-            clip = import_moviepy().ImageSequenceClip(self.recorded_frames, fps=self.frames_per_sec)
-            clip.write_gif(path, logger=None)
-            self._drop()
-        else:
-            self.stop_recording()  # type: ignore[no-untyped-call]  # gymnasium's
+        name = f"episode_{self._number + 1:04d}_return_{self._return:.2f}{self._ending}"
+        path = os.path.join(os.path.abspath(self._folder), name)
+        fps = self.metadata.get("render_fps") or FPS
+        clip = import_moviepy().ImageSequenceClip(self._frames, fps=fps)
+        write = clip.write_gif if self._ending == ".gif" else clip.write_videofile
+        write(path, logger=None)
+        self._number += 1
         self.paths.append(path)
-
-    def _drop(self) -> None:
-        self.recorded_frames, self.recording = [], False
-
-    def close(self) -> None:
-        self._drop()
-        super().close()  # type: ignore[no-untyped-call]  # gymnasium's
