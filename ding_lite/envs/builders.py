@@ -76,12 +76,11 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
         ConfigError: gymnasium does not know the id, or cannot make it with `env.kwargs`.
     """
     spec = spec or find_id(cfg_env.env_id)
+    limit = -1 if cfg_env.max_episode_steps == 0 else cfg_env.max_episode_steps
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # gymnasium warns about ids that have a newer version
-            return gymnasium.make(
-                spec, max_episode_steps=cfg_env.max_episode_steps, disable_env_checker=True, **cfg_env.kwargs
-            )
+            return gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **cfg_env.kwargs)
     except Exception as error:  # the environment's code may raise anything
         extra = EXTRAS.get(".".join(str(spec.entry_point).split(".")[:3]))
         if extra and isinstance(error, gymnasium.error.DependencyNotInstalled):

@@ -29,14 +29,13 @@ import numpy as np
 from easydict import EasyDict
 from gymnasium.spaces import Box, Dict
 
-from ding_lite.envs.same_step import EngineBuilder, SameStepEngine
+from ding_lite.envs.same_step import ENDLESS, EngineBuilder, SameStepEngine
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import stack_depth
 from ding_lite.utils.registry import ConfigError, closest
 from ding_lite.utils.tree import tree_map
 
 OWN_LIMIT = ("MiniGrid-", "BabyAI-")  # tasks whose rewards depend on the time limit
-ENDLESS = np.iinfo(np.int32).max  # envpool's time limit of tasks that have none
 RESERVED = ("num_envs", "num_threads", "batch_size", "seed", "env_seed")  # options that other keys of the config set
 BOOKKEEPING = ("env_id", "players")  # keys of envpool's `info`
 
@@ -89,7 +88,7 @@ class EnvPoolEngine(SameStepEngine):
     Args:
         task: envpool's name of the environment.
         options: arguments of `envpool.make`, with `num_envs`.
-        limit: env steps after which an episode is truncated; None: envpool's own limit.
+        limit: env steps after which an episode is truncated; 0: never; None: envpool's own limit.
         frame_stack: see `SameStepEngine`.
         image_layout: see `SameStepEngine`.
 
@@ -108,9 +107,9 @@ class EnvPoolEngine(SameStepEngine):
         self._task = task
         self._pool: Any = None
         spec, *spaces = self._call("make_spec", options)
-        self._limit = limit or spec.config.max_episode_steps
-        own_limit = task.startswith(OWN_LIMIT) or self._limit == ENDLESS
-        self._options = options if own_limit else {**options, "max_episode_steps": self._limit + 1}
+        self._limit = spec.config.max_episode_steps if limit is None else limit or ENDLESS
+        longer = min(self._limit + 1, ENDLESS)
+        self._options = options if task.startswith(OWN_LIMIT) else {**options, "max_episode_steps": longer}
         if spec.config.max_num_players > 1:
             raise ConfigError(f"env.env_id '{task}' has several players in envpool: expected one.")
         frames = (frame_stack, image_layout)

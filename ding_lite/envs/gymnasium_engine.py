@@ -17,7 +17,7 @@ from easydict import EasyDict
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.utils.seeding import np_random
 
-from ding_lite.envs.same_step import EngineBuilder, SameStepEngine
+from ding_lite.envs.same_step import ENDLESS, EngineBuilder, SameStepEngine
 from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.spaces import stack_depth
 from ding_lite.utils.registry import ConfigError, UserError, closest
@@ -39,7 +39,8 @@ class GymnasiumBuilder(EngineBuilder):
         Raises:
             ConfigError: gymnasium cannot make it with `env.kwargs`, or its resets cannot be made SAME_STEP.
         """
-        limit = {"max_episode_steps": cfg_env.max_episode_steps} if cfg_env.max_episode_steps else {}
+        steps = cfg_env.max_episode_steps
+        limit = {} if steps is None else {"max_episode_steps": steps or ENDLESS}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # gymnasium warns about ids with a newer version

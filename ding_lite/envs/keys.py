@@ -34,10 +34,13 @@ ENV_KEYS: dict[str, Any] = dict(
     ),
     act_scale=Key(True, "map actions -1..1 to the bounds of a Box; False: actions are in its units. Both are clipped"),
     max_episode_steps=Key(
-        None, "env steps after which an episode is truncated; None: the environment's own limit", type=int, low=1
+        None,
+        "env steps after which an episode is truncated; 0: never; None: the environment's own limit",
+        type=int,
+        low=0,
     ),
     collector_max_episode_steps=Key(
-        None, "the same for training episodes alone; the smaller limit counts; None: max_episode_steps", type=int, low=1
+        None, "the same for training episodes, instead of max_episode_steps; None: max_episode_steps", type=int, low=0
     ),
     info_keys=Key(
         [], "keys of `info` with a number at an episode's last step, such as 'is_success'; their means are recorded"

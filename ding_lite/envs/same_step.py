@@ -19,6 +19,8 @@ from ding_lite.envs.frames import begin_stack, push_frame, stack_space
 from ding_lite.envs.spaces import EnvSpec, observation_side, stack_depth
 from ding_lite.utils.tree import tree_leaves, tree_map
 
+ENDLESS = np.iinfo(np.int32).max  # a time limit that no episode reaches; envpool's of tasks that have none
+
 
 class SameStepEngine(VectorEnv):
     """A SAME_STEP vector environment made of an engine that can restart some of its environments.

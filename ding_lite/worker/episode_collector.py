@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,9 @@ from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.worker.collector import SampleCollector
 
 FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
+LONG_COLLECT = 8192  # env steps of each environment after which a collect is reported as long
+IS_LONG = "Collecting: after %d env steps, an environment has ended %d of %d episodes. Set env.max_episode_steps."
+logger = logging.getLogger(__name__)
 
 
 class EpisodeCollector(SampleCollector):
@@ -61,6 +65,8 @@ class EpisodeCollector(SampleCollector):
         while ended_N.min() < share:
             if t == self._rows.capacity:
                 self._rows.reserve(max(2 * t, FIRST_CAPACITY))
+                if t >= LONG_COLLECT:
+                    logger.warning(IS_LONG, t, ended_N.min(), share)
             ended_N += self._play(t, random, kwargs)
             t += 1
         block, ends = self._rows.take(t, self._obs)

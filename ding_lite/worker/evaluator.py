@@ -5,6 +5,7 @@ Shapes: N environments, E episodes, I keys of `env.info_keys`.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -21,6 +22,10 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.env_state import storable, to_arrays, to_tensors
 
 PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
+LONG_EPISODE = 10_000  # env steps after which an episode is reported as long
+LONGEST_EPISODE = 30_000  # env steps after which an episode is cut; Atari's own limit is 27,000
+IS_LONG = "Evaluation: an episode has not ended after %d env steps; it is cut after %d. Set env.max_episode_steps."
+logger = logging.getLogger(__name__)
 
 
 class Evaluator:
@@ -41,6 +46,8 @@ class Evaluator:
             ended, the number of steps that each environment has played, and whether nothing has happened since the
             call before: no episode has ended, and the observations are the same.
         eval_at_start: whether an evaluation is due before the first learner iteration.
+        max_episode_steps: the environments' time limit. Without one, an episode is cut after `LONGEST_EPISODE` steps,
+            with a warning on the way, because it may never end.
 
     Attributes:
         eval_count: completed evaluations.
@@ -59,10 +66,12 @@ class Evaluator:
         interrupt: Callable[[], bool] = lambda: False,
         on_progress: Callable[[int, int, bool], None] | None = None,
         eval_at_start: bool = True,
+        max_episode_steps: int | None = None,
     ) -> None:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
         self._at_start = eval_at_start
+        self._longest, self._warns = max_episode_steps or LONGEST_EPISODE, not max_episode_steps
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
         self._attributes: dict[str, Any] = {}  # what `set_attr` has set
 
@@ -128,15 +137,21 @@ class Evaluator:
             n_step += 1
             action = self._policy.forward(obs)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
-            ended = np.flatnonzero(terminated | truncated)
-            if len(ended):
+            length_N, ended_N = info["episode_length"], terminated | truncated
+            if n_step % LONG_EPISODE == 0 and self._warns and (longest := length_N.max()) >= LONG_EPISODE:
+                logger.warning(IS_LONG, longest, self._longest)
+            cut_N = (length_N >= self._longest) & ~ended_N
+            if (ended := np.flatnonzero(ended_N | cut_N)).size:
                 self._policy.reset(ended)
                 counted = ended[due_N[ended] > 0]
                 due_N[counted] -= 1
                 returns += info["episode_return"][counted].tolist()
-                lengths += info["episode_length"][counted].tolist()
+                lengths += length_N[counted].tolist()
+                whole_K = np.flatnonzero(ended_N)
                 for i, values in enumerate(infos.values()):
-                    values += info["episode_info"][np.isin(ended, counted), i].tolist()
+                    values += info["episode_info"][np.isin(whole_K, counted), i].tolist() if len(whole_K) else []
+            if cut_N.any():
+                obs, _ = self._env.reset(options={"reset_mask": cut_N})
         if due_N.any():
             set_random_state(state)
         return returns, lengths, infos

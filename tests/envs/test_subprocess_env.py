@@ -332,7 +332,7 @@ def test_the_same_seed_gives_the_same_draws_from_global_generators_also_when_a_r
         _, _, restored_N = envs[3].load_state_dict(envs[0].state_dict())  # type: ignore[union-attr]
         assert restored_N.all()
         after = [[env.step(np.zeros(3, np.int64))[0].copy() for _ in range(20)] for env in (envs[0], envs[3])]
-        np.testing.assert_array_equal(*after)
+        np.testing.assert_array_equal(after[0], after[1])
 
 
 def test_workers_import_no_torch_and_take_environments_of_the_script_along(tmp_path: Path) -> None:

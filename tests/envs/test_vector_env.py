@@ -158,14 +158,31 @@ def test_max_episode_steps_truncates_and_does_not_terminate(manager: str) -> Non
     env.close()
 
 
-@pytest.mark.parametrize(("training", "limit"), [(True, 2), (True, 6), (False, 2)])
-def test_of_two_limits_of_a_training_episode_the_smaller_counts(training: bool, limit: int, manager: str) -> None:
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("limit", [2, 6, 0])
+def test_training_episodes_may_have_another_limit_than_evaluations(training: bool, limit: int, manager: str) -> None:
     env = make("count", manager=manager, training=training, max_episode_steps=4, collector_max_episode_steps=limit)
     env.reset()
-    ends = [env.step(np.array([0, 0]))[2:4] for _ in range(4)]
-    assert [truncated.all() for _, truncated in ends] == [False, training and limit == 2, False, True]
+    ends = [env.step(np.array([0, 0]))[2:4] for _ in range(12)]
+    counted = limit if training else 4
+    assert [truncated.all() for _, truncated in ends] == [counted > 0 and t % counted == 0 for t in range(1, 13)]
     assert not any(terminated.any() for terminated, _ in ends)
     env.close()
+
+
+@pytest.mark.parametrize("engine", ["base", "native"])
+def test_the_limit_of_a_gymnasium_id_is_replaced_or_switched_off(engine: str) -> None:
+    # 200 and 500 steps by default; a constant push of 0 lets CartPole fall within 12 steps, so it is pushed by its fall
+    for options in (dict(max_episode_steps=530), dict(collector_max_episode_steps=530), dict(max_episode_steps=0)):
+        env = make("gymnasium", 1, manager=engine, env_id="CartPole-v1", **options)
+        obs, _ = env.reset(seed=0)
+        lengths = []
+        for _ in range(1100):
+            x, v, angle, omega = obs[0]
+            obs, _, _, _, info = env.step(np.array([int(angle + 0.5 * omega + 0.01 * x + 0.05 * v > 0)]))
+            lengths.append(int(info["episode_length"][0]))
+        assert max(lengths) == (1100 if 0 in options.values() else 530), options
+        env.close()
 
 
 def test_max_episode_steps_replaces_the_limit_of_a_gymnasium_id() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -115,6 +115,41 @@ def test_returns_are_those_of_the_environment_below_its_wrappers(manager: str, t
     assert [row[1] for row in rows] == [1.0] * 5
     # 3, 6, 9, then 10 at the end of the episode, then the next one
     assert [row[4:] for row in rows] == [(3, 1), (6, 2), (9, 3), (19, 4), (3, 1)]
+
+
+class LookalikeEnv(GridEnv):
+    """The grid, whose infos have keys that vector environments or the wrappers here use."""
+
+    fakes: ClassVar = dict.fromkeys(
+        ("true_reward", "episode_return", "episode_length", "part_ended", "final_obs", "final_info"), 400.0
+    )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return super().reset(seed=seed, options=options)[0], dict(self.fakes)
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return *super().step(action)[:4], dict(self.fakes)
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("wrappers", [[], [f"{HERE}:Doubled"]])
+def test_keys_of_the_environments_own_info_are_not_taken_for_ours(
+    manager: str, wrappers: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = create_vector_env(
+        env_config(manager={"type": manager}, wrappers=wrappers), 2, 7, True, builders=[LookalikeEnv] * 2
+    )
+    env.reset()
+    infos = [env.step(np.zeros(2, np.int64))[4] for _ in range(5)]
+    env.close()
+    assert [info["episode_return"].tolist() for info in infos] == [[total] * 2 for total in (3, 6, 9, 19, 3)]
+    assert [info["episode_length"].tolist() for info in infos] == [[length] * 2 for length in (1, 2, 3, 4, 1)]
+    assert [info["final_obs"].tolist() if "final_obs" in info else None for info in infos] == [
+        *[None] * 3,
+        np.full((2, 2, 2), 4).tolist(),
+        None,
+    ]
+    assert not any("part_ended" in info for info in infos)
 
 
 @pytest.mark.parametrize("manager", MANAGERS)

@@ -36,7 +36,7 @@ def evaluator_in(env: VectorEnv, n_episode: int, stop_value: float | None = None
 
 
 def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
-    own = {key: options.pop(key) for key in ("interrupt", "on_progress") if key in options}
+    own = {key: options.pop(key) for key in ("interrupt", "on_progress", "max_episode_steps") if key in options}
     return evaluator_in(game_env(*games, training=False, **options), n_episode, stop_value, **own)
 
 
@@ -152,6 +152,24 @@ def test_an_evaluation_in_which_nothing_happens_says_so(
         evaluator_in(env, 2, on_progress=lambda done, steps, nothing: said.append(nothing)).eval(0)
     assert any(said) == still
     assert not said[0]
+
+
+@pytest.mark.parametrize(("limit", "longest"), [(None, 60), (0, 60), (100, 100)])
+def test_an_endless_episode_is_reported_and_cut(
+    limit: int | None, longest: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(evaluator_module, "LONGEST_EPISODE", 60)
+    monkeypatch.setattr(evaluator_module, "LONG_EPISODE", 20)
+    endless, short = CountingGame(10**9), CountingGame(7)
+    evaluator = evaluator_of(endless, short, n_episode=4, max_episode_steps=limit)
+    info = evaluator.eval(0)[1]
+    assert sorted(info["returns"]) == [7 * REWARD] * 2 + [longest * REWARD] * 2
+    assert [seed for what, seed, *_ in endless.log if what == "reset"][1] == endless.log[0][1] + 1, "the next episode"
+    told = [
+        f"Evaluation: an episode has not ended after {steps} env steps; it is cut after 60. Set env.max_episode_steps."
+        for steps in (20, 40, 60, 20, 40, 60)
+    ]
+    assert caplog.messages == ([] if limit else told)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

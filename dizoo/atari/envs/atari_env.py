@@ -20,6 +20,7 @@ from easydict import EasyDict
 from gymnasium.vector import AutoresetMode
 
 from ding_lite.envs.env_pool import EnvPoolBuilder
+from ding_lite.envs.same_step import ENDLESS
 from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key
@@ -253,7 +254,7 @@ class AtariEnv(gymnasium.Env):
             games_per_seed=1 if sticky or rom in REMEMBERING else GAMES_PER_SEED,
             serves=cfg_env.fire_reset,
             num_threads=num_threads,
-            max_num_frames_per_episode=limit * cfg_env.frame_skip if limit else DEFAULT_LIMIT,
+            max_num_frames_per_episode=DEFAULT_LIMIT if limit is None else limit * cfg_env.frame_skip,
             repeat_action_probability=sticky,
             autoreset_mode=autoreset_mode,
             img_height=SCREEN,
@@ -274,7 +275,8 @@ class AtariEnv(gymnasium.Env):
         Raises:
             ConfigError: see `check`.
         """
-        limit = cfg_env.max_episode_steps or DEFAULT_LIMIT // cfg_env.frame_skip
+        limit = cfg_env.max_episode_steps
+        limit = DEFAULT_LIMIT // cfg_env.frame_skip if limit is None else limit or ENDLESS
         return make_task(cfg_env, _title(find_rom(cfg_env.env_id)), SCREEN, limit, find_sticky(cfg_env))
 
     @classmethod
