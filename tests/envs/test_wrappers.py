@@ -120,9 +120,8 @@ def test_returns_are_those_of_the_environment_below_its_wrappers(manager: str, t
 class LookalikeEnv(GridEnv):
     """The grid, whose infos have keys that vector environments or the wrappers here use."""
 
-    fakes: ClassVar = dict.fromkeys(
-        ("true_reward", "episode_return", "episode_length", "part_ended", "final_obs", "final_info"), 400.0
-    )
+    names = ("true_reward", "episode_return", "episode_length", "part_ended", "final_obs", "final_info")
+    fakes: ClassVar = dict.fromkeys(names, 400.0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         return super().reset(seed=seed, options=options)[0], dict(self.fakes)
