@@ -40,7 +40,7 @@ class GymnasiumBuilder(EngineBuilder):
             ConfigError: gymnasium cannot make it with `env.kwargs`, or its resets cannot be made SAME_STEP.
         """
         steps = cfg_env.max_episode_steps
-        limit = {} if steps is None else {"max_episode_steps": steps or ENDLESS}
+        limit: dict[str, Any] = {} if steps is None else {"max_episode_steps": steps or ENDLESS}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # gymnasium warns about ids with a newer version

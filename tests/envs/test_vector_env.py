@@ -172,16 +172,17 @@ def test_training_episodes_may_have_another_limit_than_evaluations(training: boo
 
 @pytest.mark.parametrize("engine", ["base", "native"])
 def test_the_limit_of_a_gymnasium_id_is_replaced_or_switched_off(engine: str) -> None:
-    # 200 and 500 steps by default; a constant push of 0 lets CartPole fall within 12 steps, so it is pushed by its fall
-    for options in (dict(max_episode_steps=530), dict(collector_max_episode_steps=530), dict(max_episode_steps=0)):
-        env = make("gymnasium", 1, manager=engine, env_id="CartPole-v1", **options)
+    # 500 steps by default; pushed by its fall, the pole does not fall for 1,100 steps
+    for key, limit in (("max_episode_steps", 530), ("collector_max_episode_steps", 530), ("max_episode_steps", 0)):
+        options: dict[str, Any] = {"env_id": "CartPole-v1", key: limit}
+        env = make("gymnasium", 1, manager=engine, **options)
         obs, _ = env.reset(seed=0)
         lengths = []
         for _ in range(1100):
             x, v, angle, omega = obs[0]
             obs, _, _, _, info = env.step(np.array([int(angle + 0.5 * omega + 0.01 * x + 0.05 * v > 0)]))
             lengths.append(int(info["episode_length"][0]))
-        assert max(lengths) == (1100 if 0 in options.values() else 530), options
+        assert max(lengths) == (limit or 1100), key
         env.close()
 
 
