@@ -2,8 +2,8 @@
 
 NumPy would spread one number over a row, wrap 300 around to 44 in bytes, and turn None into NaN. Here such a value ends
 the run. A value fits if its shape is that of the space and its type can hold it: int64 in a space of bytes, float64 in
-one of float32. `Discrete`, `MultiDiscrete` and `MultiBinary` spaces also limit the values. The bounds of a Box do not,
-because many environments exceed theirs slightly and learning does not depend on them.
+one of float32. Spaces of integers also limit the values, except a Box of bytes, which would take long to look through.
+The bounds of a Box of floats do not, because many environments exceed theirs slightly.
 
 This module never imports torch, because worker processes import it. N is the number of environments.
 """
@@ -45,7 +45,7 @@ def fit(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...
         EnvError: a value does not fit.
     """
     if isinstance(space, Box):
-        if type(obs) is not np.ndarray or obs.dtype != space.dtype or obs.shape != batch + space.shape:
+        if type(obs) is not np.ndarray or obs.dtype != plain_type(space) or obs.shape != batch + space.shape:
             obs = _cast(obs, space, where, batch)
         if batch and space.dtype.kind == "f":
             check_finite(obs, where, space)
@@ -53,6 +53,12 @@ def fit(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...
     if isinstance(space, Dict):
         return _fit_parts(obs, space, where, batch)
     return obs if not batch and space.contains(obs) else _cast(obs, space, where, batch)
+
+
+def plain_type(space: gymnasium.Space[Any]) -> np.dtype[Any] | None:
+    """Return the type of a space's arrays if their values need no check, as those of floats and bytes; else None."""
+    plain = isinstance(space, Box) and (space.dtype.kind == "f" or space.dtype.itemsize == 1)
+    return space.dtype if plain else None
 
 
 def _fit_parts(obs: Any, space: Dict, where: str, batch: tuple[int, ...]) -> dict[str, Any]:
@@ -73,7 +79,7 @@ def _cast(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, .
     if cast.dtype.kind == "f":  # it may lose digits
         return cast
     wrong = cast != array
-    if not isinstance(space, Box):
+    if cast.dtype.itemsize > 1 or not isinstance(space, Box):
         low, high = _limits(space)
         wrong = wrong | (cast < low) | (cast > high)
     if wrong.any():
@@ -82,7 +88,9 @@ def _cast(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, .
 
 
 def _limits(space: gymnasium.Space[Any]) -> tuple[Any, Any]:
-    """Return the smallest and the largest value of a space of choices."""
+    """Return the smallest and the largest values of a space of integers."""
+    if isinstance(space, Box):
+        return space.low, space.high
     if isinstance(space, Discrete):
         return space.start, space.start + space.n - 1
     if isinstance(space, MultiDiscrete):

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ding_lite.envs.returned import USUAL, check_reset, check_step, fit, malformed_step
+from ding_lite.envs.returned import USUAL, check_reset, check_step, fit, malformed_step, plain_type
 from ding_lite.utils.registry import UserError, closest
 from ding_lite.utils.tree import tree_map
 
@@ -87,7 +87,7 @@ class SeededEnv(gymnasium.Wrapper):
         self.seeds_globals, self._options = False, options or {}
         self._index, self._seed, self._episode = index, 0, -1
         self._counts = getattr(env.unwrapped, "counts_episodes", False)
-        self._space = env.observation_space
+        self._space, self._plain = env.observation_space, plain_type(env.observation_space)
         self._name = f"Environment '{name}'"
         self._stepped = f"{self._name}: step returned obs"
 
@@ -137,7 +137,7 @@ class SeededEnv(gymnasium.Wrapper):
             raise malformed_step(result, self._name) from None
         if (type(reward), type(terminated), type(truncated)) != USUAL or type(info) is not dict:
             reward, terminated, truncated = check_step(reward, terminated, truncated, info, self._name)
-        if type(obs) is not np.ndarray or obs.dtype != self._space.dtype or obs.shape != self._space.shape:
+        if type(obs) is not np.ndarray or obs.dtype != self._plain or obs.shape != self._space.shape:
             obs = fit(obs, self._space, self._stepped)
         if terminated or truncated:
             obs = tree_map(np.array, obs)

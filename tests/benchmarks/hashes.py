@@ -71,7 +71,12 @@ RUNS = {
         "serial_pipeline",
         (
             *("max_env_step=1152", "policy.random_collect_size=96", "env.manager.num_threads=1"),
-            *("env.max_episode_steps=150", "env.n_evaluator_episode=2", "env.evaluator_env_num=2"),
+            *(
+                "env.max_episode_steps=150",
+                "env.collector_max_episode_steps=150",
+                "env.n_evaluator_episode=2",
+                "env.evaluator_env_num=2",
+            ),
             *("policy.other.replay_buffer.replay_buffer_size=800", "policy.learn.update_per_collect=3"),
         ),
     ),
