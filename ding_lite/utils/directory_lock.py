@@ -7,6 +7,7 @@ earlier one ends when it notices the other's mark, see `run_directory.check_exp_
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 from contextlib import suppress
 
@@ -34,6 +35,19 @@ def is_active(path: str | os.PathLike[str]) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def holders(path: str | os.PathLike[str]) -> list[int]:
+    """Return the processes of this machine that have a directory open, and so may hold its lock, as far as visible.
+
+    A process inherits the lock from the one that forked it, and keeps it longer if it is left over.
+    """
+    directory, found = os.path.realpath(path), set[int]()
+    for opened in glob.iglob("/proc/[0-9]*/fd/*"):
+        with suppress(OSError):  # it has ended
+            if os.readlink(opened) == directory:
+                found.add(int(opened.split("/")[2]))
+    return sorted(found - {os.getpid()})
 
 
 def _lock(path: str | os.PathLike[str], kind: int) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ding_lite.utils import ConfigError, open_exp_dir
 from ding_lite.utils.directory_lock import is_active, lock_directory, unlock_directory
 from tests.distributed.launcher import finish, run_forked, start_forked
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result
@@ -25,6 +26,23 @@ def test_one_holds_the_lock_and_others_see_it(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == open_files
     unlock_directory(directory)
     assert not is_active(tmp_path)
+
+
+def test_a_left_over_process_that_holds_the_lock_is_named(tmp_path: Path) -> None:
+    directory, (reading, writing) = lock_directory(tmp_path), os.pipe()
+    orphan = os.fork()
+    if not orphan:
+        os.read(reading, 1)
+        os._exit(0)
+    os.close(directory)  # the orphan has inherited it
+    assert is_active(tmp_path)
+    with pytest.raises(ConfigError, match=rf"its run is still active \(process {orphan} of this machine\)"):
+        open_exp_dir(str(tmp_path), resume=True)
+    os.write(writing, b"x")
+    os.waitpid(orphan, 0)
+    assert not is_active(tmp_path)
+    os.close(reading)
+    os.close(writing)
 
 
 def test_whoever_looks_does_not_seem_active_to_another(tmp_path: Path) -> None:

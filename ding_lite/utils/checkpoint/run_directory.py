@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from ding_lite.utils.checkpoint.outcome import on_rank_0
-from ding_lite.utils.directory_lock import lock_directory, unlock_directory
+from ding_lite.utils.directory_lock import holders, lock_directory, unlock_directory
 from ding_lite.utils.ranks.collectives import all_gather_object
 from ding_lite.utils.registry import ConfigError, UserError
 
@@ -154,7 +154,9 @@ def _lock(path: str) -> int:
     try:
         return lock_directory(path)
     except BlockingIOError:
-        raise ConfigError(f"Cannot resume '{path}': its run is still active. Stop that one first.") from None
+        pids = ", ".join(map(str, holders(path)))
+        who = f"process {pids} of this machine" if pids else "a process of another machine or user"
+        raise ConfigError(f"Cannot resume '{path}': its run is still active ({who}). Stop that one first.") from None
 
 
 def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
