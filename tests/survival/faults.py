@@ -63,7 +63,7 @@ MODES = {
     ],
 }  # fmt: skip
 KNOWN = re.compile(
-    r"run/(total_config\.py|(job|result)\.json|metrics\.jsonl|log/log\.txt|log/serial/events\.[\w.-]+|"
+    r"run/(total_config\.py|(job|result)\.json|(metrics|origin)\.jsonl|log/log\.txt|log/serial/events\.[\w.-]+|"
     r"nonfinite/iteration_\d+\.rank_\d\.pth\.tar|ckpt/((ckpt_last|ckpt_best)\.pth\.tar|"
     r"(?P<checkpoint>iteration_\d+(_\d+)?)(\.rank_\d)?\.pth\.tar)(?P<temporary>\.tmp)?)|claim\.\d\.\d+|armed\.\d|happened"
 )
