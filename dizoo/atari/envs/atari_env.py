@@ -87,12 +87,12 @@ def find_rom(env_id: str) -> str:
 
 
 @cache
-def find_actions(rom: str) -> list[Action]:
-    """Return the actions that have an effect in a game."""
+def read_rom(rom: str) -> tuple[list[Action], int]:
+    """Return the actions that have an effect in a game, and the number of lives at its start."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
     ale.loadROM(roms.get_rom_path(rom))  # type: ignore[arg-type]  # find_rom has seen the file
-    return ale.getMinimalActionSet()
+    return ale.getMinimalActionSet(), ale.lives()
 
 
 def _title(rom: str) -> str:
@@ -125,7 +125,8 @@ class AtariEngine(AtariVectorEnv):
     def __init__(self, game: str, num_envs: int, *, games_per_seed: int, serves: bool, **kwargs: Any) -> None:
         super().__init__(game, num_envs, **kwargs)
         self._games_per_seed = games_per_seed
-        self._fire = find_actions(game).index(Action.FIRE) if serves and Action.FIRE in find_actions(game) else None
+        actions, _ = read_rom(game)
+        self._fire = actions.index(Action.FIRE) if serves and Action.FIRE in actions else None
         self._lives_N = np.zeros(num_envs, np.int64)
         self._serves_N = np.zeros(num_envs, bool)  # whether the next action is the first of a life
         self._seed_N = np.full(num_envs, -1, np.int64)
@@ -275,9 +276,10 @@ class AtariEnv(gymnasium.Env):
         Raises:
             ConfigError: see `check`.
         """
-        limit = cfg_env.max_episode_steps
+        rom, limit = find_rom(cfg_env.env_id), cfg_env.max_episode_steps
         limit = DEFAULT_LIMIT // cfg_env.frame_skip if limit is None else limit or ENDLESS
-        return make_task(cfg_env, _title(find_rom(cfg_env.env_id)), SCREEN, limit, find_sticky(cfg_env))
+        serves = cfg_env.fire_reset and read_rom(rom)[1] > 0
+        return make_task(cfg_env, _title(rom), SCREEN, limit, find_sticky(cfg_env), serves)
 
     @classmethod
     def check(cls, cfg_env: EasyDict) -> EnvSpec:
@@ -291,6 +293,6 @@ class AtariEnv(gymnasium.Env):
         stack = cfg_env.frame_stack
         return EnvSpec(
             gymnasium.spaces.Box(0, 255, (max(1, stack), SCREEN, SCREEN), np.uint8),
-            gymnasium.spaces.Discrete(len(find_actions(rom))),
+            gymnasium.spaces.Discrete(len(read_rom(rom)[0])),
             stack if stack > 1 else 0,
         )

@@ -7,7 +7,7 @@ from easydict import EasyDict
 from ding_lite.envs.env_pool import EnvPoolBuilder
 
 
-def make_task(cfg_env: EasyDict, game: str, size: int, limit: int, sticky: float) -> EnvPoolBuilder:
+def make_task(cfg_env: EasyDict, game: str, size: int, limit: int, sticky: float, serves: bool) -> EnvPoolBuilder:
     """Return envpool's game. It draws the number of no-ops from at least one.
 
     Args:
@@ -16,6 +16,7 @@ def make_task(cfg_env: EasyDict, game: str, size: int, limit: int, sticky: float
         size: height and width of an image, pixels.
         limit: env steps after which a game is truncated.
         sticky: probability per emulator frame that the previous action is repeated.
+        serves: whether FIRE is pressed at the start of a game. envpool does not press it after a lost life.
     """
     options = dict(
         max_episode_steps=limit,
@@ -23,7 +24,7 @@ def make_task(cfg_env: EasyDict, game: str, size: int, limit: int, sticky: float
         frame_skip=cfg_env.frame_skip,
         noop_max=max(1, cfg_env.noop_max),
         repeat_action_probability=sticky,
-        use_fire_reset=cfg_env.fire_reset,
+        use_fire_reset=serves,
         img_height=size,
         img_width=size,
     )
