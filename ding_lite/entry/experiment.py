@@ -17,7 +17,7 @@ from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.reward import Rewarded, add_reward_model
-from ding_lite.entry.setup import RunSetup, first_steps
+from ding_lite.entry.setup import RunSetup, first_steps, restoring_threads
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
 from ding_lite.utils.ranks.collectives import allreduce_data
@@ -117,10 +117,9 @@ class Experiment(AbstractContextManager[Any]):
         self._collected = 0  # env steps of all ranks in the last collect
         self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
         keep_freed_memory()
-        threads = torch.get_num_threads()
-        self.policy = setup.create_policy(get_rank(), "policy")
         with ExitStack() as stack:
-            stack.callback(torch.set_num_threads, threads)
+            stack.enter_context(restoring_threads())
+            self.policy = setup.create_policy(get_rank(), "policy")
             self._keeper = keeper = stack.enter_context(RunKeeper(setup, self.policy, axis))
             self._reporter = keeper.reporter
             self._source = source = create_source(setup, self.policy, keeper.guard, stack)

@@ -11,8 +11,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -39,6 +39,16 @@ from ding_lite.utils.seed import set_seed
 from ding_lite.worker import EpisodeCollector, Evaluator, ReplayBuffer, SampleCollector
 
 FIELDS = ("learn", "collect", "eval")  # the modes of a policy
+
+
+@contextmanager
+def restoring_threads() -> Iterator[None]:
+    """Return a context manager that finally restores torch's number of threads, which `create_policy` sets."""
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)

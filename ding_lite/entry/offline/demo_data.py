@@ -26,7 +26,7 @@ from ding_lite.config import find_policy
 from ding_lite.config.schema import get_key
 from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.normalized import normalizes_obs
-from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.entry.setup import RunSetup, prepare_run, restoring_threads
 from ding_lite.envs import derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
@@ -44,6 +44,7 @@ from ding_lite.worker.offline.files import UNITS, DatasetError, check_target, co
 BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # in an experiment directory
 
 
+@restoring_threads()
 def collect_demo_data(
     input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None,

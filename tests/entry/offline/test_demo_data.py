@@ -72,7 +72,9 @@ def check_against_cartpole(data: dict[str, np.ndarray]) -> None:
 
 
 def test_every_row_is_a_true_step_chosen_as_in_evaluation(trained: Any) -> None:
+    torch.set_num_threads(2)
     figures = record()
+    assert torch.get_num_threads() == 2  # the small network had one
     data = read("demo.hdf5")
     assert len(data["obs"]) == 100
     check_against_cartpole(data)
