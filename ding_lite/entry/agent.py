@@ -31,7 +31,7 @@ from ding_lite.entry.acting import AgentError, Observations
 from ding_lite.entry.eval_entry import episode_counts, find_pair, play_evaluation
 from ding_lite.entry.export import check_target, export_policy
 from ding_lite.entry.keeper import load_model, trained_env_steps
-from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.entry.setup import RunSetup, prepare_run, restoring_threads
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.envs.rendering import build_rendered
@@ -249,9 +249,9 @@ class Agent:
 
 
 def _without_env(pair: tuple[dict[str, Any], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a config pair without the type, the modules and the own keys of its environment."""
+    """Return a config pair without what needs the modules of its environment: type, own keys, and wrappers."""
     main, create = pair
-    env = {key: value for key, value in main.get("env", {}).items() if key in ENV_KEYS}
+    env = {key: value for key, value in main.get("env", {}).items() if key in ENV_KEYS and key != "wrappers"}
     return {**main, "env": env}, {**create, "env": {"type": ENV_DEFAULTS["type"]}}
 
 
@@ -272,9 +272,9 @@ def _greedy(setup: RunSetup) -> RunSetup:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Return a context manager that finally restores the random generators and the number of threads."""
-    state, threads = random_state(), torch.get_num_threads()
+    state = random_state()
     try:
-        yield
+        with restoring_threads():
+            yield
     finally:
         set_random_state(state)
-        torch.set_num_threads(threads)

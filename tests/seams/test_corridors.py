@@ -82,13 +82,15 @@ for needs in (agent.make_env, agent.evaluate):
 """
 
 
-def test_an_agent_acts_and_is_exported_without_its_environments_module(tmp_path: Path) -> None:
+def test_an_agent_acts_and_is_exported_without_the_module_of_its_environment_and_wrapper(tmp_path: Path) -> None:
     (tmp_path / "away").mkdir()
     source = Path(corridors.__file__).read_text()
-    (tmp_path / "away/gone.py").write_text(source.replace("Corridor-v0", "Gone-v0"))
+    wrapper = "class Wrapper(gymnasium.Wrapper):\n    pass\n"
+    (tmp_path / "away/gone.py").write_text(source.replace("Corridor-v0", "Gone-v0") + wrapper)
     words = ["-c", "config.py", "max_env_step=80", "env.frame_stack=2"]
     (tmp_path / "config.py").write_text(
-        "main_config = dict(exp_name='run', env=dict(env_id='gone:Gone-v0', n_evaluator_episode=8))\n"
+        "main_config = dict(exp_name='run', env=dict(env_id='gone:Gone-v0', n_evaluator_episode=8, "
+        "wrappers=['gone:Wrapper']))\n"
         "create_config = dict(env=dict(type='gymnasium'), policy=dict(type='ppo'))\n"
     )
     path = {"PYTHONPATH": f"{ROOT}:{tmp_path}/away"}
