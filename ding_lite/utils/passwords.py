@@ -19,6 +19,7 @@ SECRET = r"(?:password|passwd|pwd|secret|token|api_?key)"
 KEY = re.compile(f"(?:^|[._]){SECRET}$", re.IGNORECASE)  # of an option that is a password
 USER = re.compile(r"://(?!/)[^\s'\"]*@")  # whatever is before the host of a URL
 PASSWORD = re.compile(r"://[^\s/:@]*:(?!\d+/)[^\s@]+@")
+TOKEN = re.compile(r"https?://[^\s/:@]+@", re.IGNORECASE)  # web servers accept a token in place of a user
 QUERY = re.compile(rf"([?&;]{SECRET}=)[^\s&;'\"]+", re.IGNORECASE)
 
 
@@ -38,11 +39,12 @@ def check_no_passwords(options: Mapping[str, Any], path: str) -> None:
         ConfigError: one does. The message does not show it.
     """
     for key, value in dotted_items(options):
-        text = VARIABLE.sub("", str(value)) if isinstance(value, str | list) else ""
-        if PASSWORD.search(text) or QUERY.search(text) or (text and KEY.search(key)):
+        text = "" if value is None or isinstance(value, bool) else VARIABLE.sub("", str(value))
+        found = any(pattern.search(text) for pattern in (PASSWORD, TOKEN, QUERY))
+        if found or (text and KEY.search(key)):
             raise ConfigError(
-                f"{path}.{key} contains a password, which would be saved with the config: write ${{NAME}} in its "
-                "place, in quotes on the command line, and set the environment variable NAME."
+                f"{path}.{key} contains a password or token, which would be saved with the config: write ${{NAME}} in "
+                "its place, in quotes on the command line, and set the environment variable NAME."
             )
 
 

@@ -19,21 +19,26 @@ WITH = [
     f"tracker.options.settings={{'api_key': '{SECRET}'}}",
     f"tracker.options.hosts=['http://host', 'http://me:{SECRET}@host']",
     f"tracker.project=http://me:{SECRET}@host",
+    "tracker.options.tracking_uri=https://s3cr@host/runs",
+    "tracker.options.settings={'password': 1234}",
 ]
 WITHOUT = [
     "tracker.options.tracking_uri=postgresql://me:${PW}@host/runs?password=${PW}",
     "tracker.options.tracking_uri=http://127.0.0.1:5000/a@b",
     "tracker.options.tracking_uri=sqlite:////home/me@work/runs:1@2.db",
-    "tracker.options.tracking_uri=https://me@host",
+    "tracker.options.tracking_uri=https://me:${PW}@host",
+    "tracker.options.tracking_uri=https://${PW}@host",
+    "tracker.options.tracking_uri=ssh://me@host",
+    "tracker.options.port=1234",
     "tracker.options.settings={'api_key': '${PW}', 'token': None, 'tokens': 'all'}",
 ]
 
 
 @pytest.mark.parametrize("word", WITH)
 def test_a_password_in_a_config_is_refused_and_not_shown(word: str) -> None:
-    with pytest.raises(ConfigError, match=r"tracker\.\w.* contains a password, .* write \$\{NAME\}") as error:
+    with pytest.raises(ConfigError, match=r"tracker\.\w.* contains a password or token, .* write \$\{NAME\}") as error:
         compile_config(CARTPOLE, overrides=[word])
-    assert SECRET not in str(error.value)
+    assert not any(secret in str(error.value) for secret in (SECRET, "s3cr", "1234"))
 
 
 @pytest.mark.parametrize("word", WITHOUT)
