@@ -6,8 +6,9 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+from ding_lite.utils.ranks.peers import process_space, process_state
 
 SIGN_OF_LIFE = 60.0  # seconds between two signs of life of a trial's owner
 ABANDONED = 300.0  # seconds without one, after which the owner is presumed dead
@@ -49,16 +50,11 @@ class Watch:
 def _machine() -> str:
     """Return what two processes have in common if they see each other's process ids."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return process_space()
     except OSError:
         return socket.gethostname()
 
 
 def _started(pid: int) -> str:
-    """Return when a process was started, in ticks since the machine started; empty if there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
+    """Return the start time of a process; empty if it has ended."""
+    return process_state(pid)[1]

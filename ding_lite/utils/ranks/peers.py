@@ -59,11 +59,19 @@ def process_state(pid: int) -> tuple[str, str]:
     return ("", "") if fields[0] in "ZX" else (fields[0], fields[19])
 
 
+def process_space() -> str:
+    """Return what processes have in common if they see each other's process ids.
+
+    Raises:
+        OSError: there is no /proc.
+    """
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+
+
 def machine_id() -> str:
     """Return an id of this machine, or of this container; ranks with the same id see each other's processes."""
     try:
-        spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")]
-        return " ".join([Path("/proc/sys/kernel/random/boot_id").read_text().strip(), *spaces])
+        return f"{process_space()} {os.readlink('/proc/self/ns/net')}"
     except OSError:
         return uuid.uuid4().hex
 
