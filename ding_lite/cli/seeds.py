@@ -6,6 +6,7 @@ They are new runs of several seeds, or runs that continue in their directories.
 from __future__ import annotations
 
 import argparse
+import glob
 import re
 import shlex
 import statistics
@@ -83,7 +84,7 @@ def run_seeds(args: argparse.Namespace) -> int:
 
 def _seed_run(seed: int, name: str, args: argparse.Namespace) -> SeedRun:
     """Return the run of one seed: a new one or, with `--resume`, the newest one of this name, if it can go on."""
-    folders = sorted(path for path in Path(name).parent.glob(f"{Path(name).name}*") if path.is_dir())
+    folders = sorted(path for path in Path(name).parent.glob(f"{glob.escape(Path(name).name)}*") if path.is_dir())
     found = [
         path for path in folders if path.name == Path(name).name or TIME.fullmatch(path.name, len(Path(name).name))
     ]

@@ -85,6 +85,13 @@ def test_a_seed_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     assert [line.split()[1] for line in done.stdout.splitlines()[1:4]] == ["max_env_step", "failed", "max_env_step"]
 
 
+def test_a_run_whose_name_is_a_pattern_of_file_names_is_found_again(tmp_path: Path) -> None:
+    for steps in (80, 160):
+        done = train("-s", "0", "--resume", *QUICK, "exp_name=a[1]", f"max_env_step={steps}")
+        assert done.returncode == 0, done.stderr
+    assert {path.name: result(path)["envstep"] for path in tmp_path.iterdir()} == {"a[1]": 160}
+
+
 def test_a_mistake_is_told_once_before_anything_starts(tmp_path: Path) -> None:
     done = train("-s", "0", "1", "policy.learn.bacth_size=3")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
