@@ -36,6 +36,7 @@ def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path:
         "total_config.py",
         "result.json",
         "metrics.jsonl",
+        "origin.jsonl",
         "log/log.txt",
         "ckpt/ckpt_best.pth.tar",
         "ckpt/ckpt_last.pth.tar",
