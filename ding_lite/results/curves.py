@@ -12,7 +12,7 @@ from ding_lite.results.run import Floats, Run
 from ding_lite.results.statistics import average, intervals
 from ding_lite.utils.registry import UserError
 
-MOST_POINTS = 100  # of an average
+MOST_POINTS = 100  # largest number of points of an average
 SHORTENED = 0.9  # a run shorter than this share of the longest is worth a note
 
 

@@ -28,7 +28,7 @@ from ding_lite.utils.registry import ConfigError
 
 SECTION = object()  # the type of a dict that declares no keys yet
 LARGEST_INT = 2**31 - 1
-WORDS = {"True": True, "False": False, "None": None}  # which a user may write without the capital
+WORDS = {"True": True, "False": False, "None": None}  # words that a user may write in lower case
 
 
 @dataclass(frozen=True)

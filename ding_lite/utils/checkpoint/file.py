@@ -17,8 +17,9 @@ from torch.serialization import get_unsafe_globals_in_checkpoint
 from ding_lite.utils.registry import UserError
 
 FORMAT = "ding_lite"
-UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)  # of fsync on a directory
-VERSION = 1  # of the file layout; raise it when older code could not read what is written
+# The errors of file systems that cannot write the names in a directory to disk on demand.
+FSYNC_UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
+VERSION = 1  # version of the file layout; raise it when older code could not read what is written
 
 
 class CheckpointError(UserError, RuntimeError):
@@ -53,7 +54,7 @@ def _sync_directory(path: str) -> None:
     try:
         os.fsync(directory)
     except OSError as error:
-        if error.errno not in UNSUPPORTED:
+        if error.errno not in FSYNC_UNSUPPORTED:
             raise
     finally:
         os.close(directory)
