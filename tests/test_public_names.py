@@ -8,6 +8,7 @@ import pytest
 
 PUBLIC = {
     "ding_lite.config": [
+        "SavedRun",
         "changed_values",
         "check_shapes",
         "compile_config",
