@@ -35,9 +35,9 @@ SOCKETS = """
 from typing import Any
 
 from torch.distributed import rpc
-from ding_lite.utils.ranks import machine_group
+from ding_lite.utils.ranks import peers
 
-machine_group.ORDERED = ()
+peers.ORDERED = ()
 plain = rpc.TensorPipeRpcBackendOptions
 
 

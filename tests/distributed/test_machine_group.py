@@ -24,6 +24,7 @@ from ding_lite.utils.ranks import peers, shared_memory
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from tests.distributed.launcher import launch, run_ranks, say
@@ -91,6 +92,8 @@ def run_machines(folder: str) -> None:
     """Behave as if each two ranks were a machine: they share memory with one another, and send to the others."""
     rank = int(os.environ["RANK"])
     peers.machine_id = lambda: f"machine {rank // 2}"
+    if rank == 4:
+        peers.ORDERED = ()  # the last machine has a processor that does not order writes
     with DDPContext(timeout=120):
         group = machine_group()
         found: dict[str, Any] = {"ranks": group.ranks, "machines": group.machines, "average": find_average()}
@@ -120,18 +123,22 @@ def run_extra(kind: str) -> None:
         say(f"rank {get_rank()} goes on")
 
 
-def run_own_group() -> None:
-    """Rank 1 of a group that the user made ends while rank 0 waits for it."""
+def run_own_group(how: str) -> None:
+    """Rank 1 of a group that the user made ends, or works for long, while rank 0 waits for it."""
     dist.init_process_group("gloo")
-    machine_group()
-    if get_rank() == 1:
+    with DDPContext(timeout=3 if how == "works" else 60):
+        machine_group()
+        start = time.monotonic()
+        if get_rank() == 1:
+            while how == "works" and time.monotonic() < start + 20:
+                heartbeat("work")
+                time.sleep(0.1)
+            os._exit(0)
+        try:
+            allreduce_data(1)
+        except dist.DistNetworkError as error:
+            say(f"{error} {time.monotonic() - start:.0f}")
         os._exit(0)
-    start = time.monotonic()
-    try:
-        allreduce_data(1)
-    except dist.DistNetworkError as error:
-        say(f"{error} {time.monotonic() - start:.0f}")
-    os._exit(0)
 
 
 def run_rank(folder: str, barriers: str, sums: str) -> None:
@@ -218,9 +225,16 @@ def test_a_call_that_one_rank_makes_alone_is_an_error_on_all_and_is_never_a_resu
         assert re.search(rf"this rank {pair[0]} {place}, but rank {1 - rank} {pair[1]}\. Every rank", line), line
 
 
-def test_a_rank_that_dies_in_a_group_of_the_users_own_is_noticed_in_seconds() -> None:
-    done = run_ranks([*ME, "own group"])
-    found = re.fullmatch(r"rank 1 \(pid \d+ on \S+\) is gone: .* (\d+)\n", done.stdout)
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("ends", r"rank 1 \(pid \d+ on \S+\) is gone: .*"),
+        ("works", "Timed out after 3 s in shared memory, waiting for rank 1"),
+    ],
+)
+def test_a_rank_that_dies_or_is_late_in_a_group_of_the_users_own_is_noticed(how: str, cause: str) -> None:
+    done = run_ranks([*ME, "own group", how])
+    found = re.fullmatch(rf"{cause} (\d+)\n", done.stdout)
     assert found, (done.stdout, done.stderr)
     assert int(found[1]) < 20
 

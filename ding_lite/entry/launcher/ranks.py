@@ -26,7 +26,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
 from ding_lite.utils.ranks.interrupt import SIGNALS
-from ding_lite.utils.ranks.launch_environment import loopback
+from ding_lite.utils.ranks.launch_environment import loopback, set_variables
 from ding_lite.utils.ranks.meeting import host_store
 
 USER_ERROR = 2  # the exit status of a rank that ends with a UserError
@@ -94,21 +94,17 @@ def _environment(nproc: int) -> Iterator[None]:
     variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(_forwarded())}
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         variables["OMP_NUM_THREADS"] = "1"  # as torchrun does: the ranks would compete for the cores
-    before = {name: os.environ.get(name) for name in variables}
     log, silent = logging.getLogger("torch.distributed.elastic"), logging.NullHandler()
     propagate = log.propagate
     if "LOGLEVEL" not in os.environ:  # torch's switch
         log.addHandler(silent)
         log.propagate = False
-    os.environ.update(variables)
     try:
-        yield
+        with set_variables(variables):
+            yield
     finally:
         log.removeHandler(silent)
         log.propagate = propagate
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({name: value} if value is not None else {})
 
 
 def _forwarded() -> list[str]:

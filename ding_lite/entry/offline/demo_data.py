@@ -35,6 +35,7 @@ from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
+from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
@@ -244,9 +245,17 @@ def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
 
 def _gather(columns: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the columns of all ranks on rank 0, and an empty list on the other ranks."""
-    if get_world_size() == 1:
+    size = get_world_size()
+    if size == 1:
         return [columns]
-    parts: list[Any] | None = [None] * get_world_size() if get_rank() == 0 else None
+    if machine_group().machines == 1:
+        found = [columns] if get_rank() == 0 else []
+        for source in range(1, size):  # one at a time, because all ranks get what is exchanged in shared memory
+            (part,) = machine_group().gather(columns, [source])
+            if get_rank() == 0:
+                found.append(part)
+        return found
+    parts: list[Any] | None = [None] * size if get_rank() == 0 else None
     with waiting():
         dist.gather_object(columns, parts)
     return parts or []

@@ -12,7 +12,6 @@ import queue
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +20,8 @@ from torch.distributed import rpc
 from torch.futures import Future
 
 from ding_lite.utils.ranks.heartbeat import read_seconds, waiting
+from ding_lite.utils.ranks.launch_environment import set_variables
+from ding_lite.utils.ranks.meeting import host_store
 
 AGENT = 0  # its rank; all others are observers
 TRANSPORTS = ["uv"]  # sockets; the shared-memory transport polls all the time and takes cores from environments
@@ -83,11 +84,13 @@ class RPCLink(AbstractContextManager[Any]):
 
     def __enter__(self) -> RPCLink:
         # A separate store on a free port, because the launcher's store may hold addresses of an earlier attempt.
-        addr, told, limit = os.environ.get("MASTER_ADDR", "localhost"), [0], timedelta(seconds=self._timeout)
+        addr, told = os.environ.get("MASTER_ADDR", "localhost"), [0]
         if self._rank == AGENT:
-            self._store = dist.TCPStore(addr, 0, is_master=True, timeout=limit, wait_for_workers=False)
+            self._store = host_store(addr, 0, self._timeout)
             told = [self._store.port]
-        with carried(), _store_is_there(), warnings.catch_warnings():
+        # With this variable, rpc joins a running store; otherwise it opens one, on a port that is chosen in advance.
+        there = set_variables({"TORCHELASTIC_USE_AGENT_STORE": "True"})
+        with carried(), there, warnings.catch_warnings():
             dist.broadcast_object_list(told, src=AGENT)
             warnings.filterwarnings("ignore", "You are using a Backend", UserWarning)  # torch's own way to open rpc
             options = rpc.TensorPipeRpcBackendOptions(
@@ -156,21 +159,6 @@ def carried() -> Iterator[None]:
             yield
     except RuntimeError as error:
         raise dist.DistNetworkError(f"rpc: {str(error).partition(chr(10))[0]}") from error
-
-
-@contextmanager
-def _store_is_there() -> Iterator[None]:
-    """Make rpc join a running store, instead of opening one on a port that must be chosen in advance."""
-    name = "TORCHELASTIC_USE_AGENT_STORE"
-    before = os.environ.get(name)
-    os.environ[name] = "True"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _name(rank: int) -> str:

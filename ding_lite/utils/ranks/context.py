@@ -14,7 +14,7 @@ import sys
 import textwrap
 import threading
 import traceback
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 
 import torch
@@ -27,7 +27,7 @@ import torch.distributed.nn.functional
 
 from ding_lite.utils.ranks.heartbeat import LAST_WORD, HangWatch, read_seconds, record_cause, waiting
 from ding_lite.utils.ranks.interrupt import INTERRUPTED
-from ding_lite.utils.ranks.launch_environment import Launch, read_launch
+from ding_lite.utils.ranks.launch_environment import Launch, read_launch, set_variables
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
 from ding_lite.utils.ranks.meeting import Meeting, is_loopback, loopback_interface, meet, show_place
 from ding_lite.utils.ranks.peers import check_versions, choose_backend
@@ -39,6 +39,7 @@ EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is end
 # The watchdog ends a rank that waits in vain. torch does not know which ranks make progress: its own limit, for
 # collectives that the user's code calls, is longer.
 TORCH_TIMEOUT = timedelta(days=1)
+INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")  # the network interfaces of gloo and of rpc
 
 
 class DDPContext:
@@ -59,8 +60,8 @@ class DDPContext:
 
     Args:
         timeout: the most seconds that joining the group, or the time between two calls of `heartbeat`, may take. A
-            rank waits for the others as long as one of them makes progress. None: the environment variable
-            DING_LITE_TIMEOUT, else 600.
+            rank waits for the others as long as one of them makes progress; in a group that existed before, it
+            waits no longer than this. None: the environment variable DING_LITE_TIMEOUT, else 600.
         report: print what ends the process. If False, only the error file that the launcher reads contains it.
 
     Raises:
@@ -75,6 +76,7 @@ class DDPContext:
         self._dead_timeout = read_seconds("DING_LITE_DEAD_TIMEOUT", "15")
         self._owner, self._report = False, report
         self._watchdog: HangWatch | None = None
+        self._variables = ExitStack()  # sets environment variables for torch
 
     def __enter__(self) -> DDPContext:
         launch = None if dist.is_initialized() else read_launch()
@@ -83,9 +85,19 @@ class DDPContext:
             return self
         if torch.cuda.is_available():
             torch.cuda.set_device(launch.local_rank % torch.cuda.device_count())
-        os.environ.update(MASTER_ADDR=launch.addr, MASTER_PORT=str(launch.port))
+        variables = {"MASTER_ADDR": launch.addr, "MASTER_PORT": str(launch.port)}
         if is_loopback(launch.addr):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback_interface())
+            for name in INTERFACES:
+                variables[name] = os.environ.get(name, loopback_interface())
+        with ExitStack() as stack:
+            stack.enter_context(set_variables(variables))
+            self._join_or_exit(launch)
+            self._variables = stack.pop_all()
+        self._owner = True
+        return self
+
+    def _join_or_exit(self, launch: Launch) -> None:
+        """Join the process group; if that fails, end with one line."""
         try:
             self._join(launch)
         except KeyboardInterrupt:
@@ -103,14 +115,12 @@ class DDPContext:
             if "EADDRINUSE" in str(error):
                 why, advice = f"port {launch.port} is in use", "Choose another MASTER_PORT (--master_port)"
             raise SystemExit(f"[rank {launch.rank}] {why}. {advice}. ({cause})") from None
-        self._owner = True
-        return self
 
     def _join(self, launch: Launch) -> None:
         """Meet the other ranks, watch them, and form the process group."""
         meeting = meet(launch, self.timeout, first_reports(launch.world_size))
         check_versions(meeting.peers)
-        backend, why = choose_backend([peer.gpu for peer in meeting.peers])
+        backend, why = choose_backend(meeting.peers)
         if why and launch.rank == 0:
             print(f"Ranks exchange tensors of GPUs with gloo, which is slower than nccl: {why}.", file=sys.stderr)
         self._watch(meeting)
@@ -122,9 +132,10 @@ class DDPContext:
         """Start the watchdog; inside another context, the outer one's watchdog is used."""
         if not DDPContext._watched:
             self._watchdog = HangWatch(self.timeout)
+            watch_machine_group(self.timeout)
             if meeting:
                 self._watchdog = Watchdog(self.timeout, self._dead_timeout, meeting)
-                watch_machine_group(self._watchdog.lost_others)
+                watch_machine_group(self.timeout, self._watchdog.lost_others)
             self._watchdog.start()
             DDPContext._watched = True
 
@@ -132,6 +143,7 @@ class DDPContext:
         if self._watchdog:
             self._watchdog.stop(status, cause, alike)
             self._watchdog, DDPContext._watched = None, False
+            watch_machine_group(None)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         cause = _describe(error)
@@ -139,6 +151,7 @@ class DDPContext:
             self._leave_no_group(error, cause)
             return
         self._owner = False
+        self._variables.close()
         leave_machine_group()
         if not cause:
             self._unwatch()

@@ -132,7 +132,9 @@ class HangWatch:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._clock = 0.0  # seconds that this process ran
-        self._progressed = self._moved = self._failed = 0.0  # of progress; of progress or waiting; without a failure
+        self._progressed = 0.0  # value of the clock at the last progress
+        self._moved = 0.0  # value of the clock when the main thread last made progress, waited, or was not watched
+        self._failed = 0.0  # value of the clock when the main thread last was not cleaning up after an error
         self._seen: tuple[int, str] = (0, "")  # the progress at `_progressed`
         self._leaving, self._stop = threading.Event(), threading.Event()
         self._main, self._io = threading.get_ident(), Path(f"/proc/self/task/{threading.get_native_id()}/io")

@@ -8,10 +8,24 @@ from __future__ import annotations
 import os
 import re
 import socket
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
+
+
+@contextmanager
+def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Return a context manager that sets environment variables, and afterwards restores what they were."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
 
 
 class Launch(NamedTuple):

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import pickle
-import platform
 import secrets
 import sys
 import time
@@ -33,7 +32,6 @@ from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.ranks.peers import Peer, check_versions, describe_rank
 from ding_lite.utils.registry import UserError
 
-ORDERED = ("x86_64", "AMD64")  # processors that preserve the order of writes
 SLOT = 1 << 16  # bytes that a rank can give to one collective
 LINE = 8  # int64 numbers between two ranks' cells, which puts each on its own cache line
 COUNT, LEFT = 0, 1  # in a rank's cells: the number of barriers that it has reached; whether it has left
@@ -269,7 +267,7 @@ def _share() -> tuple[list[list[Peer]], Any]:
     check_versions(peers)
     groups: dict[str, list[Peer]] = {}
     for peer in peers:
-        groups.setdefault(peer.machine if platform.machine() in ORDERED else str(peer.rank), []).append(peer)
+        groups.setdefault(peer.machine if peer.ordered else str(peer.rank), []).append(peer)
     near = next(group for group in groups.values() if peers[rank] in group)
     length, first = size_of(len(near)), len(near) * LINE * 8
     descriptor = shared_memory.create_memory(length) if peers[rank] == near[0] and len(near) > 1 else None
@@ -313,6 +311,7 @@ class _Present:
     """The machine group of this process, and what the next one will be created with."""
 
     group: MachineGroup | None = None
+    timeout: float | None = None
     lost: Callable[[], bool] | None = None
 
 
@@ -326,18 +325,23 @@ def machine_group() -> MachineGroup:
     """
     if _present.group is None or _present.group.world() is not dist.group.WORLD:
         machines, memory = _share()
-        timeout = math.inf if _present.lost else read_seconds("DING_LITE_TIMEOUT", "600")
+        timeout = math.inf if _present.lost else _present.timeout or read_seconds("DING_LITE_TIMEOUT", "600")
         _present.group = MachineGroup(machines, memory, timeout, _present.lost or (lambda: False))
     return _present.group
 
 
-def watch_machine_group(lost: Callable[[], bool]) -> None:
-    """Let a watchdog decide how long the next machine group waits: `lost` returns whether another rank is lost."""
-    _present.lost = lost
+def watch_machine_group(timeout: float | None, lost: Callable[[], bool] | None = None) -> None:
+    """Choose how long the next machine group waits.
+
+    Args:
+        timeout: seconds that a wait may take; None: the environment variable DING_LITE_TIMEOUT, else 600.
+        lost: returns whether another rank is lost. It replaces the time-out: a watchdog decides.
+    """
+    _present.timeout, _present.lost = timeout, lost
 
 
 def leave_machine_group() -> None:
     """Leave the machine group, if there is one: other ranks that wait for this one get an error."""
     if _present.group is not None:
         _present.group.leave()
-    _present.group = _present.lost = None
+    _present.group = _present.timeout = _present.lost = None

@@ -6,6 +6,7 @@ into it. The store of a job of one machine listens only on the loopback address.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import os
@@ -25,6 +26,8 @@ from ding_lite.utils.ranks.peers import Peer, describe_process, describe_rank, n
 
 FIRST_MESSAGE = 10.0  # seconds after which a rank says for whom it waits
 POLL = 0.02  # seconds between two looks at the store
+MOST = 2.0  # seconds that one look may take; whatever is above, the process was suspended
+GOODBYE = 5.0  # seconds that rank 0, whose end may close the store, waits until the others have read it
 NEWEST = "ding_lite/meeting"  # the key that holds the name of the newest meeting
 
 # The stores that this process has opened: a second context uses them again. An early rank would otherwise look for the
@@ -59,6 +62,7 @@ class _Wait:
 
     def __init__(self, launch: Launch, timeout: float) -> None:
         self._launch, self._timeout, self._waited, self._told = launch, timeout, 0.0, False
+        self._last = time.monotonic()
 
     def pause(self, missing: Callable[[], Sequence[int]], why: str = "") -> None:
         """Wait a moment; `missing` returns the ranks that have not come yet.
@@ -67,7 +71,9 @@ class _Wait:
             RuntimeError: the time-out has passed.
         """
         time.sleep(POLL)
-        self._waited += POLL  # a process that is suspended does not wait
+        now = time.monotonic()
+        self._waited += min(now - self._last, MOST)
+        self._last = now
         if self._waited >= self._timeout:
             raise RuntimeError(f"{name_ranks(missing())} did not come{why and f': {why}'}")
         if self._waited >= FIRST_MESSAGE and not self._told:
@@ -106,7 +112,7 @@ def host_store(addr: str, port: int, timeout: float) -> dist.TCPStore:
         timeout: seconds that a request may take.
 
     Raises:
-        RuntimeError: the port is in use.
+        RuntimeError: the port is in use, or this process may not listen there.
     """
     descriptor = None
     if is_loopback(addr):
@@ -114,7 +120,8 @@ def host_store(addr: str, port: int, timeout: float) -> dist.TCPStore:
         try:
             server = socket.create_server(place[:2], family=family)
         except OSError as error:
-            raise RuntimeError(f"{error.strerror} (EADDRINUSE)") from error
+            why = "EADDRINUSE" if error.errno == errno.EADDRINUSE else f"cannot listen at {addr}:{port}"
+            raise RuntimeError(f"{why}: {error.strerror}") from error
         addr, port = server.getsockname()[:2]
         descriptor = server.detach()
     return dist.TCPStore(
@@ -180,6 +187,10 @@ def meet(launch: Launch, timeout: float, prepared: Mapping[str, str]) -> Meeting
         others = [json.loads(store.get(f"{key}/is/{rank}")) for rank in range(1, launch.world_size)]
         store.set(f"{key}/all", json.dumps([keeper, me, *others]))
     keeper, *peers = (Peer(*told) for told in json.loads(store.get(f"{key}/all")))
+    store.add(f"{key}/read", 1)
+    end = time.monotonic() + GOODBYE
+    while launch.rank == 0 and store.add(f"{key}/read", 0) < launch.world_size and time.monotonic() < end:
+        time.sleep(POLL)
     return Meeting(launch, store, key, peers, keeper)
 
 

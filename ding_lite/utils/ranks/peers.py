@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import sys
 import uuid
@@ -12,8 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from ding_lite.utils.registry import UserError
+
+ORDERED = ("x86_64", "AMD64")  # processors that preserve the order of writes
 
 
 class Peer(NamedTuple):
@@ -28,6 +32,8 @@ class Peer(NamedTuple):
         error_file: where the launcher looks for the cause of a failure; may be empty.
         versions: of the packages that compute.
         gpu: id of the GPU that it uses; empty if it has none.
+        nccl: whether its torch has nccl.
+        ordered: whether its processor preserves the order of writes, as memory shared with other ranks needs.
     """
 
     rank: int
@@ -38,6 +44,8 @@ class Peer(NamedTuple):
     error_file: str = ""
     versions: Mapping[str, str] = {}
     gpu: str = ""
+    nccl: bool = True
+    ordered: bool = True
 
     def __str__(self) -> str:
         name = f"rank {self.rank}" if self.rank >= 0 else "torch's launcher"
@@ -89,7 +97,9 @@ def describe_rank(rank: int) -> Peer:
         gpu = str(getattr(torch.cuda.get_device_properties(device), "uuid", f"{machine_id()} {device}"))
     versions = {"ding_lite": sys.modules["ding_lite"].__version__, "torch": torch.__version__, "numpy": np.__version__}
     file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
-    return describe_process(rank, os.getpid())._replace(error_file=file, versions=versions, gpu=gpu)
+    nccl, ordered = dist.is_nccl_available(), platform.machine() in ORDERED
+    peer = describe_process(rank, os.getpid())
+    return peer._replace(error_file=file, versions=versions, gpu=gpu, nccl=nccl, ordered=ordered)
 
 
 def check_versions(peers: Sequence[Peer]) -> None:
@@ -104,18 +114,22 @@ def check_versions(peers: Sequence[Peer]) -> None:
         raise UserError(f"Ranks have different versions: {'; '.join(differ)}. Install the same versions everywhere.")
 
 
-def choose_backend(gpus: Sequence[str]) -> tuple[str, str]:
-    """Return the backend of a job for the ids of all ranks' GPUs, and why it is not nccl although there are GPUs.
+def choose_backend(peers: Sequence[Peer]) -> tuple[str, str]:
+    """Return the backend of a job of these ranks, and why it is not nccl although there are GPUs.
 
     nccl needs a GPU of its own for each rank. All ranks choose alike, because they know the GPUs of all.
     """
+    gpus = [peer.gpu for peer in peers]
     if not any(gpus):
         return "gloo", ""
     if not all(gpus):
-        return "gloo", f"{describe_values(['a GPU' if gpu else 'no GPU' for gpu in gpus])}"
+        return "gloo", describe_values(["a GPU" if gpu else "no GPU" for gpu in gpus])
     shared = [rank for rank, gpu in enumerate(gpus) if gpus.count(gpu) > 1]
     if shared:
         return "gloo", f"{name_ranks(shared)} share a GPU"
+    without = [peer.rank for peer in peers if not peer.nccl]
+    if without:
+        return "gloo", f"torch was built without nccl on {name_ranks(without)}"
     return "cpu:gloo,cuda:nccl", ""
 
 

@@ -5,21 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
+from ding_lite.utils import DDPContext
 from tests.distributed.launcher import finish, free_port, start, start_forked
 
 TWICE = """
+import os
 from ding_lite.utils import DDPContext, allreduce_data, get_rank
+before = dict(os.environ)
 for number in range(3):
     with DDPContext(timeout=60):
         total = allreduce_data(get_rank() + number)
+        assert "GLOO_SOCKET_IFNAME" in os.environ
+    assert dict(os.environ) == before
     print(total, flush=True)
 """
 DIFFERENT = """
@@ -57,6 +64,19 @@ def test_a_rank_says_for_whom_it_waits_and_can_be_interrupted(rank: int, missing
         "unset RANK and WORLD_SIZE.\n"
     )
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
+
+
+def test_tries_to_reach_rank_0_count_towards_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as first:
+        first.connect(full.getsockname())  # Linux now drops the packets of all others, as some firewalls do
+        job = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(full.getsockname()[1])}
+        for name, value in job.items():
+            monkeypatch.setenv(name, value)
+        before, start = dict(os.environ), time.monotonic()
+        with pytest.raises(SystemExit, match=r"did not meet .* within 3 s.*rank 0 did not come: timed out"):
+            DDPContext(timeout=3).__enter__()
+    assert 2 < time.monotonic() - start < 20
+    assert dict(os.environ) == before
 
 
 def test_ranks_with_different_versions_do_not_start() -> None:
@@ -97,10 +117,11 @@ def listeners(pid):
 LISTEN = (
     LISTENERS
     + """
+from ding_lite.entry.rpc.link import RPCLink
 from ding_lite.utils import DDPContext, allreduce_data
 from tests.distributed.launcher import say
 
-with DDPContext():
+with DDPContext(), RPCLink(None):
     allreduce_data(1)
     parent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.getpid()
     say(" ".join(addr for pid in (os.getpid(), parent) for addr, _ in listeners(pid)))

@@ -34,7 +34,13 @@ NCCL = "cpu:gloo,cuda:nccl"
 def test_nccl_is_chosen_if_every_rank_of_every_machine_has_a_gpu_of_its_own(
     gpus: list[str], backend: str, why: str
 ) -> None:
-    assert choose_backend(gpus) == (backend, why)
+    peers = [make_peer(rank)._replace(gpu=gpu) for rank, gpu in enumerate(gpus)]
+    assert choose_backend(peers) == (backend, why)
+
+
+def test_gloo_is_chosen_if_torch_lacks_nccl_somewhere() -> None:
+    peers = [make_peer(rank)._replace(gpu=f"GPU-{rank}", nccl=rank != 1) for rank in range(3)]
+    assert choose_backend(peers) == ("gloo", "torch was built without nccl on rank 1")
 
 
 def make_peer(rank: int, **versions: str) -> Peer:
