@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from ding_lite.utils.registry import UserError
 
-ORDERED = ("x86_64", "AMD64")  # processors that preserve the order of writes
+ORDERED: tuple[str, ...] = ("x86_64", "AMD64")  # processors that preserve the order of writes
 
 
 class Peer(NamedTuple):
