@@ -32,6 +32,7 @@ from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
+from ding_lite.worker.env_state import to_arrays
 
 LONG_TRAINED = 10**10  # env steps, if a policy is given without them: it explores as at the end of its training
 
@@ -176,6 +177,8 @@ class RunKeeper(AbstractContextManager[Any]):
         self.reporter.changed(self._changes)
         if loaded.local_state is None:
             self.reporter.warning("The checkpoint has no replay buffer and no environments: episodes start anew.")
+            for name, value in to_arrays(loaded.state["collector"].get("attributes", {})).items():
+                collector.set_attr(name, value)
             return
         self._resume_rank(loaded.local_state)
 

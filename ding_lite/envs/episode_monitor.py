@@ -124,13 +124,16 @@ class EpisodeMonitor(VectorWrapper):
         """Set an attribute of the environments: to one value, or to a list with a value for each, as in gymnasium.
 
         Raises:
-            UserError: the environments have no such attribute, or the engine cannot set any.
+            UserError: the environments have no such attribute, the list has another length, or the engine cannot set
+                any.
         """
         if not hasattr(self.env, "set_attr"):
             raise UserError(
                 f"set_attr: the engine {type(self.env).__name__} has no method set_attr(name, values): set "
                 "env_manager.type to 'base' or 'subprocess'."
             )
+        if isinstance(values, list | tuple) and len(values) != self.num_envs:
+            raise UserError(f"set_attr: expected {self.num_envs} values, one for each environment, got {len(values)}.")
         self.env.set_attr(name, values)
 
     def _read_numbers(self, final_info: dict[str, Any], index_K: np.ndarray) -> np.ndarray:
@@ -139,6 +142,9 @@ class EpisodeMonitor(VectorWrapper):
         for i, key in enumerate(self.info_keys):
             if key not in final_info:
                 continue
+            if not isinstance(final_info[key], np.ndarray):
+                found = type(final_info[key]).__name__
+                raise EnvError(f"env.info_keys: info['{key}'] is a {found}, expected a number.")
             known_K = final_info.get(f"_{key}", np.ones(self.num_envs, np.bool_))[index_K]
             values = final_info[key][index_K[known_K]]
             try:

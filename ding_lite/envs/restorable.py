@@ -8,6 +8,7 @@ This module never imports torch. Shapes: N environments, T steps of an episode.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -214,7 +215,7 @@ class RestorableVectorEnv(VectorWrapper):
         whole_N, longest = np.full(self.num_envs, True), int(length_N.max())
         for name, values in self._attributes.items():
             self._set_attr(name, values)
-        self._change(range(longest + 1, JOURNAL_LIMIT))
+        self._change(range(longest + 1, sys.maxsize))
         self._start(np.full(self.num_envs, True))
         filler = actions_N[int(length_N.argmax())]  # supplies actions for environments that have not started yet
         for left in range(longest, 0, -1):

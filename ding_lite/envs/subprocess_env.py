@@ -87,6 +87,7 @@ class SubprocessVectorEnv(MixedInfos):
         self._failures = [0] * self.num_envs
         self._seeds: list[int | None] = [None] * self.num_envs
         self._attributes: list[dict[str, Any]] = [{} for _ in env_fns]  # what `set_attr` has set
+        self._unstarted: set[int] = set()  # environments that have no episode, because `set_attr` replaced their worker
         self._episode_N = np.full(self.num_envs, -1, np.int64)
         self._busy = False
         self._memory = os.memfd_create("observations")
@@ -128,13 +129,13 @@ class SubprocessVectorEnv(MixedInfos):
     def _start(self, index_K: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
         """Start the episodes with the numbers in `self._episode_N` in these environments; return the `info` of each."""
         options = options | {"episode": self._episode_N}
+        self._unstarted.difference_update(index_K)
         return self._insist({i: ("reset", self._seeds[i], options) for i in index_K})
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment; see the contract in `vector_env`."""
         action_N = enumerate(iterate(self.action_space, actions))
-        requests = {i: ("step", action) for i, action in action_N if not self._workers[i].fresh}  # else see `set_attr`
-        answers = self._exchange(requests)
+        answers = self._exchange({i: ("step", action) for i, action in action_N if i not in self._unstarted})
         reward_N = np.zeros(self.num_envs, np.float64)
         terminated_N, truncated_N = np.zeros((2, self.num_envs), np.bool_)
         infos: dict[str, Any] = {}
@@ -161,17 +162,17 @@ class SubprocessVectorEnv(MixedInfos):
             values: one value, or a list or tuple with one for each environment.
 
         Raises:
-            UserError: the environments have no such attribute, or the list has another length.
+            UserError: the environments have no such attribute.
         """
         if not isinstance(values, list | tuple):
             values = [values] * self.num_envs
-        if len(values) != self.num_envs:
-            raise UserError(f"set_attr: expected {self.num_envs} values, one for each environment, got {len(values)}.")
+        workers, attributes = list(self._workers), self._attributes
+        self._attributes = [old | {name: value} for old, value in zip(attributes, values, strict=True)]
         answers = self._exchange({i: ("set_attr", name, value) for i, value in enumerate(values)})
+        self._unstarted |= {i for i, worker in enumerate(workers) if worker is not self._workers[i]}
         for error in filter(None, answers.values()):
+            self._attributes = attributes
             raise UserError(error)
-        for attributes, value in zip(self._attributes, values, strict=True):
-            attributes[name] = value
 
     def close_extras(self, terminate: bool = False) -> None:
         """Make the workers close their environments, and kill those that have not done so within `CLOSE_GRACE`."""

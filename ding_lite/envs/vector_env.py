@@ -46,6 +46,7 @@ This module never imports torch, because worker processes import it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -88,6 +89,11 @@ class SameProcessVectorEnv(MixedInfos, SyncVectorEnv):
             infos = self._add_info(infos, info, i)
         reward_N, terminated_N, truncated_N = map(np.array, zip(*rows, strict=True))
         return self._observations, reward_N, terminated_N, truncated_N, infos
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of each environment to a value of its own, as in separate processes."""
+        values = values if isinstance(values, list | tuple) else [values] * self.num_envs
+        super().set_attr(name, [deepcopy(value) for value in values])
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:

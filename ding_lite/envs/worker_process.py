@@ -296,7 +296,7 @@ class EnvServer:
         """Take a step in gymnasium's SAME_STEP mode; return reward, terminated, truncated and `info`."""
         obs, reward, terminated, truncated, info = step_or_restart(self.env, action)
         write_row(self._observations, self._index, obs)
-        return float(reward), bool(terminated), bool(truncated), info
+        return float(reward), terminated, truncated, info  # a numpy number takes longer to send
 
     def set_attr(self, name: str, value: Any) -> str:
         """Set an attribute of the environment; return what is wrong, or an empty text."""

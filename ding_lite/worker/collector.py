@@ -66,6 +66,7 @@ class SampleCollector:
         self._info_keys: tuple[str, ...] = getattr(env, "info_keys", ())
         self._rows = RolloutRows(env.observation_space)
         self.envstep, self.episode_count, self.interrupted = 0, 0, False
+        self._attributes: dict[str, Any] = {}  # what `set_attr` has set
         env.action_space.seed(seeds[0])
         self.reset(seeds)
 
@@ -173,15 +174,20 @@ class SampleCollector:
         Raises:
             UserError: the environments have no such attribute, or the values cannot be part of a checkpoint.
         """
-        self._env.set_attr(name, storable(values))  # type: ignore[attr-defined]  # a run's environments have it
+        values = storable(values)
+        self._env.set_attr(name, values)  # type: ignore[attr-defined]  # every one of `create_vector_env` has it
+        self._attributes[name] = values
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts, which are the same on all ranks."""
-        return {"envstep": self.envstep, "episode_count": self.episode_count}
+        """Return the counts, and the attributes that have one value; both are the same on all ranks."""
+        single = {name: value for name, value in self._attributes.items() if not isinstance(value, list)}
+        counts = {"envstep": self.envstep, "episode_count": self.episode_count}
+        return counts | {"attributes": to_tensors(single)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned."""
+        """Restore the counts that `state_dict` returned; the environments stay as they are."""
         self.envstep, self.episode_count = state["envstep"], state["episode_count"]
+        self._attributes = to_arrays(state.get("attributes", {}))
 
     def local_state_dict(self) -> dict[str, Any]:
         """Return the state of this rank's environments, and of the random generator of their actions."""

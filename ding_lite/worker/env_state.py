@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 
 from ding_lite.utils.registry import UserError
+
+PLAIN = (bool, int, float, str, type(None))
 
 
 def to_tensors(state: Any) -> Any:
@@ -22,22 +25,26 @@ def to_arrays(state: Any) -> Any:
 
 
 def storable(values: Any) -> Any:
-    """Return the values of an attribute as a checkpoint can hold them: tuples become lists.
+    """Return a copy of the values of an attribute that a checkpoint can hold: tuples become lists.
 
     Raises:
-        UserError: they are not numbers, texts, arrays, or lists and dicts of these.
+        UserError: they are not numbers, texts, arrays of numbers, or lists and dicts of these.
     """
     if isinstance(values, list | tuple):
         return [storable(part) for part in values]
     if isinstance(values, dict):
         return {key: storable(part) for key, part in values.items()}
+    if isinstance(values, np.ndarray):
+        with suppress(TypeError, ValueError):  # torch has no such type
+            return torch.from_numpy(values.copy()).numpy()
     if isinstance(values, np.generic):
-        return values.item()
-    if isinstance(values, int | float | str | np.ndarray | None):
+        values = values.item()
+    if type(values) in PLAIN:
         return values
+    found = f"array of {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
     raise UserError(
-        f"set_attr: expected numbers, texts, arrays, or lists and dicts of these, which a checkpoint can hold, got a "
-        f"{type(values).__name__}."
+        f"set_attr: expected numbers, texts, arrays of numbers, or lists and dicts of these, which a checkpoint can "
+        f"hold, got: {found}."
     )
 
 

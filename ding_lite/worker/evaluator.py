@@ -160,7 +160,7 @@ class Evaluator:
         """Set an attribute of the evaluation's environments, see `SampleCollector.set_attr`; call it on every rank."""
         self._attributes[name] = storable(values)
         if self._env is not None:
-            self._env.set_attr(name, self._attributes[name])  # type: ignore[attr-defined]  # a run's have it
+            self._env.set_attr(name, self._attributes[name])  # type: ignore[attr-defined]  # see `create_vector_env`
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts, the best return and the attributes that were set, which are the same on all ranks."""

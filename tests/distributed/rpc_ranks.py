@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from easydict import EasyDict
 from torch import Tensor
@@ -77,6 +78,8 @@ def lead(cfg: EasyDict) -> dict[str, Any]:
     with RPCLink(None) as link:
         encoder = SplitEncoder(find_encoder(split), link)
         collector = RemoteCollector(link, split.collect_mode, encoder, [1, 2], InterruptGuard())
+        with pytest.raises(UserError, match="belong to the observers"):
+            collector.set_attr("gravity", 5.0)
         samples, figures = collector.collect()
         shown = [result(link.ask(rank, "show")) for rank in link.observers]
         drawn = [draw_first(whole, shown[0], seed=1), draw_first(whole, shown[1], seed=2)]

@@ -77,7 +77,7 @@ def test_each_collect_is_one_collective_whatever_the_lengths(tmp_path: Path) -> 
         assert rank["rows"][0] == expected | {"rows": 2 * length, "interrupted": False}
         assert rank["rows"][1] == rank["rows"][0]
         assert rank["rows"][2] == expected | {"rows": 2 * length, "interrupted": True, "interrupt": 1}
-        assert rank["state"] == {"envstep": 3 * steps, "episode_count": 24}
+        assert rank["state"] == {"envstep": 3 * steps, "episode_count": 24, "attributes": {}}
 
 
 if __name__ == "__main__":

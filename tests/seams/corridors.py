@@ -14,6 +14,9 @@ class Corridor(gymnasium.Env[Any, Any]):
 
     Args:
         length: distance to the end, which a curriculum may change.
+
+    Attributes:
+        visits: number of steps, float `[1]`, which the environment changes in place.
     """
 
     observation_space = Box(-1, 100, (2,), np.float32)
@@ -21,6 +24,7 @@ class Corridor(gymnasium.Env[Any, Any]):
 
     def __init__(self, length: float = 2.0) -> None:
         self.length = length
+        self.visits = np.zeros(1)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -29,6 +33,7 @@ class Corridor(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.time += 1
+        self.visits += 1
         self.position = max(0.0, self.position + (1 if action else -1) - 0.2 * self.np_random.random())
         won = self.position >= self.length
         return (
@@ -36,7 +41,7 @@ class Corridor(gymnasium.Env[Any, Any]):
             float(won),
             won,
             self.time >= 12,
-            {"is_success": won, "length": self.length, "text": "a"},
+            {"is_success": won, "length": self.length, "text": "a", "nested": {"a": 1}},
         )
 
     def _observe(self) -> np.ndarray:

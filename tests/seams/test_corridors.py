@@ -20,7 +20,7 @@ import torch
 from ding_lite.cli.main import main
 from ding_lite.entry import Callback, serial_pipeline
 from ding_lite.entry.callbacks import WatchedRun
-from ding_lite.envs import EnvError, check_env, create_vector_env
+from ding_lite.envs import EnvError, check_env, create_vector_env, restorable
 from ding_lite.utils import ConfigError, DDPContext, UserError
 from tests.distributed.launcher import ROOT, run_ranks
 from tests.envs.test_vector_env import env_config
@@ -153,7 +153,12 @@ def test_ranks_agree_on_the_means_of_info_and_on_the_limit_of_time(
 
 
 @pytest.mark.parametrize(
-    ("key", "message"), [("missing", "no episode of this evaluation had info"), ("text", "expected a number")]
+    ("key", "message"),
+    [
+        ("missing", "no episode of this evaluation had info"),
+        ("text", "expected a number"),
+        ("nested", "info['nested'] is a dict"),
+    ],
 )
 def test_an_info_without_a_number_is_reported(key: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     try:
@@ -197,21 +202,50 @@ def test_attributes_change_in_the_middle_of_episodes_and_are_restored(manager: s
         assert (pair[0] != pair[1]).any()
         with pytest.raises(UserError, match=r"no attribute 'gravty'\. Did you mean 'gravity'"):
             env.set_attr("gravty", 1.0)
+        with pytest.raises(UserError, match="expected 3 values, one for each environment, got 2"):
+            env.set_attr("gravity", [1.0, 2.0])
+        env.step(actions_TN[0])
 
 
-def test_a_worker_that_is_replaced_gets_the_attributes() -> None:
-    cfg = env_config(env_id="CartPole-v1", manager={"type": "subprocess"})
+@pytest.mark.parametrize("killed_at", range(3))
+def test_a_worker_that_is_replaced_gets_the_attributes_and_a_new_episode(killed_at: int) -> None:
+    cfg = env_config(env_id="CartPole-v1", manager={"type": "subprocess", "max_retry": 1})  # a second failure raises
     env: Any
     with closing(create_vector_env(cfg, 2, 7, training=True)) as env:
         env.reset(seed=[1, 1])
-        env.set_attr("gravity", [1000.0, 1000.0])
-        os.kill(env.env.env._workers[1].pid, signal.SIGKILL)
+        for place, gravity in enumerate(([500.0, 500.0], [1000.0, 1000.0], None)):
+            if place == killed_at:
+                os.kill(env.env.env._workers[1].pid, signal.SIGKILL)
+            if gravity:
+                env.set_attr("gravity", gravity)
         _, _, _, truncated_N, _ = env.step(np.ones(2, int))
         assert truncated_N.tolist() == [False, True]
+        assert not env.step(np.ones(2, int))[3].any()
         env.reset(seed=[1, 1])
         for _ in range(5):
             obs, *_ = env.step(np.ones(2, int))
         np.testing.assert_array_equal(obs[0], obs[1])
+
+
+@pytest.mark.parametrize("manager", ["base", "subprocess"])
+def test_each_environment_changes_a_value_of_its_own(manager: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restorable, "JOURNAL_LIMIT", 4)  # the change is older than what can be replayed
+    cfg, visits = env_config(env_id="Corridor-v0", manager={"type": manager}), np.zeros(1)
+    env: Any
+    resumed: Any
+    with closing(create_vector_env(cfg, 2, 7, training=True)) as env:
+        env.reset(seed=[1, 2])
+        env.set_attr("visits", visits)
+        env.set_attr("length", 50.0)
+        for _ in range(6):
+            env.step(np.zeros(2, int))
+        assert visits == 0
+        with closing(create_vector_env(cfg, 2, 7, training=True)) as resumed:
+            obs, _, restored_N = resumed.load_state_dict(env.state_dict())
+            assert not restored_N.any()
+            assert obs[:, 1].tolist() == [50.0, 50.0]
+        if manager == "base":
+            assert [one.unwrapped.visits.item() for one in env.env.env.envs] == [6, 6]
 
 
 @pytest.mark.parametrize("manager", ["base", "subprocess"])
@@ -275,13 +309,29 @@ def test_a_resumed_curriculum_is_the_one_that_was_never_stopped(tmp_path: Path) 
     assert lengths[0] == lengths[1] == pytest.approx(7.0)  # 100 collects of four steps
 
 
-def test_values_that_no_checkpoint_can_hold_are_refused() -> None:
-    class Wrong(Callback):
-        def on_start(self, run: WatchedRun) -> None:
-            run.collector.set_attr("length", object())
+class OnStart(Callback):
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
-    with pytest.raises(UserError, match="expected numbers, texts, arrays"):
-        train(callbacks=(Wrong(),))
+    def on_start(self, run: WatchedRun) -> None:
+        run.collector.set_attr("length", self.value)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), np.array(["a"]), np.array([None]), {"a": np.ones(2, ">f8")}, np.longdouble(1)]
+)
+def test_values_that_no_checkpoint_can_hold_are_refused(value: Any) -> None:
+    with pytest.raises(UserError, match=r"expected numbers, texts, arrays of numbers.*got: \w+"):
+        train(callbacks=(OnStart(value),))
+
+
+def test_a_checkpoint_without_environments_keeps_the_attributes(tmp_path: Path) -> None:
+    keys = "env.info_keys=['length']"
+    train(keys, callbacks=(OnStart(3.0),))
+    path = "policy.learn.learner.hook.load_ckpt_before_run=run/ckpt/ckpt_best.pth.tar"
+    train(keys, path, "policy.learn.resume_training=True", "exp_name=more", steps=480)
+    records = [json.loads(line) for line in (tmp_path / "more/metrics.jsonl").read_text().splitlines()]
+    assert {record["collect/info/length"] for record in records if "collect/info/length" in record} == {3.0}
 
 
 if __name__ == "__main__":

@@ -182,7 +182,7 @@ def test_counts_add_up_and_decide_epsilon() -> None:
         collector.collect()
     assert (collector.envstep, collector.episode_count) == (18, 4)
     assert [kwargs["eps"] for kwargs in seen.kwargs] == [0] * 3 + [6] * 3 + [12] * 3
-    assert collector.state_dict() == {"envstep": 18, "episode_count": 4}
+    assert collector.state_dict() == {"envstep": 18, "episode_count": 4, "attributes": {}}
 
 
 def test_the_policy_hears_which_episodes_ended() -> None:

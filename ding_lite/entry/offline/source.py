@@ -18,7 +18,7 @@ from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.ranks import get_world_size
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, UserError
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.worker.offline.loader import OfflineLoader
 
@@ -91,6 +91,17 @@ class BatchFeed:
         times = allreduce_data({"seconds": self._seconds, "waited": self._loader.waited - self._waited_before})
         self._seconds, self._waited_before = 0.0, self._loader.waited
         return {"epoch": self.epoch, "wait_share": times["waited"] / max(times["seconds"], 1e-9)}
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Raise an error, because no environments collect.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            f"run.collector.set_attr('{name}', ...): a run that learns from a data set collects from no "
+            "environments: use run.evaluator.set_attr."
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return self._loader.state_dict()

@@ -21,7 +21,7 @@ from ding_lite.policy import Policy
 from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ConfigError, UserError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
@@ -187,6 +187,17 @@ class RemoteCollector:
             output = self._policy.forward(features, **kwargs)
         self._draws[observer - 1] = torch.get_rng_state()
         return tree_map(Tensor.cpu, output)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Raise an error, because the observers own the environments.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            f"run.collector.set_attr('{name}', ...): the environments of serial_pipeline_rpc belong to the observers, "
+            "where it cannot be called: use serial_pipeline_onpolicy."
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {"envstep": self.envstep, "episode_count": self.episode_count}

@@ -21,7 +21,7 @@ from ding_lite import entry
 from ding_lite.cli.main import main
 from ding_lite.entry import find_pipeline, serial_pipeline_bc, serial_pipeline_offline
 from ding_lite.policy import BCPolicy
-from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, load_checkpoint
+from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, UserError, load_checkpoint
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
 from tests.entry.helpers import metrics, result
 from tests.entry.offline.helpers import ROWS, offline_pair, record_cartpole, run_offline
@@ -138,6 +138,16 @@ def test_environments_are_built_for_evaluation_alone(collectors: list[str], monk
     setting = (Counting, collectors, ["evaluate"] * 2)
     run_offline("env.stop_value=None", env_setting=setting, max_train_iter=5)
     assert Counting.made == ["evaluate"] * 3  # one of them to look at
+
+
+def test_a_callback_cannot_change_environments_that_collect() -> None:
+    class Wrong(entry.Callback):
+        def on_start(self, run: Any) -> None:
+            run.evaluator.set_attr("gravity", 5.0)
+            run.collector.set_attr("gravity", 5.0)
+
+    with pytest.raises(UserError, match=r"from no environments: use run\.evaluator\.set_attr"):
+        run_offline(callbacks=[Wrong()])
 
 
 def test_a_limit_ends_a_run_within_an_epoch_and_a_higher_one_lets_it_go_on() -> None:
