@@ -102,7 +102,6 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[
             eval_freq=1,
             stop_value=None,
             seeds_at=lambda count: derive_seeds(cfg.seed, "evaluate", count, n=env.num_envs),
-            max_episode_steps=cfg.env.max_episode_steps,
             on_progress=lambda done, steps, still: progress.note(
                 f"evaluating: {done} of {cfg.env.n_evaluator_episode} episodes, step {steps:,}"
                 + ", nothing changes" * still

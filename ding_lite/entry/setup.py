@@ -171,7 +171,6 @@ class RunSetup:
             interrupt,
             on_progress,
             cfg.policy.eval.evaluator.eval_at_start,
-            cfg.env.max_episode_steps,
         )
 
     def create_replay_buffer(self, built: Policy) -> ReplayBuffer:

@@ -68,7 +68,7 @@ class ActionUnits:
         scaled = box.bounded_below & box.bounded_above & act_scale
         low, high = np.where(scaled, self.low, -1.0), np.where(scaled, self.high, 1.0)
         self.centre, self.half_width = low / 2 + high / 2, high / 2 - low / 2  # 0 and 1 where nothing is scaled
-        self.same = not self.centre.any() and bool((self.half_width == 1).all())
+        self.same = not self.whole and not self.centre.any() and bool((self.half_width == 1).all())
         side: Any = np.float32 if self.whole else box.dtype.type
         least, most = (np.where(scaled, end, own).astype(side) for end, own in ((-1, self.low), (1, self.high)))
         self.space = Box(least, most, dtype=side)

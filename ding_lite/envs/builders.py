@@ -123,6 +123,7 @@ def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int 
     if cfg_env.max_episode_steps:
         env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
     env = SeededEnv(env, index, cfg_env.env_id or cfg_env.type, cfg_env.reset_options)
+    env.metadata = {"max_episode_steps": getattr(env.spec, "max_episode_steps", None), **env.metadata}
     env = PolicyObservations.wrap(env, image_layout(builder, cfg_env))
     if stack_depth(cfg_env) and not getattr(builder, "stacks_frames", False):
         env = FrameStack(env, cfg_env.frame_stack)

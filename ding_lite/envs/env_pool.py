@@ -114,6 +114,7 @@ class EnvPoolEngine(SameStepEngine):
             raise ConfigError(f"env.env_id '{task}' has several players in envpool: expected one.")
         frames = (frame_stack, image_layout)
         super().__init__(options["num_envs"], _usual(spaces[0]), _usual(spaces[1]), *frames)
+        self.metadata = {**self.metadata, "max_episode_steps": self._limit if self._limit < ENDLESS else None}
 
     def _call(self, function: str, options: dict[str, Any]) -> tuple[Any, ...]:
         """Call a function of envpool with the task and these options.

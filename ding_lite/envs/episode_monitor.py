@@ -33,6 +33,7 @@ class EpisodeMonitor(VectorWrapper):
     Args:
         env: the vector environment, in SAME_STEP mode.
         seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
+        restarts: whether `reset` can start new episodes in some of the environments.
         frame_stack: number of frames in one observation, 0 if observations are not frame stacks; kept as an attribute.
         info_keys: I keys, see `env.info_keys`; kept as an attribute.
         clip_rewards: whether `step` returns the signs of rewards; totals always sum the true rewards.
@@ -50,6 +51,7 @@ class EpisodeMonitor(VectorWrapper):
         env: VectorEnv,
         seed: int,
         *,
+        restarts: bool = True,
         frame_stack: int = 0,
         info_keys: Sequence[str] = (),
         clip_rewards: bool = False,
@@ -64,6 +66,7 @@ class EpisodeMonitor(VectorWrapper):
         if self.single_action_space is not env.single_action_space:
             self.action_space = batch_space(self.single_action_space, env.num_envs)
         self.frame_stack, self.info_keys = frame_stack, info_keys
+        self._restarts = restarts
         self._name = f"Environment '{name}'"
         self._stepped, self._rewarded = f"{self._name}: step returned obs", f"{self._name}: step returned rewards"
         self._clip_rewards = clip_rewards
@@ -100,6 +103,7 @@ class EpisodeMonitor(VectorWrapper):
         obs = fit(obs, self.single_observation_space, self._stepped, (self.num_envs,))
         info = {key: value for key, value in raw_info.items() if key not in OWN_KEYS}
         self._return_N += raw_info.get(TRUE_REWARD, reward_N)  # only `env.wrappers` make a difference
+        check_finite(self._return_N, self._rewarded)  # of which wrappers and signs may hide that they are infinite
         self._length_N += 1
         info["episode_return"], info["episode_length"] = self._return_N.copy(), self._length_N.copy()
         ended_N = terminated_N | truncated_N
@@ -119,6 +123,17 @@ class EpisodeMonitor(VectorWrapper):
         reward_N = (np.sign(reward_N) if self._clip_rewards else reward_N).astype(np.float32)
         check_finite(reward_N, self._rewarded)  # which includes what float32 cannot hold
         return obs, reward_N, terminated_N, truncated_N, info
+
+    def cut(self, which_N: np.ndarray, obs: Any) -> Any:
+        """Start new episodes in some environments, and return the observations; `obs` are the newest ones.
+
+        An engine that cannot restart some of its environments plays on; only the totals start anew.
+        """
+        if self._restarts:
+            return self.reset(options={"reset_mask": which_N})[0]
+        self._return_N[which_N] = 0
+        self._length_N[which_N] = 0
+        return obs
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of the environments: to one value, or to a list with a value for each, as in gymnasium.

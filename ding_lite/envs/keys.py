@@ -35,7 +35,8 @@ ENV_KEYS: dict[str, Any] = dict(
     act_scale=Key(True, "map actions -1..1 to the bounds of a Box; False: actions are in its units. Both are clipped"),
     max_episode_steps=Key(
         None,
-        "env steps after which an episode is truncated; 0: never; None: the environment's own limit",
+        "env steps after which an episode is truncated; 0: never, but evaluations cut it after 30000; None: the "
+        "environment's own limit",
         type=int,
         low=0,
     ),

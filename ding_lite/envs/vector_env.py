@@ -65,6 +65,7 @@ from ding_lite.envs.mixed_infos import MixedInfos
 from ding_lite.envs.native_check import check_native
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
+from ding_lite.envs.same_step import SameStepEngine
 from ding_lite.envs.seeded_env import derive_seeds, step_or_restart
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
@@ -175,9 +176,12 @@ def create_vector_env(
         env = SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry, seed)
     else:
         env = SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+    if cfg_env.max_episode_steps is not None:
+        env.metadata = {**env.metadata, "max_episode_steps": cfg_env.max_episode_steps}
     monitor = EpisodeMonitor(
         env,
         seed,
+        restarts=counts_episodes or isinstance(env, SameStepEngine),
         frame_stack=stack_depth(cfg_env),
         info_keys=tuple(cfg_env.info_keys),
         clip_rewards=training and cfg_env.clip_rewards,

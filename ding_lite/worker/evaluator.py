@@ -34,6 +34,9 @@ class Evaluator:
     Each environment plays the same number of episodes, so that short episodes are not overrepresented. Every evaluation
     has its own seeds, which are the same in every run of a config.
 
+    Without a time limit, `env.metadata["max_episode_steps"]`, an episode may never end. It is then cut after
+    `LONGEST_EPISODE` steps, with a warning on the way.
+
     Args:
         env: vector environment of N environments; None on ranks other than 0.
         policy: the policy's `eval_mode`.
@@ -46,8 +49,6 @@ class Evaluator:
             ended, the number of steps that each environment has played, and whether nothing has happened since the
             call before: no episode has ended, and the observations are the same.
         eval_at_start: whether an evaluation is due before the first learner iteration.
-        max_episode_steps: the environments' time limit. Without one, an episode is cut after `LONGEST_EPISODE` steps,
-            with a warning on the way, because it may never end.
 
     Attributes:
         eval_count: completed evaluations.
@@ -66,17 +67,20 @@ class Evaluator:
         interrupt: Callable[[], bool] = lambda: False,
         on_progress: Callable[[int, int, bool], None] | None = None,
         eval_at_start: bool = True,
-        max_episode_steps: int | None = None,
     ) -> None:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
         self._at_start = eval_at_start
-        self._longest, self._warns = max_episode_steps or LONGEST_EPISODE, not max_episode_steps
+        limit = env.metadata.get("max_episode_steps") if env is not None else None
+        self._longest, self._warns = max(limit or 0, LONGEST_EPISODE), not limit
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
         self._attributes: dict[str, Any] = {}  # what `set_attr` has set
 
     def should_eval(self, train_iter: int) -> bool:
-        """Return whether `eval_freq` iterations have passed since the last evaluation or the start, or none is due yet.
+        """Return whether an evaluation is due.
+
+        That is after `eval_freq` iterations since the last one or the start, and before the first one with
+        `eval_at_start`.
 
         Args:
             train_iter: learner iterations so far.
@@ -151,7 +155,7 @@ class Evaluator:
                 for i, values in enumerate(infos.values()):
                     values += info["episode_info"][np.isin(whole_K, counted), i].tolist() if len(whole_K) else []
             if cut_N.any():
-                obs, _ = self._env.reset(options={"reset_mask": cut_N})
+                obs = self._env.cut(cut_N, obs)  # type: ignore[attr-defined]  # a run's environments have it
         if due_N.any():
             set_random_state(state)
         return returns, lengths, infos

@@ -95,6 +95,15 @@ def test_unbounded_dimensions_pass_unchanged() -> None:
     assert space == Box(np.array([-np.inf, 0, -np.inf, -1]), np.array([np.inf, np.inf, 5, 1]), dtype=np.float64)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.int64])
+@pytest.mark.parametrize("high", [1, 2])
+def test_actions_of_a_box_are_the_same_in_both_units_only_if_their_arrays_are(dtype: Any, high: int) -> None:
+    units = ActionUnits(Box(-high, high, (3,), dtype))
+    action = np.array([[-high, 0, high]], dtype)
+    ours = units.to_policy(action)
+    assert units.same == (ours.dtype == action.dtype and np.array_equal(ours, action))
+
+
 def test_actions_of_a_minus_one_to_one_box_keep_their_bits() -> None:
     action = np.random.default_rng(0).uniform(-1, 1, (2, 5)).astype(np.float32)
     assert np.array_equal(received(make(Box(-1, 1, (5,), np.float32)), action), action)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import closing
 from typing import Any
 
 import ale_py
@@ -118,6 +119,13 @@ def test_sticky_actions_are_those_of_the_id_or_of_the_key() -> None:
         assert find_sticky(atari_config(env_id)) == expected
         assert find_sticky(atari_config(env_id, sticky_action_prob=expected)) == expected
     assert find_sticky(atari_config("pong", sticky_action_prob=0.5)) == 0.5
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_the_usual_limit_and_that_of_the_config_are_known_to_an_evaluation(manager: str) -> None:
+    for options, limit in (({}, 27_000), ({"frame_skip": 1}, 108_000), ({"max_episode_steps": 9}, 9)):
+        with closing(make("pong", 1, manager=manager, training=False, **options)) as env:
+            assert env.metadata["max_episode_steps"] == limit
 
 
 @pytest.mark.parametrize(("env_id", "num_actions"), [("pong", 6), ("breakout", 4), ("ms_pacman", 9)])

@@ -57,12 +57,12 @@ class Engine(SyncVectorEnv):
 REST: Any = (1.0, False, False, {})
 
 
-def two_steps(monkeypatch: pytest.MonkeyPatch, manager: str, *given: Any) -> Any:
+def two_steps(monkeypatch: pytest.MonkeyPatch, manager: str, *given: Any, **options: Any) -> Any:
     """Return what the second step of two environments with this space, observation and other results returns."""
     monkeypatch.setattr(Replies, "given", given, raising=False)  # for the engine; the others get it as an argument
     monkeypatch.setitem(ENV_REGISTRY, "replies", Replies)
     builders = None if manager == "native" else [partial(Replies, given=given)] * 2
-    cfg = env_config("replies", manager={"type": manager}, env_id="Mine-v3")
+    cfg = env_config("replies", manager={"type": manager}, env_id="Mine-v3", **options)
     env = create_vector_env(cfg, 2, 7, True, builders=builders)
     try:
         env.reset(seed=0)
@@ -147,6 +147,11 @@ def test_a_malformed_step_ends_the_run_in_one_line(rest: Any, message: str, monk
     with pytest.raises(EnvError, match=rf"^Environment 'Mine-v3': {message}") as error:
         two_steps(monkeypatch, "base", VECTOR, np.zeros(3, np.float32), rest)
     assert "\n" not in str(error.value)
+
+
+def test_an_infinite_reward_ends_the_run_also_if_only_its_sign_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EnvError, match=r"step returned rewards with -inf in environment 0, expected finite numbers\."):
+        two_steps(monkeypatch, "base", VECTOR, np.zeros(3), (-np.inf, False, False, {}), clip_rewards=True)
 
 
 @pytest.mark.parametrize(

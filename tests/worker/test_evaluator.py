@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 from easydict import EasyDict
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env, derive_seeds
 from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.ranks.heartbeat import progress
+from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.worker import Evaluator
 from ding_lite.worker import evaluator as evaluator_module
 from tests.worker.failing import DyingGame
@@ -36,7 +37,7 @@ def evaluator_in(env: VectorEnv, n_episode: int, stop_value: float | None = None
 
 
 def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
-    own = {key: options.pop(key) for key in ("interrupt", "on_progress", "max_episode_steps") if key in options}
+    own = {key: options.pop(key) for key in ("interrupt", "on_progress") if key in options}
     return evaluator_in(game_env(*games, training=False, **options), n_episode, stop_value, **own)
 
 
@@ -170,6 +171,46 @@ def test_an_endless_episode_is_reported_and_cut(
         for steps in (20, 40, 60, 20, 40, 60)
     ]
     assert caplog.messages == ([] if limit else told)
+
+
+@pytest.mark.parametrize("manager", ["base", "subprocess"])
+def test_a_limit_of_the_environments_own_is_kept_without_a_word(
+    manager: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(evaluator_module, "LONGEST_EPISODE", 60)
+    monkeypatch.setattr(evaluator_module, "LONG_EPISODE", 20)
+    spec = gymnasium.envs.registration.EnvSpec("Endless-v0", lambda **_: CountingGame(10**9), max_episode_steps=100)
+    cfg = EasyDict(ENV_DEFAULTS | {"manager": ENV_DEFAULTS["manager"] | {"type": manager}})
+    with closing(create_vector_env(cfg, 1, 0, False, builders=[lambda _: gymnasium.make(spec)])) as env:
+        assert evaluator_in(env, 1).eval(0)[1]["returns"] == [100 * REWARD]
+    assert caplog.messages == []
+
+
+class Unmasked(SyncVectorEnv):
+    """An engine that can restart no environment alone."""
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        assert options is None
+        return super().reset(seed=seed)
+
+
+class Clock(CountingGame):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return super().reset(seed=0, options={"episode": 0})
+
+    @classmethod
+    def make_native(cls, cfg_env: EasyDict, num_envs: int, num_threads: int) -> VectorEnv:
+        return Unmasked([lambda: cls(10**9), lambda: cls(7)], autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def test_an_engine_that_cannot_restart_one_environment_plays_on_where_an_episode_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluator_module, "LONGEST_EPISODE", 60)
+    monkeypatch.setitem(ENV_REGISTRY, "clock", Clock)
+    cfg = EasyDict(ENV_DEFAULTS | {"type": "clock", "manager": ENV_DEFAULTS["manager"] | {"type": "native"}})
+    with closing(create_vector_env(cfg, 2, 0, False)) as env:
+        assert sorted(evaluator_in(env, 4).eval(0)[1]["returns"]) == [7 * REWARD] * 2 + [60 * REWARD] * 2
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -124,6 +124,8 @@ class AtariEngine(AtariVectorEnv):
 
     def __init__(self, game: str, num_envs: int, *, games_per_seed: int, serves: bool, **kwargs: Any) -> None:
         super().__init__(game, num_envs, **kwargs)
+        limit = kwargs["max_num_frames_per_episode"] // kwargs["frameskip"]
+        self.metadata = {**self.metadata, "max_episode_steps": limit}
         self._games_per_seed = games_per_seed
         actions, _ = read_rom(game)
         self._fire = actions.index(Action.FIRE) if serves and Action.FIRE in actions else None
@@ -208,6 +210,8 @@ class AtariEnv(gymnasium.Env):
     def __init__(self, cfg_env: EasyDict) -> None:
         # not SAME_STEP: a game must end with its own last observation, and `reset` must start exactly one new game
         self._engine = self.make_native(cfg_env, 1, 1, AutoresetMode.NEXT_STEP)
+        limit = self._engine.metadata["max_episode_steps"]
+        self.metadata = {**self.metadata, "max_episode_steps": limit}
         self.observation_space = self._engine.single_observation_space
         self.action_space = self._engine.single_action_space
         self._screen = np.zeros((SCREEN, SCREEN), np.uint8)
