@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ding_lite.utils.ranks.collectives import allreduce_data
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_tensor
 
 
 def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -38,10 +37,7 @@ def joined_moments(count: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor,
         mean: this rank's mean, of the same shape and dtype.
         square: this rank's S, of the same shape and dtype.
     """
-    own = torch.stack([count, mean, square])
-    table_R = own.new_zeros(get_world_size(), *own.shape)
-    table_R[get_rank()] = own
-    return merge_moments(*allreduce_data(table_R).unbind(1))
+    return merge_moments(*all_gather_tensor(torch.stack([count, mean, square])).unbind(1))
 
 
 class RunningMeanStd(nn.Module):

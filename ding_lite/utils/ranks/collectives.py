@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.machine_group import SLOT, machine_group
-from ding_lite.utils.ranks.ranks import get_world_size
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 
 POLL = 0.005  # seconds between two looks at whether the other ranks have come
 
@@ -113,6 +113,15 @@ def all_gather_object(value: Any) -> list[Any]:
     with waiting():
         dist.all_gather_object(values, value)
     return values
+
+
+def all_gather_tensor(own: Tensor) -> Tensor:
+    """Return a tensor `[...]` of each of R ranks as one, `[R, ...]`; all ranks must pass the same shape and dtype."""
+    if get_world_size() == 1:
+        return own[None]
+    table_R = own.new_zeros(get_world_size(), *own.shape)
+    table_R[get_rank()] = own
+    return allreduce_data(table_R)
 
 
 def broadcast_module(module: nn.Module, src: int = 0) -> None:

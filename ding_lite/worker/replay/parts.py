@@ -19,10 +19,15 @@ class Sampler(Protocol):
     adaptive: bool
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
-        """Take note that the ring has `number` new rows; a sample has `span` rows."""
+        """Take note that the ring has `number` new rows; a sample has `span` rows.
+
+        With a prioritized sampler a collective call: all ranks make it equally often.
+        """
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
         """Choose the samples of a batch.
+
+        With a prioritized sampler a collective call: all ranks make it equally often, with equally many samples.
 
         Args:
             ring: stores the steps.

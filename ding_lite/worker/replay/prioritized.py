@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.utils.key import Key
-from ding_lite.utils.ranks.collectives import allreduce_data
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_tensor
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.worker.replay.buffer import ReplayBuffer, create_ring_and_view
 from ding_lite.worker.replay.ring import Ring
@@ -160,11 +159,7 @@ class PrioritizedSampler:
 
 def _of_all_ranks(*values: float) -> np.ndarray:
     """Return K values of all ranks, `[K, R]`; a collective call."""
-    if get_world_size() == 1:
-        return np.array([values]).T
-    value_KR = torch.zeros(len(values), get_world_size(), dtype=torch.float64)
-    value_KR[:, get_rank()] = torch.tensor(values, dtype=torch.float64)
-    return allreduce_data(value_KR).numpy()
+    return all_gather_tensor(torch.tensor(values, dtype=torch.float64)).numpy().T
 
 
 @BUFFER_REGISTRY.register("prioritized")
