@@ -63,7 +63,7 @@ def test_a_burn_in_that_the_buffer_cannot_hold_is_an_error() -> None:
         ("policy.num_threads", -1, "expected at least 1, got -1"),
         ("env.frame_stack", 10**9, "expected a number from 0 to 4096, got 1000000000"),
         ("env.collector_env_num", 10**9, "expected a number from 1 to 4096"),
-        ("env.max_episode_steps", 2**31, "expected a number from 1 to 2147483647"),
+        ("env.max_episode_steps", 2**31, "expected a number from 0 to 2147483647"),
         ("env.manager.step_timeout", 0.0, "expected at least 0.001, got 0.0"),
         ("env.manager.max_retry", -1, "expected at least 0, got -1"),
         ("policy.model.encoder_hidden_size_list", [64, 0], "expected at least 1, got 0"),

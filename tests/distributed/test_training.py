@@ -297,7 +297,8 @@ def wait_for(path: Path, words: str, timeout: float = 90) -> None:
 
 def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
     """The main job, shortened: games of 60 steps, some hundred random steps, then learning."""
-    overrides = ["exp_name=run", "env.max_episode_steps=60", "policy.random_collect_size=200", "max_env_step=960"]
+    limits = ["env.max_episode_steps=60", "env.collector_max_episode_steps=60", "max_env_step=960"]
+    overrides = ["exp_name=run", *limits, "policy.random_collect_size=200"]
     hook = "policy.learn.learner.hook.log_show_after_iter=34"
     done = launch(
         ["-m", "ding_lite", "-c", str(PONG), "-s", "0", *overrides, hook], timeout=200, launcher="launch", cwd=tmp_path

@@ -64,6 +64,7 @@ def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path:
         "ckpt/iteration_16.pth.tar",
         "ckpt/iteration_16.rank_0.pth.tar",
         "job.json",
+        "origin.jsonl",
     }
     state, told = last_checkpoint(folder), result(folder)
     assert parameter_hash(state["policy"]["model"]) == parameter_hash(policy.model)

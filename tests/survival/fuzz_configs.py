@@ -46,6 +46,7 @@ PLACES = (
     "tracker",
     "seed",
     "exp_name",
+    "max_seconds",
     "model",
     "checkpoint",
     "replay buffer",

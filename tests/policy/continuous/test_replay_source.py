@@ -69,7 +69,7 @@ def test_it_has_the_keys_of_a_replay_buffer_and_none_of_a_data_set() -> None:
     cfg = TwinCriticPolicy.default_config()
     assert TwinCriticPolicy.pipeline == "serial_pipeline"
     assert {"priority", "nstep", "random_collect_size"} <= set(cfg)
-    assert cfg.learn.update_per_collect >= 1
+    assert cfg.learn.update_per_collect is None  # one for each env step
     assert "data_path" not in cfg.collect
     with pytest.raises(ConfigError, match="priority_IS_weight=True needs prioritised replay"):
         make("priority_IS_weight=True")

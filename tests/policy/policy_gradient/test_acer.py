@@ -254,7 +254,7 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
         ("unroll_len=0", "policy.unroll_len: expected at least 1, got 0"),
         ("learn.c_clip_ratio=0", "c_clip_ratio: expected a number above 0"),
         ("learn.target_theta=0", "target_theta: expected a number above 0, at most 1"),
-        ("learn.batch_size=1001", "policy.learn.batch_size=1001 exceeds policy.other.replay_buffer."),
+        ("learn.batch_size=100000", "fewer than policy.learn.batch_size=100000: nothing would be learned"),
         ("learn.learning_rate=0.1", "Unknown key 'policy.learn.learning_rate'"),
     ],
 )

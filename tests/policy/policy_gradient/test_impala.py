@@ -179,7 +179,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32() -> None:
     [
         (["unroll_len=0"], "policy.unroll_len: expected at least 1, got 0"),
         (["learn.lambda_=1.5"], "policy.learn.lambda_: expected a number from 0 to 1"),
-        (["learn.batch_size=1001"], "policy.learn.batch_size=1001 exceeds policy.other.replay_buffer."),
+        (["learn.batch_size=100000"], "fewer than policy.learn.batch_size=100000: nothing would be learned"),
         (["on_policy=True"], "policy.on_policy: expected False for policy 'impala'"),
     ],
 )

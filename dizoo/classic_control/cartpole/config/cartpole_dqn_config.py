@@ -21,7 +21,6 @@ cartpole_dqn_config = EasyDict(
             dueling=True,
         ),
         nstep=1,
-        discount_factor=0.99,
         learn=dict(
             update_per_collect=5,
             batch_size=64,
