@@ -89,9 +89,10 @@ def test_ranks_with_different_versions_do_not_start() -> None:
 
 LAUNCH = "import sys; from ding_lite.entry.launcher.ranks import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
 JOIN = """
+import os
 from ding_lite.utils import DDPContext, allreduce_data
 with DDPContext():
-    print(allreduce_data(1))
+    os.write(1, f"{allreduce_data(1)}\\n".encode())
 """
 
 
