@@ -39,7 +39,7 @@ pong_dqn_config = EasyDict(
                 points=[[0, 2.5e-4], [150_000, 2.5e-4], [210_000, 5e-5], [300_000, 2e-5]],
                 by="env_step",
             ),
-            adam_eps=4e-4,  # late gradients are smaller, and so are the steps; it has the unit of importance weights
+            adam_eps=7e-4,  # late gradients are smaller, and so are the steps; it has the unit of importance weights
             target_update_freq=500,
         ),
         collect=dict(n_sample=16),
