@@ -94,7 +94,7 @@ class Agent:
 
     Attributes:
         config: the run's compiled config; without the environment's own keys if its class is not known.
-        policy: the policy, with the modes 'collect' and 'eval'. It never acts at random in eval mode, whatever
+        policy: the policy, built for 'collect' and 'eval'. Its best actions are never random, whatever
             `policy.eval.eps` says.
     """
 
@@ -109,7 +109,7 @@ class Agent:
         self._observations = Observations(spec.observation_space, spec.env_observation_space, layout)
         assert spec.env_action_space is not None
         self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)
-        self._explore = self.policy.collect_mode.get_collect_kwargs(trained_env_steps(state))
+        self._explore = self.policy.begin_collect(trained_env_steps(state))
         self._rows = 0  # observations in a batch of the running episodes; 0: none have begun
         self._greedily = True  # how the running episodes are played
         self._remembers = False  # whether the policy has a recurrent state, known after its first action
@@ -142,13 +142,10 @@ class Agent:
         rows = number or 1
         if rows != self._rows or deterministic != self._greedily:
             self._begin(rows, deterministic)
-        output = self.policy.eval_mode.forward(batch) if deterministic else self._collect(batch)
+        output = self.policy.act(batch, not deterministic, **({} if deterministic else self._explore))
         self._remembers = self._remembers or "prev_state" in output
         action = self._units.to_env(_to_numpy(output["action"]))
         return action if number else tree_map(lambda leaf_N: leaf_N[0], action)
-
-    def _collect(self, batch: Any) -> dict[str, Any]:
-        return self.policy.collect_mode.forward(batch, **self._explore)
 
     def _begin(self, rows: int, deterministic: bool) -> None:
         """Begin to act on batches of this size, in this way."""
@@ -157,7 +154,7 @@ class Agent:
             raise AgentError(f"The policy is recurrent: expected {what}; call reset() before new episodes.")
         self._rows, self._greedily = rows, deterministic
         if not deterministic:
-            self.policy.collect_mode.reset()  # correlated noise has a row for each environment
+            self.policy.reset()  # correlated noise has a row for each environment
 
     def reset(self, mask: Any = None) -> None:
         """Forget the running episodes. A recurrent policy needs this call before each new episode.
@@ -177,8 +174,8 @@ class Agent:
             if mask_N.shape != (self._rows,):
                 raise AgentError(f"reset: expected a mask of shape [{self._rows}], got {list(mask_N.shape)}.")
             index = np.flatnonzero(mask_N)
-        self.policy.eval_mode.reset(index)
-        self.policy.collect_mode.reset(index)
+        self.policy.reset(index, explore=False)
+        self.policy.reset(index)
 
     def evaluate(self, episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
         """Play whole episodes as the run's evaluator does, and return what `evaluate_checkpoint` returns.

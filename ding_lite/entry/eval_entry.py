@@ -97,7 +97,7 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[
         progress = stack.enter_context(Progress(None, True))
         evaluator = Evaluator(
             env,
-            policy.eval_mode,
+            policy,
             cfg.env.n_evaluator_episode,
             eval_freq=1,
             stop_value=None,

@@ -16,7 +16,6 @@ import torch
 from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
-from ding_lite.entry.reward import Rewarded, add_reward_model
 from ding_lite.entry.setup import RunSetup, first_steps, restoring_threads
 from ding_lite.policy import Policy
 from ding_lite.utils.allocator import keep_freed_memory
@@ -45,7 +44,7 @@ class Source:
         counts: returns counts for result.json, in addition to those of every run.
         figures: returns the figures since the last record by their tags, such as `data/epoch`; the same on all ranks.
         learning: returns a context manager that is active while the policy learns.
-        rewarded: the policy together with its reward model; None if the run has no reward model.
+        plays: whether the collector returns rollout blocks, for `Policy.to_samples`; otherwise it returns samples.
     """
 
     collector: Any
@@ -55,7 +54,7 @@ class Source:
     counts: Callable[[], Mapping[str, int]] = dict
     figures: Callable[[], Mapping[str, float]] = dict
     learning: Callable[[], AbstractContextManager[Any]] = nullcontext
-    rewarded: Rewarded | None = None
+    plays: bool = True
 
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
@@ -67,13 +66,9 @@ def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStac
         guard: knows whether a signal asked this process to end.
         stack: closes the environments.
     """
-    rewarded = add_reward_model(setup, policy) if "reward_model" in setup.cfg else None
-    mode = (rewarded or policy).collect_mode
-    collector = setup.create_collector(mode, get_rank(), lambda: guard.requested, stack)
-    lines, total = describe_collecting(setup.cfg, "a rank", get_world_size()), setup.limits["max_env_step"]
-    if rewarded is None:
-        return Source(collector, lines, total)
-    return Source(collector, lines, total, figures=rewarded.figures, rewarded=rewarded)
+    collector = setup.create_collector(policy, get_rank(), lambda: guard.requested, stack)
+    lines = describe_collecting(setup.cfg, "a rank", get_world_size())
+    return Source(collector, lines, setup.limits["max_env_step"])
 
 
 class Experiment(AbstractContextManager[Any]):
@@ -122,21 +117,22 @@ class Experiment(AbstractContextManager[Any]):
             self.policy = setup.create_policy(get_rank(), "policy")
             self._keeper = keeper = stack.enter_context(RunKeeper(setup, self.policy, axis))
             self._reporter = keeper.reporter
+            self._reward_model = reward_model = setup.create_reward_model(self.policy)
             self._source = source = create_source(setup, self.policy, keeper.guard, stack)
             self.collector = source.collector
             options = (lambda: keeper.guard.requested, keeper.reporter.evaluating, stack)
-            self.evaluator = setup.create_evaluator(self.policy.eval_mode, *options)
+            self.evaluator = setup.create_evaluator(self.policy, *options)
             hook = setup.cfg.policy.learn.learner.hook
             self.learner = Learner(
-                (source.rewarded or self.policy).learn_mode,
+                self.policy,
                 hook.log_show_after_iter,
                 self._on_log,
                 hook.check_ranks_after_iter,
                 self._on_update if self._callbacks else None,
+                reward_model.networks if reward_model else (),
             )
             self._replay = setup.create_replay_buffer(self.policy) if replays else None
-            model = source.rewarded and source.rewarded.model
-            parts = (self.learner, self.collector, self.evaluator, self.counts, self._replay, model)
+            parts = (self.learner, self.collector, self.evaluator, self.counts, self._replay, reward_model)
             keeper.resume(*parts, self._callbacks, self._on_save if self._callbacks else None)
             self._reporter.begin(self.policy, source.lines, setup.spec, self.counts()[axis], source.total)
             if self._callbacks is not None:
@@ -156,8 +152,8 @@ class Experiment(AbstractContextManager[Any]):
         # A signal may have interrupted the random steps of a run that is resumed.
         collected = self.collector.envstep // get_world_size() if replay.ring.size else 0
         while collected < size and not self.collector.interrupted:
-            samples, figures = self.collector.collect(random=at_random)
-            replay.push(samples)
+            block, figures = self.collector.collect(random=at_random)
+            replay.push(self._to_samples(block))
             collected += int(figures["env_step"]) // get_world_size()
         return replay
 
@@ -228,14 +224,20 @@ class Experiment(AbstractContextManager[Any]):
         """Collect once with the current policy.
 
         Returns:
-            This rank's samples, as `_get_train_sample` of the policy returned them.
+            This rank's samples, see `Policy.to_samples`.
         """
-        samples, figures = self.collector.collect()
-        self._collected = int(figures["env_step"])
+        block, figures = self.collector.collect()
+        samples, self._collected = self._to_samples(block), int(figures["env_step"])
         self._reporter.collect(figures, self.counts())
         if self._callbacks is not None:
             self._callbacks.after_collect(self, figures)
         return samples
+
+    def _to_samples(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Turn what the collector returned into samples, with the rewards of the reward model if there is one."""
+        if self._reward_model is not None:
+            block = self._reward_model.process(block)
+        return self.policy.to_samples(block) if self._source.plays else block
 
     def sample(self, replay: ReplayBuffer) -> Iterable[dict[str, Any]]:
         """Return the batches to learn from after a collect: `policy.learn.update_per_collect` of them.
@@ -277,7 +279,10 @@ class Experiment(AbstractContextManager[Any]):
         return at_limit or self._keeper.save_is_due() or self.evaluator.should_eval(self.learner.train_iter)
 
     def _on_log(self, values: dict[str, float]) -> None:
-        self._reporter.training(values, self._source.figures(), self.counts())
+        figures = dict(self._source.figures())
+        if self._reward_model is not None:
+            figures |= {f"reward_model/{key}": value for key, value in self._reward_model.take_figures().items()}
+        self._reporter.training(values, figures, self.counts())
         self._reporter.check(values, self.policy.alarms)
 
     def _on_update(self, output: Mapping[str, Any]) -> None:

@@ -38,21 +38,19 @@ class ActingModule(nn.Module):
     It normalises the observations, chooses the best action, and converts it.
 
     Args:
-        policy: the policy, with the mode 'eval'.
+        policy: the policy, built for 'eval'.
         units: the units of the actions.
     """
 
     def __init__(self, policy: Policy, units: ActionUnits) -> None:
         super().__init__()
-        self.networks = nn.ModuleList([policy.model])  # registered here, so that the parameters are exported
-        if policy.normalizer is not None:
-            self.networks.append(policy.normalizer)
-        self._forward = policy.eval_mode.forward
+        self.networks = nn.ModuleList([policy.model, policy.normalizer])  # so that their parameters are exported
+        self._policy = policy
         self._to_env = Convert(units)
 
     def forward(self, obs: Any) -> Any:
         """Return the actions, a tensor or a dict of tensors."""
-        return self._to_env(self._forward(obs)["action"])
+        return self._to_env(self._policy.act(obs, explore=False)["action"])
 
 
 class Convert(nn.Module):
@@ -104,7 +102,7 @@ def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units
     """
     ending = os.path.splitext(path)[1]
     obs = draw_observations(observation_space, TRIALS)
-    output = policy.eval_mode.forward(obs)
+    output = policy.act(obs, explore=False)
     if "prev_state" in output:
         raise AgentError(
             "A recurrent policy cannot be exported: its actions depend on a state. Load it with ding_lite.load."

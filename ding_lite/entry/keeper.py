@@ -184,7 +184,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def _resume_rank(self, state: dict[str, Any]) -> None:
         """Restore this rank's state, except the replay buffer's."""
-        self._policy.collect_mode.load_state_dict(state["collect_mode"])
+        self._policy.load_local_state_dict(state["collect_mode"])
         self._parts["learner"].load_local_state_dict(state["learner"])
         if "reward_model" in self._parts:
             self._parts["reward_model"].load_local_state_dict(state["reward_model"])
@@ -204,13 +204,13 @@ class RunKeeper(AbstractContextManager[Any]):
     def _state_dict(self) -> dict[str, Any]:
         """Return the state that is the same on all ranks."""
         parts = {name: part.state_dict() for name, part in self._parts.items()}
-        whole = {"policy": self._policy.learn_mode.state_dict(), "record": self.reporter.state_dict()}
+        whole = {"policy": self._policy.state_dict(), "record": self.reporter.state_dict()}
         return {**whole, "env_spec": self._spec_state, **parts}
 
     def _local_state_dict(self) -> dict[str, Any]:
         """Return this rank's state; its large tensors are not copies."""
         state = {"random": random_state(), "collector": self._parts["collector"].local_state_dict()}
-        state["collect_mode"] = self._policy.collect_mode.state_dict()
+        state["collect_mode"] = self._policy.local_state_dict()
         state["learner"] = self._parts["learner"].local_state_dict()
         if "reward_model" in self._parts:
             state["reward_model"] = self._parts["reward_model"].local_state_dict()
@@ -304,7 +304,7 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
     try:
         check_statistics(policy, state["policy"], name)
         learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
-        policy.learn_mode.load_state_dict(learned)
+        policy.load_state_dict(learned)
     except CheckpointError:  # it already says what is wrong
         raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -349,7 +349,7 @@ def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
     state = state.get("policy", state)
     check_statistics(policy, state, name)
     try:
-        policy.eval_mode.load_state_dict(state if "model" in state else {"model": state})
+        policy.load_to_act(state if "model" in state else {"model": state})
     except (TypeError, ValueError, RuntimeError) as error:
         raise _misfit(name, error) from error
 

@@ -28,7 +28,7 @@ def check_model(policy: Policy, spec: EnvSpec, fields: tuple[str, ...]) -> None:
     Args:
         policy: the policy.
         spec: the environment's spaces.
-        fields: the modes that the policy has.
+        fields: what the policy was built for.
 
     Raises:
         ConfigError: acting fails, or returns what does not fit the actions.
@@ -42,12 +42,12 @@ def check_model(policy: Policy, spec: EnvSpec, fields: tuple[str, ...]) -> None:
     if isinstance(obs, dict) and "action_mask" in obs:
         obs["action_mask"] = np.ones_like(obs["action_mask"])
     if "eval" in fields:
-        _try(policy, policy.eval_mode.forward, obs, spec)
-        policy.eval_mode.reset()
+        _try(policy, lambda batch: policy.act(batch, explore=False), obs, spec)
+        policy.reset(explore=False)
     if "collect" in fields:
-        kwargs = policy.collect_mode.get_collect_kwargs(0)
-        _try(policy, lambda batch: policy.collect_mode.forward(batch, **kwargs), obs, spec)
-        policy.collect_mode.reset()
+        kwargs = policy.begin_collect(0)
+        _try(policy, lambda batch: policy.act(batch, **kwargs), obs, spec)
+        policy.reset()
     set_random_state(state)
 
 

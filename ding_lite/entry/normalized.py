@@ -1,4 +1,4 @@
-"""Adds the normalisation of observations and rewards to a policy, and reads its statistics from checkpoints."""
+"""Creates what normalises the observations and rewards of a policy, and reads its statistics from checkpoints."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import gymnasium
 from easydict import EasyDict
 
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.normalizer import Normalizer, normalize_policy
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.registry import ConfigError
 
 
-def add_normalizer(policy: Policy, cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None:
-    """Make a policy normalise what `env.norm_obs` and `env.norm_reward` ask for.
+def create_normalizer(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> Normalizer:
+    """Return a normaliser of what `env.norm_obs` and `env.norm_reward` ask for.
 
     Args:
-        policy: the policy.
         cfg: the compiled config.
         observation_space: the space of one observation, as the policy sees it.
     """
@@ -25,13 +24,12 @@ def add_normalizer(policy: Policy, cfg: EasyDict, observation_space: gymnasium.S
     if norm_reward.use_norm:
         discount = norm_reward.reward_discount
         discount = cfg.policy.discount_factor if discount is None else discount
-    normalizer = Normalizer(observation_space if norm_obs.use_norm else None, discount, norm_reward.clip)
-    normalize_policy(policy, normalizer.to(policy.device))
+    return Normalizer(observation_space if norm_obs.use_norm else None, discount, norm_reward.clip)
 
 
 def normalizes_obs(policy: Policy) -> bool:
     """Return whether a policy normalises observations."""
-    return isinstance(policy.normalizer, Normalizer) and policy.normalizer.obs is not None
+    return policy.normalizer.obs is not None
 
 
 def refuse_normalization(cfg: EasyDict, what: str, reason: str) -> None:

@@ -13,7 +13,6 @@ import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +26,6 @@ from ding_lite.entry.normalized import refuse_normalization
 from ding_lite.entry.setup import first_steps
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.torch_utils.shared_module import SharedModule
 from ding_lite.utils.key import declared_keys
 from ding_lite.utils.ranks.ranks import alone, get_rank, get_world_size
@@ -71,9 +69,9 @@ class RolloutDataset(IterableDataset[Any]):
     * 'episode': one whole episode as collected, `[L, ...]`, and `last_obs`; also for `batch_size=None`.
 
     Samples have the keys that the policy's `_loss` reads. For an on-policy policy they are the batches of
-    `_get_batches`, advantages included. For other policies each step appears once, in time order, with `reward` summed
-    over `policy.nstep` steps, the true `next_obs`, `done` and `value_gamma`. `version` is the number of the parameters
-    that played.
+    `Policy.batches`, advantages included. For other policies each step appears once, in time order, with `reward`
+    summed over `policy.nstep` steps, the true `next_obs`, `done` and `value_gamma`. `version` is the number of the
+    parameters that played.
 
     A collect uses the parameters that were published last when it begins. Seeds are derived from the config's seed, the
     rank, the worker and the number of the iteration. Create one data set in every rank.
@@ -88,7 +86,7 @@ class RolloutDataset(IterableDataset[Any]):
 
     Attributes:
         cfg: the compiled config.
-        policy: for its `model`, `learn_mode.loss` and `eval_mode`; it has no optimizer. All ranks begin with the same
+        policy: for its `model`, `loss` and `act`; it has no optimizer. All ranks begin with the same
             parameters. Not available in loader workers.
 
     Raises:
@@ -170,16 +168,17 @@ class RolloutDataset(IterableDataset[Any]):
         processes = place.local_world_size * place.num_workers
         with closing(create_vector_env(cfg.env, num_envs, cfg.seed, True, processes)) as env:
             if stream is None and "n_episode" in collect:
-                collector: SampleCollector = EpisodeCollector(env, policy.collect_mode, collect.n_episode, seeds)
+                collector: SampleCollector = EpisodeCollector(env, policy, collect.n_episode, seeds)
             else:
-                collector = SampleCollector(env, _collect_mode(policy, self.unit), n_sample, seeds)
+                collector = SampleCollector(env, policy, n_sample, seeds)
             while True:
                 version = self._published.read(policy.model, version)
-                samples = self._collect(collector, place)
+                block = self._collect(collector, place)
+                samples = block if self.unit == "episode" else policy.to_samples(block)
                 if stream is not None:
                     yield from stream.take(samples | {"version": torch.full(samples["reward"].shape, version)})
                     continue
-                for batch in policy.learn_mode.get_batches(samples):
+                for batch in policy.batches(samples):
                     yield batch | {"version": torch.full((len(next(tree_leaves(batch))),), version)}
 
     def _collect(self, collector: SampleCollector, place: Place) -> dict[str, Any]:
@@ -188,9 +187,9 @@ class RolloutDataset(IterableDataset[Any]):
         policy = self.cfg.policy
         begins = self._counts[:, 0].sum() < first_steps(policy)
         at_random = bool(begins) and not POLICY_REGISTRY.find(policy.type).transition_with_policy_data
-        samples, figures = collector.collect(random=at_random)
+        block, figures = collector.collect(random=at_random)
         self._counts[place.worker] += torch.tensor([figures[key] for key in FIGURES], dtype=torch.float64)
-        return samples
+        return block
 
     def _create_stream(self, n_step: int) -> TransitionStream | EpisodeStream | None:
         """Return a stream that turns blocks of `n_step` rows into items; None if the policy does so, on-policy."""
@@ -284,12 +283,6 @@ def _rows(tree: Any) -> Sequence[Any]:
     if isinstance(tree, dict):
         return [dict(zip(tree, row, strict=True)) for row in zip(*map(_rows, tree.values()), strict=True)]
     return tree.unbind()
-
-
-def _collect_mode(policy: Policy, unit: str) -> CollectMode:
-    """Return the policy's collect mode; for whole episodes, one that returns rollout blocks unchanged."""
-    mode = policy.collect_mode
-    return replace(mode, get_train_sample=lambda block: block) if unit == "episode" else mode
 
 
 def _check(policy: EasyDict, unit: str) -> None:

@@ -47,4 +47,4 @@ def learn_onpolicy(experiment: Experiment) -> None:
         if experiment.evaluate():
             break
         samples = experiment.collect()
-        experiment.learn(experiment.policy.learn_mode.get_batches(samples))
+        experiment.learn(experiment.policy.batches(samples))

@@ -25,20 +25,27 @@ from torch import nn
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
 from ding_lite.entry.model_check import check_model
-from ding_lite.entry.normalized import add_normalizer
+from ding_lite.entry.normalized import create_normalizer
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.spec_state import load_spec
 from ding_lite.policy import Policy
+from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.utils.passwords import fill_in
 from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, usable_cores
 from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank, get_world_size
-from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError
-from ding_lite.utils.seed import set_seed
-from ding_lite.worker import EpisodeCollector, Evaluator, ReplayBuffer, SampleCollector
+from ding_lite.utils.registry import (
+    BUFFER_REGISTRY,
+    POLICY_REGISTRY,
+    REWARD_MODEL_REGISTRY,
+    TRACKER_REGISTRY,
+    ConfigError,
+)
+from ding_lite.utils.seed import random_state, set_random_state, set_seed
+from ding_lite.worker import EpisodeCollector, Evaluator, Player, ReplayBuffer, SampleCollector
 
-FIELDS = ("learn", "collect", "eval")  # the modes of a policy
+FIELDS = ("learn", "collect", "eval")  # the uses of a policy
 
 
 @contextmanager
@@ -84,7 +91,7 @@ class RunSetup:
 
         Args:
             seed_path: names the use of the seed, which is derived from this path and the config's seed.
-            fields: the modes to build. Without 'learn' there is no optimizer.
+            fields: what to build it for. Without 'learn' there is no optimizer.
 
         Raises:
             ConfigError: the policy or its model is the user's own, and they do not fit, see `check_model`.
@@ -96,10 +103,24 @@ class RunSetup:
         built: Policy = POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
         if policy.num_threads is None and is_small(built.model):
             torch.set_num_threads(1)
-        if self.cfg.env.norm_obs.use_norm or self.cfg.env.norm_reward.use_norm:
-            add_normalizer(built, self.cfg, self.spec.observation_space)
+        built.normalizer = create_normalizer(self.cfg, self.spec.observation_space).to(built.device)
         check_model(built, self.spec, fields)
         return built
+
+    def create_reward_model(self, policy: Policy) -> RewardModel | None:
+        """Build the reward model of a policy, if the config has one; a collective call.
+
+        The random states of this process do not change.
+        """
+        if "reward_model" not in self.cfg:
+            return None
+        cfg, state = self.cfg, random_state()
+        set_seed(derive_seeds(cfg.seed, get_rank(), "reward_model", n=1)[0])
+        reward_model_cls = REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)
+        spaces = (self.spec.observation_space, self.spec.action_space)
+        model: RewardModel = reward_model_cls(cfg.reward_model, cfg.policy, *spaces, policy.device)
+        set_random_state(state)
+        return model
 
     def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
         """Build the vector environment of a collector.
@@ -125,12 +146,12 @@ class RunSetup:
         )
 
     def create_collector(
-        self, collect_mode: Any, rank: int, interrupt: Callable[[], bool], stack: ExitStack
+        self, player: Player, rank: int, interrupt: Callable[[], bool], stack: ExitStack
     ) -> SampleCollector:
         """Build the collector and its environments.
 
         Args:
-            collect_mode: the policy's `collect_mode`.
+            player: the policy that plays.
             rank: the seeds of the environments are derived from it.
             interrupt: returns whether this process was asked to end.
             stack: closes the environments.
@@ -141,13 +162,13 @@ class RunSetup:
         collect, env = self.cfg.policy.collect, self.create_collect_env(stack)
         seeds = derive_seeds(self.cfg.seed, rank, "collect", n=env.num_envs)
         if "n_episode" in collect:
-            return EpisodeCollector(env, collect_mode, collect.n_episode, seeds, interrupt)
+            return EpisodeCollector(env, player, collect.n_episode, seeds, interrupt)
         n_sample = (collect.n_sample or env.num_envs) * self.cfg.policy.get("unroll_len", 1)
-        return SampleCollector(env, collect_mode, n_sample, seeds, interrupt)
+        return SampleCollector(env, player, n_sample, seeds, interrupt)
 
     def create_evaluator(
         self,
-        eval_mode: Any,
+        policy: Policy,
         interrupt: Callable[[], bool],
         on_progress: Callable[[int, int, bool], None],
         stack: ExitStack,
@@ -155,7 +176,7 @@ class RunSetup:
         """Build the evaluator. It plays on rank 0, which alone gets environments, and sends the result to all ranks.
 
         Args:
-            eval_mode: the policy's `eval_mode`.
+            policy: the policy to evaluate.
             interrupt: returns whether this process was asked to end.
             on_progress: see `Evaluator`.
             stack: closes the environments.
@@ -163,7 +184,7 @@ class RunSetup:
         cfg = self.cfg
         return Evaluator(
             self.create_eval_env(stack) if get_rank() == 0 else None,
-            eval_mode,
+            policy,
             cfg.env.n_evaluator_episode,
             cfg.policy.eval.evaluator.eval_freq,
             cfg.env.stop_value,

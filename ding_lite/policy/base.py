@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -18,14 +19,21 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.model.noisy import NoisyLinear, explore
 from ding_lite.policy.common_keys import COMMON_KEYS
 from ding_lite.policy.defaults import check_common_keys, merge_defaults
-from ding_lite.policy.modes import PolicyModes
 from ding_lite.policy.schedules import Schedules
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
-from ding_lite.torch_utils.modes import Loss
-from ding_lite.torch_utils.networks import broadcast_networks, modules_of
+from ding_lite.torch_utils.networks import (
+    average_buffers,
+    broadcast_networks,
+    checksum_networks,
+    drifting_buffers,
+    modules_of,
+    set_training,
+)
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.utils.ranks.ranks import get_local_rank, get_world_size
@@ -39,20 +47,19 @@ class Policy:
     The `config` of a subclass contains only the keys that it adds or changes. `default_config` merges it with the
     configs of its base classes. The keys that all policies have are declared in `common_keys.py`.
 
-    Collectors, evaluators and the learner use a policy only through its modes, which call the methods below. The modes
-    also do what all policies have in common. They switch the networks to training mode for losses and to evaluation
-    mode for acting. They keep the buffers of all networks equal on all ranks.
+    The learner, collectors and evaluators call the public methods. These do what all policies have in common, in order:
+    they set scheduled numbers, normalise, switch the networks to training mode for losses and to evaluation mode for
+    acting, and call the method with an underscore that a subclass overrides. In evaluation mode there is no dropout and
+    statistics do not change, so a network's output depends only on its input. Noisy layers draw noise nevertheless when
+    the policy explores.
 
     Args:
         cfg: the compiled `cfg.policy`.
         model: a model to train or to play with; its parameters are used as they are. None: `_create_model` creates one.
-        enable_field: the modes to prepare, any of 'learn', 'collect' and 'eval'.
+        enable_field: the uses to prepare, any of 'learn', 'collect' and 'eval'.
 
     Attributes:
-        normalizer: a `Normalizer` if observations or rewards are normalised, see `normalize_policy`.
-        learn_mode: the functions that a learner calls.
-        collect_mode: the functions that a collector calls.
-        eval_mode: the functions that an evaluator calls.
+        normalizer: normalises observations and rewards; by default it leaves both unchanged.
 
     Raises:
         ConfigError: several processes run, but `multi_gpu` is False.
@@ -67,7 +74,6 @@ class Policy:
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
     alarms: ClassVar[dict[str, tuple[float, str]]] = {}  # figures, the limits of their means, and what to do above them
-    normalizer: nn.Module | None = None
 
     @classmethod
     def default_config(cls) -> EasyDict:
@@ -119,11 +125,13 @@ class Policy:
         self._optimizers = Optimizers()
         for field in enable_field:
             getattr(self, f"_init_{field}")()
-        broadcast_networks(modules_of(self))  # last, so that target networks are included
-        modes = PolicyModes(self)
-        self.learn_mode, self.collect_mode, self.eval_mode = self._schedules.follow(
-            modes.learn, modes.collect, modes.eval
-        )
+        self.normalizer = Normalizer(None, None)
+        self._modules = modules_of(self)
+        broadcast_networks(self._modules)  # last, so that target networks are included
+        self._drifting = drifting_buffers(self._modules) if cfg.multi_gpu else []
+        self._schedules.set_numbers()
+        noisy = any(isinstance(module, NoisyLinear) for module in self._model.modules())
+        self._exploring: AbstractContextManager[None] = explore(self._model) if noisy else nullcontext()
 
     def _create_model(self) -> nn.Module:
         """Return a new model with initial parameters.
@@ -159,7 +167,189 @@ class Policy:
         """
         return self._schedules.follower(path)
 
-    # Learn mode.
+    # What the learner calls.
+
+    def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Take one optimizer step on a batch; a collective call.
+
+        Args:
+            batch: tensors `[B, ...]` on the policy's device, see the data contract in `docs/architecture.md`.
+
+        Returns:
+            Tensors whose means may be logged, and `priority` `[B]` if the policy sets priorities in replay.
+        """
+        self._schedules.set_numbers()
+        batch = self._normalized(batch)
+        self._set_training(True)
+        output = self._forward_learn(self._with_noise(batch))
+        if self._drifting:
+            average_buffers(self._drifting)
+        self._schedules.count_iteration()
+        return self._schedules.figures | output | self._optimizers.figures()
+
+    def loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch, a scalar, and detached figures, see `_loss`; nothing changes."""
+        batch = self._normalized(batch)
+        self._set_training(True)
+        return self._loss(self._with_noise(batch))
+
+    def batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the batches of one collect, see `_batches`; only for policies that learn from what was collected."""
+        self._set_training(False)
+        for batch in self._batches(samples):
+            yield batch
+            self._set_training(False)
+
+    def finish(self) -> None:
+        """Complete the check of the last step of a series. On a GPU, its result is known only now.
+
+        Raises:
+            NonFiniteError: its loss or gradient was not finite, and `policy.learn.on_nonfinite` is 'stop'.
+        """
+        self._optimizers.finish()
+
+    def checksum(self, *others: nn.Module) -> tuple[int, int]:
+        """Return a checksum of all parameters and buffers, and of those of other networks."""
+        return checksum_networks([*modules_of(self), *others])
+
+    def monitor_vars(self) -> list[str]:
+        """Return the names of the figures to log. A figure that no step returns is left out of the log."""
+        return [*self._monitor_vars_learn(), *self._schedules.figures]
+
+    def _normalized(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return a batch with normalised observations and rewards. Those of a collect are, see `to_samples`."""
+        return batch if self._learns_from_collects() else self.normalizer.normalize(batch)
+
+    def _with_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the batch with the random numbers that its losses need. Noise already in the batch is kept."""
+        noise = batch.get("noise") or self._draw_noise(batch)
+        return {**batch, "noise": noise} if noise else batch
+
+    def _learns_from_collects(self) -> bool:
+        return self.pipeline == "serial_pipeline_onpolicy"
+
+    def _set_training(self, training: bool) -> None:
+        """Set training or evaluation mode of those networks that are not in it, because switching takes time."""
+        for module in self._modules:
+            if module.training != training:
+                set_training(module, training)
+
+    # What a collector and an evaluator call.
+
+    def begin_collect(self, envstep: int) -> dict[str, Any]:
+        """Begin a collect; return the keyword arguments of `act` in it, such as epsilon.
+
+        Args:
+            envstep: env steps of all ranks so far.
+        """
+        self._schedules.count_collect(envstep)
+        self._schedules.set_numbers()
+        return self._begin_collect(envstep)
+
+    def act(self, obs: Any, explore: bool = True, **kwargs: Any) -> dict[str, Any]:
+        """Choose actions.
+
+        Args:
+            obs: observations `[N, ...]`, not normalised.
+            explore: act as in a collect; False: choose the best actions.
+            **kwargs: what `begin_collect` returned.
+
+        Returns:
+            A dict with `action` `[N]`, `[N, D]` or a dict of these, and whatever else the policy stores.
+        """
+        obs = self.normalizer.normalize_obs(obs)
+        self._set_training(False)
+        if not explore:
+            return self._forward_eval(obs)
+        with self._exploring:
+            return self._forward_collect(obs, **kwargs)
+
+    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        """Return what the rollout block stores for one step, see `_process_transition`."""
+        return self._process_transition(obs, output, timestep)
+
+    def to_samples(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Turn a rollout block `[T, N, ...]` into samples; a collective call.
+
+        The statistics of the normaliser are updated. Samples that are learned from immediately are normalised here, so
+        that probabilities and values that were stored while acting belong to them. Replay keeps them unchanged: each
+        batch is normalised when it is learned from, by the newest statistics.
+        """
+        if self._learns_from_collects():
+            block = self.normalizer.observe(block)
+        else:
+            self.normalizer.update(block)
+        return self._get_train_sample(block)
+
+    def reset(self, env_id: np.ndarray | None = None, explore: bool = True) -> None:
+        """Forget the running episodes of these environments, such as a recurrent state.
+
+        Args:
+            env_id: their numbers; None: all.
+            explore: whether they are a collector's, or an evaluator's.
+        """
+        if explore:
+            self._reset_collect(env_id)
+            return
+        if env_id is None:  # a new evaluation
+            self._schedules.set_numbers()
+        self._reset_eval(env_id)
+
+    # Checkpoints.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that learning changes; it is the same on all ranks."""
+        state = self._state_dict_learn() | {"schedules": self._schedules.state_dict()}
+        return state | ({"normalizer": self.normalizer.state_dict()} if self.normalizer.active else {})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned. Without `optimizer`, a new run starts from a saved model."""
+        self._load_state_dict_learn(state)
+        if "optimizer" in state:
+            self._schedules.load_state_dict(state.get("schedules"))
+        self.normalizer.load(state.get("normalizer", {}))
+
+    def load_to_act(self, state: dict[str, Any]) -> None:
+        """Restore what acting needs, for a policy that does not learn.
+
+        Args:
+            state: what `state_dict` returned, or a dict with its `model` alone.
+        """
+        self._load_state_dict_eval(state)
+        if "schedules" in state:  # exploration continues with the numbers that it had
+            self._schedules.load_state_dict(state["schedules"])
+        self.normalizer.load(state.get("normalizer", {}))
+
+    def local_state_dict(self) -> dict[str, Any]:
+        """Return the state of this rank alone, such as a recurrent state."""
+        state = self._state_dict_collect()
+        return state | ({"normalizer": self.normalizer.local_state_dict()} if self.normalizer.active else {})
+
+    def load_local_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `local_state_dict` returned."""
+        self._load_state_dict_collect(state)
+        self.normalizer.load_local_state_dict(state.get("normalizer", {}))
+
+    # DI-engine's names of the methods above.
+
+    @property
+    def learn_mode(self) -> SimpleNamespace:
+        """What DI-engine's learner calls."""
+        state = {"state_dict": self.state_dict, "load_state_dict": self.load_state_dict}
+        return SimpleNamespace(forward=self.learn, monitor_vars=self.monitor_vars, **state)
+
+    @property
+    def collect_mode(self) -> SimpleNamespace:
+        """What DI-engine's collector calls."""
+        rows = {"process_transition": self.to_row, "get_train_sample": self.to_samples}
+        return SimpleNamespace(forward=self.act, reset=self.reset, **rows)
+
+    @property
+    def eval_mode(self) -> SimpleNamespace:
+        """What DI-engine's evaluator calls."""
+        return SimpleNamespace(forward=partial(self.act, explore=False), reset=partial(self.reset, explore=False))
+
+    # What subclasses override, for learning.
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -204,9 +394,9 @@ class Policy:
         Returns:
             Tensors whose means may be logged, and `priority` `[B]` if the policy sets priorities in replay.
         """
-        return self._optimizer.step(batch)
+        return self._optimizer.step(self._loss, batch)
 
-    def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches of one collect. Only on-policy policies use this method; others have a replay buffer.
 
         The default is one pass over the samples in random order. `_forward_learn` is called with each batch before the
@@ -244,25 +434,24 @@ class Policy:
             self._optimizers.load_state_dict(state)
 
     def _init_optimizer(self) -> None:
-        """Create one optimizer that minimises `_loss` over the whole model."""
-        self._optimizer = self._add_optimizer("model", self._model, self._loss)
+        """Create one optimizer of the whole model."""
+        self._optimizer = self._add_optimizer("model", self._model)
 
     def _add_optimizer(
-        self, name: str, network: nn.Module | dict[str, Trained], loss: Loss, *args: Any, **options: Any
+        self, name: str, network: nn.Module | dict[str, Trained], *args: Any, **options: Any
     ) -> OptimizerStep:
-        """Create an optimizer that minimises `loss` over `network`, and include its state in checkpoints.
+        """Create an optimizer of `network`, and include its state in checkpoints.
 
         Args:
             name: its name in checkpoints and logs; 'model' if it is the policy's only optimizer.
             network: the network to train, or a dict of parts, each with its own optimizer.
-            loss: returns the loss of a batch, a scalar, and detached figures.
             *args: further arguments of `OptimizerStep`, such as the learning rate.
             **options: further keyword arguments of `OptimizerStep`.
 
         Returns:
-            The optimizer. `_forward_learn` calls its `step(batch)`.
+            The optimizer. `_forward_learn` calls its `step(self._loss, batch)`.
         """
-        return self._optimizers.add(name, OptimizerStep(network, loss, self._cfg, *args, **options))
+        return self._optimizers.add(name, OptimizerStep(network, self._cfg, *args, **options))
 
     def _autocast(self) -> AbstractContextManager[Any]:
         """Return a context manager in which forward passes have the precision `policy.precision`."""
@@ -282,7 +471,7 @@ class Policy:
             output = network(self._to_device(obs), **kwargs)
         return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
 
-    # Collect mode.
+    # For collecting.
 
     def _init_collect(self) -> None:
         """Create what collecting needs in addition to the model, such as the schedule of epsilon."""
@@ -292,14 +481,14 @@ class Policy:
 
         Args:
             obs: observations `[N, ...]`.
-            **kwargs: what `_get_collect_kwargs` returned.
+            **kwargs: what `_begin_collect` returned.
 
         Returns:
             A dict with `action` `[N]` or `[N, D]`, and what `_process_transition` needs in addition.
         """
         raise NotImplementedError
 
-    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
         """Return keyword arguments for `_forward_collect`, such as epsilon. It is called once before each collect.
 
         Args:
@@ -343,7 +532,7 @@ class Policy:
     def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
         """Restore a state that `_state_dict_collect` returned."""
 
-    # Eval mode.
+    # For evaluating.
 
     def _init_eval(self) -> None:
         """Create what evaluation needs in addition to the model."""

@@ -8,16 +8,12 @@ config itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
-import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
 from ding_lite.utils.key import declared_keys
 from ding_lite.utils.schedule import (
     Scheduled,
@@ -39,12 +35,13 @@ class Schedules:
 
     Attributes:
         cfg: the config for the policy to read; `cfg` itself if it has no schedules.
+        figures: the current numbers, for the log.
     """
 
     def __init__(self, cfg: EasyDict, policy_cls: type) -> None:
         self._schedules = find_schedules(cfg, declared_keys(policy_cls))
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
-        self._figures: dict[str, Tensor] = {}
+        self.figures: dict[str, Tensor] = {}
         self._followers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
         self.cfg = with_numbers(cfg, self._followers) if self._followers else cfg
 
@@ -70,72 +67,36 @@ class Schedules:
         schedule = self._schedules[path]
         return number_at(schedule, max(self._counts[schedule["by"]], 0))
 
-    def _set(self) -> None:
+    def set_numbers(self) -> None:
         """Write the current numbers into the config, and into the figures for the log."""
         for path in self._schedules:
             number = self._number(path)
             set_number(self.cfg, path, number)
-            self._figures[path.removeprefix("learn.")] = torch.tensor(number, dtype=torch.float64)
+            self.figures[path.removeprefix("learn.")] = torch.tensor(number, dtype=torch.float64)
 
-    def follow(
-        self, learn: LearnMode, collect: CollectMode, evaluate: EvalMode
-    ) -> tuple[LearnMode, CollectMode, EvalMode]:
-        """Return modes that count, and set the numbers.
+    def count_iteration(self) -> None:
+        """Count a learner iteration."""
+        self._counts["iteration"] += 1
 
-        Args:
-            learn: the policy's learn mode.
-            collect: the policy's collect mode.
-            evaluate: the policy's eval mode.
+    def count_collect(self, envstep: int) -> None:
+        """Count a collect, which begins after `envstep` env steps of all ranks."""
+        self._counts["env_step"] = envstep
+        self._counts["collect"] += 1
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the counts, which are the same on all ranks."""
+        return dict(self._counts)
+
+    def load_state_dict(self, state: dict[str, int] | None) -> None:
+        """Restore a state that `state_dict` returned.
+
+        Raises:
+            ValueError: it is None, so a version without schedules wrote the checkpoint.
         """
-        self._set()
-
-        def forward(batch: Batch) -> dict[str, Tensor]:
-            self._set()
-            output = self._figures | learn.forward(batch)
-            self._counts["iteration"] += 1
-            return output
-
-        def get_collect_kwargs(envstep: int) -> dict[str, Any]:
-            self._counts["env_step"] = envstep
-            self._counts["collect"] += 1
-            self._set()
-            return collect.get_collect_kwargs(envstep)
-
-        def reset_eval(env_id: np.ndarray | None = None) -> None:
-            if env_id is None:  # a new evaluation
-                self._set()
-            evaluate.reset(env_id)
-
-        def state_dict() -> dict[str, Any]:
-            return learn.state_dict() | {"schedules": dict(self._counts)}
-
-        def load_state_dict(state: dict[str, Any]) -> None:
-            learn.load_state_dict(state)
-            if "optimizer" in state:  # otherwise a new run starts from a saved model
-                self._load_counts(state)
-
-        def load_to_act(state: dict[str, Any]) -> None:
-            evaluate.load_state_dict(state)
-            if "schedules" in state:  # exploration continues with the numbers that it had
-                self._load_counts(state)
-
-        return (
-            replace(
-                learn,
-                forward=forward,
-                monitor_vars=lambda: [*learn.monitor_vars(), *self._figures],
-                state_dict=state_dict,
-                load_state_dict=load_state_dict,
-            ),
-            replace(collect, get_collect_kwargs=get_collect_kwargs),
-            replace(evaluate, reset=reset_eval, load_state_dict=load_to_act),
-        )
-
-    def _load_counts(self, state: dict[str, Any]) -> None:
-        if "schedules" not in state:
+        if state is None:
             raise ValueError(
                 "the state has no counts for schedules, because an older version wrote it: continue it without "
                 "schedules, or start from the model alone, with policy.learn.resume_training=False"
             )
-        self._counts.update(state["schedules"])
-        self._set()
+        self._counts.update(state)
+        self.set_numbers()

@@ -17,7 +17,6 @@ from gymnasium import Space
 from torch import Tensor, nn
 
 from ding_lite.torch_utils.diagnosis import NonFiniteError
-from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.networks import (
     average_buffers,
     broadcast_networks,
@@ -78,15 +77,15 @@ class RewardModel:
         """Build the networks and their optimizers."""
 
     def _add_optimizer(
-        self, name: str, network: nn.Module | dict[str, Trained], loss: Loss, *args: Any, **options: Any
+        self, name: str, network: nn.Module | dict[str, Trained], *args: Any, **options: Any
     ) -> OptimizerStep:
-        """Return an optimizer that minimises `loss` over `network`; `train` calls its `step(batch)`.
+        """Return an optimizer of `network`; `train` calls its `step(loss, batch)`.
 
         Arguments as for `Policy._add_optimizer`. The defaults of learning rate, weight decay and gradient clipping are
         those of `cfg.reward_model`.
         """
         cfg = EasyDict({**self._policy_cfg, "learn": {**self._policy_cfg.learn, **self._cfg}})
-        return self._optimizers.add(name, OptimizerStep(network, loss, cfg, *args, **options))
+        return self._optimizers.add(name, OptimizerStep(network, cfg, *args, **options))
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
         """Learn from a rollout block. A reward model that does not learn need not override this.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ding_lite.torch_utils.modes import Loss
+from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError
 
@@ -27,14 +26,9 @@ class CompiledLoss:
     Args:
         loss: computes the loss of a batch, and figures.
         flat: the parameters and gradients of the network that the loss trains.
-
-    Raises:
-        ConfigError: this torch cannot compile a gradient.
     """
 
     def __init__(self, loss: Loss, flat: FlatParameters) -> None:
-        if "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
-            raise ConfigError(f"policy.compile=True needs torch 2.13 or newer, got {torch.__version__}: update torch.")
         self._loss, self._flat = loss, flat
         self._gradients: tuple[Tensor, ...] = ()
         torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a separate graph

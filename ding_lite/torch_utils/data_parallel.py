@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from easydict import EasyDict
 from torch import nn
@@ -55,9 +57,11 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
         defaults: the default values of `policy.ddp`.
 
     Raises:
-        ConfigError: a value has no effect, contradicts another one, or needs a GPU.
+        ConfigError: a value has no effect, contradicts another one, or needs a GPU or a newer torch.
     """
     ddp = policy.ddp
+    if policy.compile and "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
+        raise ConfigError(f"policy.compile=True needs torch 2.13 or newer, got {torch.__version__}: update torch.")
     if policy.compile and (policy.data_parallel == "ddp" or not policy.bp_update_sync):
         raise ConfigError(
             "policy.compile=True computes all gradients at once, so nothing can be averaged meanwhile: set "

@@ -1,14 +1,14 @@
 """Normalises observations and rewards by running statistics that all ranks share.
 
 Environments, the collector's rollout blocks, replay and data sets hold unchanged observations and rewards. They are
-normalised where the policy receives them, see `NormalizedModes`. Shapes: T steps, N environments, F features.
+normalised where the policy receives them, see `Policy.learn`, `act` and `to_samples`. Shapes: T steps, N environments,
+F features.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -17,7 +17,6 @@ import torch
 from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.modes import Batch, CollectMode, EvalMode, LearnMode
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.ranks.ranks import alone
 
@@ -84,6 +83,11 @@ class Normalizer(nn.Module):
         self.returns = RunningMeanStd() if reward_discount is not None else None
         self._running_N: Tensor | None = None  # R of this rank's running episodes
 
+    @property
+    def active(self) -> bool:
+        """Whether anything is normalised."""
+        return self.obs is not None or self.returns is not None
+
     # Normalising.
 
     def normalize_obs(self, obs: Any) -> Any:
@@ -110,7 +114,7 @@ class Normalizer(nn.Module):
 
     def normalize(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch or a block with normalised observations and rewards; the given one is not changed."""
-        return self._with_rewards(self._with_obs(batch))
+        return self._with_rewards(self._with_obs(batch)) if self.active else batch
 
     def _with_obs(self, batch: dict[str, Any]) -> dict[str, Any]:
         return batch | {key: self.normalize_obs(batch[key]) for key in OBS_KEYS if key in batch}
@@ -191,86 +195,3 @@ class Normalizer(nn.Module):
     def load_local_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state that `local_state_dict` returned."""
         self._running_N = state.get("running_return")
-
-
-def normalize_policy(policy: Any, normalizer: Normalizer) -> None:
-    """Make a policy normalise observations and rewards; its modes are replaced by those of `NormalizedModes`."""
-    policy.normalizer = normalizer  # where the checksum of all networks and buffers finds it
-    modes = NormalizedModes(policy, normalizer)
-    policy.learn_mode, policy.collect_mode, policy.eval_mode = modes.learn, modes.collect, modes.eval
-
-
-class NormalizedModes:
-    """The modes of a policy, with observations and rewards normalised on their way to it.
-
-    * Acting: observations are normalised by the current statistics. Only a collect that is learned from changes these.
-    * On-policy learning: a block is normalised once, when it is collected, see `Normalizer.observe`. Probabilities and
-      values that were stored while acting then belong to the observations that are learned from.
-    * Learning from replay or from a data set: each batch is normalised when it is learned from. Old samples then follow
-      the newest statistics, as the observations do on which the policy acts.
-    * Checkpoints contain the statistics, and each rank's discounted returns of its running episodes.
-
-    Args:
-        policy: the policy.
-        normalizer: holds the statistics.
-
-    Attributes:
-        learn: the functions that a learner calls.
-        collect: the functions that a collector calls.
-        eval: the functions that an evaluator calls.
-    """
-
-    def __init__(self, policy: Any, normalizer: Normalizer) -> None:
-        self._normalizer = normalizer
-        self._learn: LearnMode = policy.learn_mode
-        self._collect: CollectMode = policy.collect_mode
-        self._eval: EvalMode = policy.eval_mode
-        self._on_policy = policy.pipeline == "serial_pipeline_onpolicy"
-        self.learn = replace(
-            self._learn,
-            forward=lambda batch: self._learn.forward(self._normalized(batch)),
-            loss=lambda batch: self._learn.loss(self._normalized(batch)),
-            state_dict=self._state_dict,
-            load_state_dict=self._load_state_dict,
-        )
-        self.collect = replace(
-            self._collect,
-            forward=self._act,
-            get_train_sample=self._get_train_sample,
-            state_dict=self._local_state_dict,
-            load_state_dict=self._load_local_state_dict,
-        )
-        self.eval = replace(self._eval, forward=self._act_best, load_state_dict=self._load_state_dict_to_act)
-
-    def _normalized(self, batch: Batch) -> Batch:
-        return batch if self._on_policy else self._normalizer.normalize(batch)
-
-    def _act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        return self._collect.forward(self._normalizer.normalize_obs(obs), **kwargs)
-
-    def _act_best(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        return self._eval.forward(self._normalizer.normalize_obs(obs), **kwargs)
-
-    def _get_train_sample(self, block: Batch) -> Batch:
-        if self._on_policy:
-            return self._collect.get_train_sample(self._normalizer.observe(block))
-        self._normalizer.update(block)
-        return self._collect.get_train_sample(block)
-
-    def _state_dict(self) -> dict[str, Any]:
-        return self._learn.state_dict() | {"normalizer": self._normalizer.state_dict()}
-
-    def _load_state_dict(self, state: dict[str, Any]) -> None:
-        self._learn.load_state_dict(state)
-        self._normalizer.load(state.get("normalizer", {}))
-
-    def _load_state_dict_to_act(self, state: dict[str, Any]) -> None:
-        self._eval.load_state_dict(state)
-        self._normalizer.load(state.get("normalizer", {}))
-
-    def _local_state_dict(self) -> dict[str, Any]:
-        return self._collect.state_dict() | {"normalizer": self._normalizer.local_state_dict()}
-
-    def _load_local_state_dict(self, state: dict[str, Any]) -> None:
-        self._collect.load_state_dict(state)
-        self._normalizer.load_local_state_dict(state.get("normalizer", {}))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ding_lite.torch_utils.optimizer_keys import USED_BY
 
 Rate = float | Callable[[int], float]
+Loss = Callable[[dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]  # of a batch, and detached figures
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,

@@ -6,7 +6,6 @@ updates the parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,9 +14,8 @@ from torch import Tensor, nn
 
 from ding_lite.torch_utils.compiled_loss import CompiledLoss
 from ding_lite.torch_utils.data_parallel import choose_overlap, uses_ddp
-from ding_lite.torch_utils.modes import Loss
 from ding_lite.torch_utils.nonfinite import StepCheck
-from ding_lite.torch_utils.optimizer import Rate, Trained, create_optimizer, load_moments
+from ding_lite.torch_utils.optimizer import Loss, Rate, Trained, create_optimizer, load_moments
 from ding_lite.torch_utils.overlapped_loss import OverlappedLoss
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import UserError
@@ -31,7 +29,7 @@ class OptimizerStep:
     Several processes together take the step that one process would take on the joined batch.
 
     A network is trained by one optimizer, or in parts with an optimizer each: `{"encoder": Trained(...),
-    "head": Trained(...)}`. All parts share one backward pass, so losses that share an encoder are summed in `loss`. The
+    "head": Trained(...)}`. All parts share one backward pass, so losses that share an encoder are summed in one. The
     parts must not share parameters. Each part is clipped separately.
 
     If the loss passes through a network that this step does not train, such as an actor's loss through the critic,
@@ -41,7 +39,6 @@ class OptimizerStep:
     Args:
         network: the network on its final device with its final dtype, or its parts by name. Its parameters become views
             of one tensor.
-        loss: returns the loss of a batch, a scalar, and detached figures. It depends only on network and batch.
         cfg: the compiled `cfg.policy`.
         learning_rate: the learning rate of a network that is not given as parts, see `Trained`.
         optimizer: its kind of optimizer, see `Trained`.
@@ -62,7 +59,6 @@ class OptimizerStep:
     def __init__(
         self,
         network: nn.Module | dict[str, Trained],
-        loss: Loss,
         cfg: EasyDict,
         learning_rate: Rate | None = None,
         optimizer: str | type[torch.optim.Optimizer] | None = None,
@@ -71,17 +67,11 @@ class OptimizerStep:
         parts = network if isinstance(network, dict) else {"": Trained(network, learning_rate, optimizer, options)}
         modules = [part.network for part in parts.values()]
         self.network = modules[0] if len(modules) == 1 else nn.ModuleList(modules)
-        self._learn = cfg.learn
+        self._cfg, self._learn = cfg, cfg.learn
         self.flat = FlatParameters(*modules, share_memory=cfg.multi_gpu and not uses_ddp(cfg))
         self.overlaps = choose_overlap(cfg, self.flat)
         self._averages = cfg.multi_gpu and not self.overlaps
-        wrapped: OverlappedLoss | CompiledLoss | None = None
-        if self.overlaps:
-            wrapped = OverlappedLoss(self.network, loss, cfg, self.flat)
-        elif cfg.compile:
-            wrapped = CompiledLoss(loss, self.flat)
-        self._loss: Loss = wrapped or loss
-        self._backward: Callable[[Tensor], Any] = wrapped.backward if wrapped else Tensor.backward
+        self._wrapper: OverlappedLoss | CompiledLoss | None = None
         created = [
             create_optimizer(parameter, part, cfg.learn)
             for part, parameter in zip(parts.values(), self.flat.parts, strict=True)
@@ -104,13 +94,15 @@ class OptimizerStep:
         (name,) = self.optimizers
         self.optimizers[name] = optimizer
 
-    def step(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def step(self, loss_of: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one step on a batch.
 
         If the loss or the gradient of any rank is not finite, no rank changes its parameters, see
         `torch_utils.nonfinite`. Collective: all ranks must call it.
 
         Args:
+            loss_of: returns the loss of a batch, a scalar, and detached figures. It depends only on networks and
+                batch, and is the same function in every step.
             batch: a dict of `[B, ...]` tensors on the network's device.
 
         Returns:
@@ -121,14 +113,19 @@ class OptimizerStep:
             NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is
                 raised one step later.
         """
-        output = self._loss(batch)
+        if self.overlaps or self._cfg.compile:
+            self._wrapper = loss_of = self._wrapper or self._wrap(loss_of)
+        output = loss_of(batch)
         if self.steps == 0:
-            _check_output(output, self._loss)
+            _check_output(output, loss_of)
         loss, figures = output
         self.check.begin(batch, figures)
         self.flat.zero_grad()
         self.check.mark(loss, self.flat)
-        self._backward(loss)
+        if self._wrapper is None:
+            loss.backward()
+        else:
+            self._wrapper.backward(loss)
         if self._averages:
             self.flat.average_grad()
         norm = torch.linalg.vector_norm(self.flat.gradient)
@@ -139,6 +136,11 @@ class OptimizerStep:
                 optimizer.step()
         self.steps += 1
         return figures | {"grad_norm": norm, "total_loss": loss.detach()}
+
+    def _wrap(self, loss_of: Loss) -> OverlappedLoss | CompiledLoss:
+        if self.overlaps:
+            return OverlappedLoss(self.network, loss_of, self._cfg, self.flat)
+        return CompiledLoss(loss_of, self.flat)
 
     def _clip(self, norm: Tensor) -> None:
         """Clip the averaged gradient of each part in place, as `policy.learn.grad_clip_type` says.

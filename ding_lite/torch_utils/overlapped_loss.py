@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from ding_lite.torch_utils.modes import Loss
+from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.collectives import await_gpu
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.heartbeat import waiting

@@ -1,6 +1,6 @@
 """Collectors, evaluator, learner, replay and data sets: they move data between environments and a policy."""
 
-from ding_lite.worker.collector import SampleCollector
+from ding_lite.worker.collector import Player, SampleCollector
 from ding_lite.worker.episode_collector import EpisodeCollector
 from ding_lite.worker.evaluator import Evaluator
 from ding_lite.worker.learner import Learner
@@ -27,6 +27,7 @@ __all__ = [
     "LoaderError",
     "OfflineDataset",
     "OfflineLoader",
+    "Player",
     "PrioritizedReplayBuffer",
     "PrioritizedSampler",
     "ReplayBuffer",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -18,12 +18,27 @@ from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.envs.actions import random_actions
 from ding_lite.envs.restorable import RestorableVectorEnv
-from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.tree import lengthen, tree_map
 from ding_lite.worker.env_state import storable, to_arrays, to_tensors
+
+
+class Player(Protocol):
+    """What a collector calls, the methods of a `Policy`."""
+
+    def begin_collect(self, envstep: int) -> dict[str, Any]:
+        """Begin a collect after `envstep` env steps of all ranks; return the keyword arguments of `act` in it."""
+
+    def act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return a dict with `action` `[N, ...]`, and whatever else is stored, for observations `[N, ...]`."""
+
+    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        """Return the row `[N, ...]` of the rollout block for one step."""
+
+    def reset(self, env_id: np.ndarray | None = None) -> None:
+        """Forget the running episodes of these environments; None: of all."""
 
 
 class SampleCollector:
@@ -32,7 +47,7 @@ class SampleCollector:
     The steps form a rollout block: a dict of tensors, or of nested dicts of tensors. It shares the collector's memory
     and is valid until the next call. Its keys are:
 
-    * the columns `[T, N, ...]` that `policy.process_transition` returned: obs, action, reward, done, traj_flag, and
+    * the columns `[T, N, ...]` that `policy.to_row` returned: obs, action, reward, done, traj_flag, and
       those that the policy adds.
     * `episode_step` `[T, N]` int32: env steps since the last reset, when `obs` was observed. An episode starts where it
       is 0. `done` and `traj_flag` do not show this, because a lost life or a point sets both while the game continues.
@@ -42,7 +57,7 @@ class SampleCollector:
 
     Args:
         env: vector environment of N environments, see `ding_lite.envs.vector_env`.
-        policy: the policy's `collect_mode`.
+        policy: the policy that plays.
         n_sample: env steps that this rank plays in each collect, a multiple of N.
         seeds: one seed for each environment.
         interrupt: returns whether this process was asked to end.
@@ -56,7 +71,7 @@ class SampleCollector:
     def __init__(
         self,
         env: VectorEnv,
-        policy: CollectMode,
+        policy: Player,
         n_sample: int,
         seeds: list[int],
         interrupt: Callable[[], bool] = lambda: False,
@@ -90,25 +105,25 @@ class SampleCollector:
             random: draw actions at random instead of using those of the policy.
 
         Returns:
-            The samples that the policy's `get_train_sample` makes from the rollout block, and figures of this collect.
+            The rollout block, and figures of this collect.
             The figures are sums over all ranks: `env_step`; `episode`, the number of episodes that ended; `return` and
             `length` (env steps) of these episodes; for each key of `env.info_keys`, `info/KEY` of these episodes, and
             `info/KEY/episodes`, the number of them that reported it. `duration` is the mean over ranks, in seconds.
         """
         start = time.perf_counter()
         n_step = n_sample // self._num_envs if n_sample else self._share
-        kwargs = self._policy.get_collect_kwargs(self.envstep)
+        kwargs = self._policy.begin_collect(self.envstep)
         self._rows.reserve(n_step)
         for t in range(n_step):
             self._play(t, random, kwargs)
         block, ends = self._rows.take(n_step, self._obs)
-        return self._policy.get_train_sample(block), self._count(n_step, ends, time.perf_counter() - start)
+        return block, self._count(n_step, ends, time.perf_counter() - start)
 
     def _play(self, t: int, random: bool, kwargs: dict[str, Any]) -> np.ndarray:
         """Take one step in every environment and write row `t`; return which episodes ended, `[N]`."""
         heartbeat("collect")
         obs = self._rows.write_obs(t, self._obs)
-        output = self._policy.forward(obs, **kwargs)
+        output = self._policy.act(obs, **kwargs)
         if random:
             output["action"] = tree_map(torch.as_tensor, random_actions(self._env.action_space, obs))
         self._obs, reward, terminated, truncated, info = self._env.step(tree_map(to_numpy, output["action"]))
@@ -117,7 +132,7 @@ class SampleCollector:
         if "part_ended" in info:
             done, cut = terminated | info["part_ended"], ended | info["part_ended"]
         timestep = SimpleNamespace(reward=reward, done=done, traj_flag=cut, info=info)
-        row = self._policy.process_transition(obs, output, timestep)
+        row = self._policy.to_row(obs, output, timestep)
         if row.get("obs") is obs:
             del row["obs"]  # `write_obs` has stored it already
         row["episode_step"] = self._episode_step_N

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from ding_lite.torch_utils.modes import CollectMode
-from ding_lite.worker.collector import SampleCollector
+from ding_lite.worker.collector import Player, SampleCollector
 
 FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
 LONG_COLLECT = 8192  # env steps of each environment after which a collect is reported as long
@@ -29,7 +28,7 @@ class EpisodeCollector(SampleCollector):
 
     Args:
         env: vector environment of N environments, see `ding_lite.envs.vector_env`.
-        policy: the policy's `collect_mode`.
+        policy: the policy that plays.
         n_episode: episodes that this rank plays in each collect, a multiple of N.
         seeds: one seed for each environment.
         interrupt: returns whether this process was asked to end.
@@ -38,7 +37,7 @@ class EpisodeCollector(SampleCollector):
     def __init__(
         self,
         env: VectorEnv,
-        policy: CollectMode,
+        policy: Player,
         n_episode: int,
         seeds: list[int],
         interrupt: Callable[[], bool] = lambda: False,
@@ -53,13 +52,13 @@ class EpisodeCollector(SampleCollector):
             random: draw actions at random instead of asking the policy.
 
         Returns:
-            The samples and the figures, as `SampleCollector.collect` returns them. `episode`, `return` and `length`
+            The block and the figures, as `SampleCollector.collect` returns them. `episode`, `return` and `length`
             count only the selected episodes.
         """
         start = time.perf_counter()
         if self._episode_step_N.any():  # otherwise every environment is at the start of an episode
             self.reset()
-        kwargs = self._policy.get_collect_kwargs(self.envstep)
+        kwargs = self._policy.begin_collect(self.envstep)
         share = n_episode // self._num_envs if n_episode else self._share
         ended_N, t = np.zeros(self._num_envs, np.int64), 0
         while ended_N.min() < share:
@@ -73,4 +72,4 @@ class EpisodeCollector(SampleCollector):
         env_K = ends.pop("index") % self._num_envs
         counted_K = [np.count_nonzero(env_K[:k] == n) < share for k, n in enumerate(env_K)]
         counted = {key: values[counted_K] for key, values in ends.items()}
-        return self._policy.get_train_sample(block), self._count(t, counted, time.perf_counter() - start)
+        return block, self._count(t, counted, time.perf_counter() - start)

@@ -9,17 +9,19 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from ding_lite.torch_utils.modes import EvalMode
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.env_state import storable, to_arrays, to_tensors
+
+if TYPE_CHECKING:
+    from ding_lite.policy import Policy
 
 PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
 LONG_EPISODE = 10_000  # env steps after which an episode is reported as long
@@ -39,7 +41,7 @@ class Evaluator:
 
     Args:
         env: vector environment of N environments; None on ranks other than 0.
-        policy: the policy's `eval_mode`.
+        policy: the policy to evaluate.
         n_episode: episodes of one evaluation, a multiple of N.
         eval_freq: learner iterations between two evaluations.
         stop_value: mean return that ends training; None: no return ends it.
@@ -59,7 +61,7 @@ class Evaluator:
     def __init__(
         self,
         env: VectorEnv | None,
-        policy: EvalMode,
+        policy: Policy,
         n_episode: int,
         eval_freq: int,
         stop_value: float | None,
@@ -129,7 +131,7 @@ class Evaluator:
         infos: dict[str, list[float]] = {key: [] for key in getattr(self._env, "info_keys", ())}
         state = random_state()
         obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # lists are accepted
-        self._policy.reset()
+        self._policy.reset(explore=False)
         told, n_step = time.monotonic(), 0
         before: tuple[int, Any] = (-1, None)  # episodes and observations at the last call of `on_progress`
         while due_N.any() and not self._interrupt():
@@ -139,14 +141,14 @@ class Evaluator:
                 self._on_progress(len(returns), n_step, still)
                 told, before = time.monotonic(), (len(returns), tree_map(np.array, obs))
             n_step += 1
-            action = self._policy.forward(obs)["action"]
+            action = self._policy.act(obs, explore=False)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
             length_N, ended_N = info["episode_length"], terminated | truncated
             if n_step % LONG_EPISODE == 0 and self._warns and (longest := length_N.max()) >= LONG_EPISODE:
                 logger.warning(IS_LONG, longest, self._longest)
             cut_N = (length_N >= self._longest) & ~ended_N
             if (ended := np.flatnonzero(ended_N | cut_N)).size:
-                self._policy.reset(ended)
+                self._policy.reset(ended, explore=False)
                 counted = ended[due_N[ended] > 0]
                 due_N[counted] -= 1
                 returns += info["episode_return"][counted].tolist()

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ding_lite.torch_utils.diagnosis import NonFiniteError
 from ding_lite.torch_utils.drift import check_ranks
-from ding_lite.torch_utils.modes import LearnMode
 from ding_lite.torch_utils.running_mean import RunningMeans
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.ranks import get_world_size
+
+if TYPE_CHECKING:
+    from ding_lite.policy import Policy
 
 
 class Learner:
     """Takes one step of the policy on each batch. Every rank must train on the same number of batches.
 
     Args:
-        policy: the policy's `learn_mode`.
+        policy: the policy to train.
         log_freq: learner iterations between two records of the figures.
         on_log: called for each record with the means of the policy's figures, over all ranks and over all iterations
             since the last record. A figure that only some iterations return is averaged over these iterations.
         check_freq: learner iterations between two comparisons of the parameters and buffers of all ranks; 0: never.
         on_update: called after each learner iteration with what the policy returned.
+        networks: other networks that must be the same on all ranks, such as those of a reward model.
 
     Attributes:
         train_iter: learner iterations so far.
@@ -32,14 +35,15 @@ class Learner:
 
     def __init__(
         self,
-        policy: LearnMode,
+        policy: Policy,
         log_freq: int,
         on_log: Callable[[dict[str, float]], None],
         check_freq: int = 0,
         on_update: Callable[[dict[str, Any]], None] | None = None,
+        networks: Sequence[nn.Module] = (),
     ) -> None:
         self._policy, self._log_freq, self._on_log, self._on_update = policy, log_freq, on_log, on_update
-        self._check_freq = check_freq if get_world_size() > 1 else 0
+        self._check_freq, self._networks = check_freq if get_world_size() > 1 else 0, networks
         self._names = list(dict.fromkeys([*policy.monitor_vars(), "skipped_updates"]))  # the latter may come later
         self._means = RunningMeans()
         self.train_iter = 0
@@ -59,23 +63,23 @@ class Learner:
         """
         try:
             for batch in batches:
-                self._train_batch(batch, update)
+                heartbeat("learn")
+                output = self._policy.learn(batch)
+                self.train_iter += 1
+                if update is not None and "priority" in output:
+                    update(batch["index"], output["priority"])
+                self._record(output)
             self._policy.finish()
         except NonFiniteError as error:
             error.iteration = self.train_iter + 1 - error.lag
             raise
 
-    def _train_batch(self, batch: dict[str, Any], update: Callable[[Tensor, Tensor], None] | None) -> None:
-        heartbeat("learn")
-        output = self._policy.forward(batch)
-        self.train_iter += 1
-        if update is not None and "priority" in output:
-            update(batch["index"], output["priority"])
+    def _record(self, output: dict[str, Any]) -> None:
         self._means.add(output, self._names)
         if self.train_iter % self._log_freq == 0:
             self._on_log(self._means.take(self._names))
         if self._check_freq and self.train_iter % self._check_freq == 0:
-            check_ranks(self._policy.checksum(), self.train_iter)
+            check_ranks(self._policy.checksum(*self._networks), self.train_iter)
         if self._on_update is not None:
             self._on_update(output)
 

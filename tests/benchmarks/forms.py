@@ -84,7 +84,7 @@ if __name__ == "__main__":
         model = dataset.policy.model
         optimizer = torch.optim.Adam(model.parameters(), lr=dataset.cfg.policy.learn.learning_rate)
         for step, batch in zip(range(STEPS), DataLoader(dataset, batch_size=None)):
-            loss, _ = dataset.policy.learn_mode.loss(batch)
+            loss, _ = dataset.policy.loss(batch)
             optimizer.zero_grad()
             loss.backward()
             if get_world_size() > 1:
@@ -115,7 +115,7 @@ class Module(lightning.LightningModule):
         return torch.optim.Adam(self.model.parameters(), lr=self.dataset.cfg.policy.learn.learning_rate)
 
     def training_step(self, batch, _):
-        return self.policy.learn_mode.loss(batch)[0]
+        return self.policy.loss(batch)[0]
 
     def on_train_batch_end(self, *_):
         self.dataset.publish()

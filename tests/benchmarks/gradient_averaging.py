@@ -109,7 +109,7 @@ def make_learning_steps(task_name: str) -> dict[str, Callable[[], float]]:
 
         def step() -> float:
             start = time.perf_counter()
-            policy.learn_mode.forward(batch)
+            policy.learn(batch)
             return time.perf_counter() - start
 
         return step

@@ -28,12 +28,12 @@ def main() -> None:
     from ding_lite.envs import create_vector_env, derive_seeds
     from ding_lite.worker import SampleCollector, UniformReplayBuffer
     from tests.benchmarks.ours import compile_task
-    from tests.worker.games import collect_mode
+    from tests.worker.games import Acting
 
     cfg = compile_task("pong_dqn")
     num_envs = cfg.env.collector_env_num
     env = create_vector_env(cfg.env, num_envs, seed=0, training=True)
-    mode = collect_mode(lambda obs, **_: {"action": torch.randint(6, (num_envs,))})  # at random, for no more memory
+    mode = Acting(lambda obs, **_: {"action": torch.randint(6, (num_envs,))})  # at random, for no more memory
     collector = SampleCollector(env, mode, 96, derive_seeds(0, n=num_envs))
     buffer = UniformReplayBuffer(args.steps, num_envs, nstep=3, gamma=0.99, frame_stack=4)
     collector.collect()

@@ -37,10 +37,10 @@ def collector_rate(seconds: float) -> float:
     cfg = RolloutDataset(str(CONFIGS / "cartpole_ppo_config.py"), 0, overrides=ONE_PASS).cfg
     policy, num_envs = PPOPolicy(cfg.policy), cfg.env.collector_env_num
     env = create_vector_env(cfg.env, num_envs, 0, True)
-    collector = SampleCollector(env, policy.collect_mode, cfg.policy.collect.n_sample, derive_seeds(0, n=num_envs))
+    collector = SampleCollector(env, policy, cfg.policy.collect.n_sample, derive_seeds(0, n=num_envs))
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
-        list(policy.learn_mode.get_batches(collector.collect()[0]))
+        list(policy.batches(collector.collect()[0]))
     return collector.envstep / (time.perf_counter() - began)
 
 

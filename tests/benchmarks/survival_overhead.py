@@ -118,7 +118,7 @@ def checkpoint_share(task: str, seconds: float) -> str:
                 replay.push(samples)
                 experiment.learn(experiment.sample(replay), replay.update)
             else:
-                experiment.learn(experiment.policy.learn_mode.get_batches(samples))
+                experiment.learn(experiment.policy.batches(samples))
         trained = (time.perf_counter() - begin) / experiment.learner.train_iter * 10_000
         begin = time.perf_counter()
         experiment._keeper.save()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -119,11 +118,11 @@ def collect_block(cfg: EasyDict) -> dict[str, Any]:
     """Play a rollout block with one process, environment 0's observations marked."""
     torch.manual_seed(1)
     env = create_vector_env(cfg.env, NUM_ENVS, 0, True)
-    mode = replace(create_policy(cfg).collect_mode, get_train_sample=lambda block: block)
+    policy = create_policy(cfg)
     seeds = list(range(NUM_ENVS))
     episodes = "n_episode" in cfg.policy.collect
-    collector = EpisodeCollector(env, mode, 2 * NUM_ENVS, seeds) if episodes else SampleCollector(
-        env, mode, NUM_ENVS * NUM_STEPS, seeds
+    collector = EpisodeCollector(env, policy, 2 * NUM_ENVS, seeds) if episodes else SampleCollector(
+        env, policy, NUM_ENVS * NUM_STEPS, seeds
     )  # fmt: skip
     block, _ = collector.collect()
     env.close()
@@ -180,20 +179,20 @@ def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any
     """Take the learning steps on this rank's part; return everything that learning changed."""
     policy = create_policy(cfg)
     part = take_columns(block, columns)
-    samples = policy.collect_mode.get_train_sample(part)
+    samples = policy.to_samples(part)
     count = 0
     while count < STEPS:
         if is_on_policy(cfg):
-            batches = policy.learn_mode.get_batches(samples)
+            batches = policy.batches(samples)
         else:
             batch = tree_map(lambda leaf: leaf.to(policy.device), replay_everything(cfg, samples, len(columns)))
             batches = iter([batch])
             if count == 0:
                 share_noise(policy, batch, columns)
         for batch in batches:
-            policy.learn_mode.forward(batch)
+            policy.learn(batch)
             count += 1
-    return policy.learn_mode.state_dict()
+    return policy.state_dict()
 
 
 def run_problem(problem: dict[str, Any], data_parallel: str = "flat") -> dict[str, Any] | str:

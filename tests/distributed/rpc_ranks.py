@@ -77,7 +77,7 @@ def lead(cfg: EasyDict) -> dict[str, Any]:
     assert parameter_hash(split.model) == parameter_hash(whole.model)
     with RPCLink(None) as link:
         encoder = SplitEncoder(find_encoder(split), link)
-        collector = RemoteCollector(link, split.collect_mode, encoder, [1, 2], InterruptGuard())
+        collector = RemoteCollector(link, split, encoder, [1, 2], InterruptGuard())
         with pytest.raises(UserError, match="belong to the observers"):
             collector.set_attr("gravity", 5.0)
         samples, figures = collector.collect()
@@ -101,7 +101,7 @@ def create_policy(cfg: EasyDict) -> PGPolicy:
 def draw_first(policy: PGPolicy, obs: Tensor, seed: int) -> list[int]:
     """Return what this process would do in the first row of the two environments of an observer."""
     torch.manual_seed(seed)
-    return policy.collect_mode.forward(obs[:2])["action"].tolist()
+    return policy.act(obs[:2])["action"].tolist()
 
 
 def call_twice(policy: PGPolicy, samples: dict[str, Any]) -> str:
@@ -122,8 +122,8 @@ def take_steps(policy: PGPolicy, samples: dict[str, Any]) -> list[dict[str, Tens
     uneven = [slice(3), slice(-2, None), slice(0, None, 3)]
     batches = [policy._to_device({key: value[part] for key, value in samples.items()}) for part in uneven]
     steps = []
-    for batch in [*batches, *policy.learn_mode.get_batches(samples)]:
-        output = policy.learn_mode.forward(batch)
+    for batch in [*batches, *policy.batches(samples)]:
+        output = policy.learn(batch)
         gradients = [parameter.grad for parameter in policy.model.parameters() if parameter.grad is not None]
         vectors = {"gradient": flatten(gradients), "parameters": flatten(list(policy.model.parameters()))}
         steps.append({**vectors, "loss": output["total_loss"]})

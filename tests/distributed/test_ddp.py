@@ -64,7 +64,7 @@ def create(*overrides: str, model: nn.Module | None = None) -> DQNPolicy:
 
 def learn(policy: DQNPolicy) -> DQNPolicy:
     for step in range(STEPS):
-        policy.learn_mode.forward(make_batch(8, 2 * step + get_rank()))
+        policy.learn(make_batch(8, 2 * step + get_rank()))
     return policy
 
 
@@ -72,7 +72,7 @@ def run(name: str, data_parallel: str) -> str:
     pipeline, config, max_env_step = RUNS[name]
     keys = [f"exp_name={name}_{data_parallel}", f"policy.data_parallel={data_parallel}", *QUICK]
     policy = pipeline((config.main_config, config.create_config), 0, max_env_step=max_env_step, overrides=keys)
-    return parameter_hash(policy.learn_mode.state_dict()["model"])
+    return parameter_hash(policy.state_dict()["model"])
 
 
 def count_threads() -> int:

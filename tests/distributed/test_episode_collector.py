@@ -18,7 +18,7 @@ from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.worker import EpisodeCollector
 from tests.distributed.launcher import run_ranks
-from tests.worker.games import REWARD, CountingGame, collect_mode, game_env
+from tests.worker.games import REWARD, Acting, CountingGame, game_env
 
 LENGTHS = (2, 300)  # steps of an episode, by rank
 COLLECTIVES = ("all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "barrier")
@@ -44,7 +44,7 @@ def collect(folder: str) -> None:
     """Collect three times on this rank, which is asked to end before the last one if it is rank 1."""
     calls: list[str] = []
     meetings: list[int] = []
-    mode = collect_mode(lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)})
+    mode = Acting(lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)})
     with DDPContext(timeout=20):
         rank, asked = get_rank(), False
         env = game_env(CountingGame(LENGTHS[rank]), CountingGame(LENGTHS[rank]))

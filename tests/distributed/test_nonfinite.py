@@ -56,7 +56,7 @@ def make_batches(number: int, value: float = 1.0, at: int = -1, index: int = 3) 
 
 def run(policy: DQNPolicy, batches: list[dict[str, Tensor]], check_freq: int = 0) -> dict[str, Any]:
     """Train, and return what came of it."""
-    learner = Learner(policy.learn_mode, 1000, lambda values: None, check_freq)
+    learner = Learner(policy, 1000, lambda values: None, check_freq)
     found: dict[str, Any] = {"error": "", "concerned": None}
     try:
         learner.train(batches)
@@ -98,7 +98,7 @@ def rank_all(folder: str) -> None:
 
 def rank_stop() -> None:
     with DDPContext():
-        Learner(create().learn_mode, 1000, lambda values: None).train(make_batches(1000, math.nan, at=2))
+        Learner(create(), 1000, lambda values: None).train(make_batches(1000, math.nan, at=2))
 
 
 @pytest.fixture(scope="module")

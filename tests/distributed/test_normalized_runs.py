@@ -42,7 +42,7 @@ def train(name: str) -> dict[str, Any]:
     pipeline = serial_pipeline if name == "dqn" else serial_pipeline_onpolicy
     policy = pipeline(read_config(CONFIGS / f"cartpole_{name}_config.py"), 0, max_env_step=256, overrides=words)
     Normalizer.update = update  # type: ignore[method-assign]
-    statistics = {key: value.tolist() for key, value in policy.learn_mode.state_dict()["normalizer"].items()}
+    statistics = {key: value.tolist() for key, value in policy.state_dict()["normalizer"].items()}
     return {"blocks": [{key: value.tolist() for key, value in block.items()} for block in blocks], "own": statistics}
 
 

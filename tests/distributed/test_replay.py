@@ -47,7 +47,7 @@ def learn(problem: dict[str, Any], beta: float, scale: float) -> dict[str, Tenso
     set_priorities(buffer, columns, scale)
     buffer.push(parity.take_columns(problem["new"], columns))
     batch = policy._to_device(buffer.sample(BATCH // get_world_size()))
-    policy.learn_mode.forward(batch)
+    policy.learn(batch)
     return {"weight": batch["weight"].mean(), "step": policy._optimizer.flat.parameter.detach() - before}
 
 

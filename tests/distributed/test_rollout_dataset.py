@@ -33,7 +33,7 @@ def train_plainly(num_workers: int) -> dict[str, Any]:
     for batch in itertools.islice(DataLoader(dataset, batch_size=None, num_workers=num_workers), STEPS):
         batches.append(batch)
         optimizer.zero_grad()
-        dataset.policy.learn_mode.loss(batch)[0].backward()
+        dataset.policy.loss(batch)[0].backward()
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad)
         optimizer.step()

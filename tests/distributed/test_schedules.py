@@ -28,9 +28,9 @@ class Remembers(DQNPolicy):
 
     seen: list[tuple[int, float, float, float]] = []
 
-    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
         self.envstep = envstep
-        return super()._get_collect_kwargs(envstep)
+        return super()._begin_collect(envstep)
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)

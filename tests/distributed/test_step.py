@@ -66,7 +66,7 @@ def train_two_heads(*overrides: str) -> list[list[float]]:
     step: OptimizerStep = two_heads_step(network, cfg)
     for seed in range(3):
         batch = make_batch(8, seed, dtype=torch.float64)
-        step.step({key: value[get_rank() :: get_world_size()] for key, value in batch.items()})
+        step.step(network.loss, {key: value[get_rank() :: get_world_size()] for key, value in batch.items()})
     return [parameter.flatten().tolist() for parameter in network.parameters()]
 
 
@@ -76,7 +76,7 @@ def main(folder: str) -> None:
         torch.manual_seed(get_rank())
         policy = Hoarder(make_cfg("multi_gpu=True"))
         found: dict[str, Any] = {name: parameter_hash(each) for name, each in policy.everything().items()}
-        checksum = policy.learn_mode.checksum
+        checksum = policy.checksum
         found["sums"] = [checksum()]
         for network in policy.everything().values():
             with torch.no_grad():
@@ -86,8 +86,8 @@ def main(folder: str) -> None:
             with torch.no_grad():
                 tensor -= get_rank()
         normalised = make_policy("multi_gpu=True", model=Normalised())
-        normalised.learn_mode.forward(make_batch(8, get_rank()))
-        found["normalised"] = normalised.learn_mode.checksum()
+        normalised.learn(make_batch(8, get_rank()))
+        found["normalised"] = normalised.checksum()
         found["mean"] = normalised.model.get_buffer("layers.0.running_mean").tolist()
         create_memory, found["overlaps"] = shared_memory.create_memory, {}
         for name, shared_memory.create_memory in {"shared": create_memory, "sent": lambda length: None}.items():

@@ -87,7 +87,7 @@ def rank_train(*overrides: str) -> None:
     with DDPContext(timeout=30):
         own = [word.split(":", 1)[-1] for word in overrides if word.partition(":")[0] in (word, str(get_rank()))]
         policy = watched(*own, max_env_step=int(os.environ.get("STEPS", STEPS)))
-        blocks, rank, state = WatchedDQN.collected, get_rank(), policy.learn_mode.state_dict()
+        blocks, rank, state = WatchedDQN.collected, get_rank(), policy.state_dict()
         here = os.getcwd() + os.sep
         report = {
             "online": parameter_hash(policy.model),

@@ -42,7 +42,7 @@ def train(name: str) -> dict[str, Any]:
     pipeline = serial_pipeline_onpolicy if Watched.pipeline == "serial_pipeline_onpolicy" else serial_pipeline
     overrides = [f"exp_name={name}", "policy.multi_gpu=True", "env.stop_value=None"]
     policy = pipeline((main_config, create_config), seed=0, max_env_step=STEPS, overrides=overrides)
-    state = policy.learn_mode.state_dict()
+    state = policy.state_dict()
     tensors = {str(number): torch.as_tensor(leaf) for number, leaf in enumerate(tree_leaves(numbers(state)))}
     return {
         "state": parameter_hash(tensors),

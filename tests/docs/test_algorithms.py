@@ -36,7 +36,7 @@ def test_a_page_explains_every_logged_figure(name: str) -> None:
     own = figures_section(FOLDER / f"{name}.md")
     told = own + (FOLDER / "README.md").read_text().partition("## Figures")[2]
     told += "".join(figures_section(FOLDER / page) for page in re.findall(r"\]\((\w+\.md)\)", own))
-    figures = [figure for figure in policy.learn_mode.monitor_vars() if not of_networks.fullmatch(figure)]
+    figures = [figure for figure in policy.monitor_vars() if not of_networks.fullmatch(figure)]
     assert [figure for figure in figures if f"`{figure}`" not in told] == []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind
     obs_N = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     batch = agent.act(obs_N)
     # every Box here is -1..1, so that what the policy chooses is what the environment takes
-    expected = tree_map(lambda leaf: leaf.numpy(), policy.eval_mode.forward(obs_N)["action"])
+    expected = tree_map(lambda leaf: leaf.numpy(), policy.act(obs_N, explore=False)["action"])
     for got, want in zip(rows(batch), rows(expected), strict=True):
         np.testing.assert_array_equal(got, want)
     for n in range(5):
@@ -214,7 +213,7 @@ def stack(observations: list[Any]) -> Any:
 def test_actions_are_scaled_and_clipped_to_the_bounds() -> None:
     agent = spaces_agent("vector")
     chosen = {"action": torch.tensor([[-1.0, 1.0], [0.0, 0.0], [7.0, 0.2]])}
-    agent.policy.eval_mode = replace(agent.policy.eval_mode, forward=lambda obs, **kwargs: chosen)
+    agent.policy._forward_eval = lambda obs: chosen  # type: ignore[method-assign]
     # -1..1 to -3..1 and to 0..10: 0 is -1 and 5, 0.2 is 6, and 7 is clipped to 1
     np.testing.assert_allclose(agent.act(np.zeros((3, 3))), [[-3, 10], [-1, 5], [1, 6]], rtol=1e-6)
     assert agent.act(np.zeros((3, 3))).dtype == np.float32
@@ -301,7 +300,7 @@ def test_exploring_has_the_temperature_that_was_learned() -> None:
     with torch.no_grad():
         policy._alpha.learned.fill_(-20.0)  # a temperature of 2e-9, at which the softmax is the argmax
     obs_N = np.random.default_rng(0).normal(size=(200, 4))
-    agent = Agent(setup, {"policy": policy.learn_mode.state_dict()}, "new")
+    agent = Agent(setup, {"policy": policy.state_dict()}, "new")
     np.testing.assert_array_equal(agent.act(obs_N, deterministic=False), agent.act(obs_N))
     initial = make_agent(setup, policy)  # of a state with the model alone
     assert (initial.act(obs_N, deterministic=False) != initial.act(obs_N)).mean() > 0.3
@@ -323,15 +322,15 @@ def recurrent_agent() -> Agent:
 def logits(agent: Agent, obs_N: np.ndarray) -> list[float]:
     """Act once; return the values of the actions, in which one sees what the policy remembers."""
     found: list[Any] = []
-    mode = agent.policy.eval_mode
+    plain = agent.policy._forward_eval
 
-    def forward(obs: Any, **kwargs: Any) -> dict[str, Any]:
-        found.append(mode.forward(obs))
+    def forward(obs: Any) -> dict[str, Any]:
+        found.append(plain(obs))
         return found[0]
 
-    agent.policy.eval_mode = replace(mode, forward=forward)
+    agent.policy._forward_eval = forward  # type: ignore[method-assign]
     agent.act(obs_N)
-    agent.policy.eval_mode = mode
+    agent.policy._forward_eval = plain  # type: ignore[method-assign]
     return found[0]["logit"].tolist()
 
 

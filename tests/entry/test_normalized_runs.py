@@ -48,10 +48,10 @@ def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_the_policy
     train_state = load_checkpoint(LAST)
     with Experiment(setup) as experiment:
         policy = experiment.policy
-        policy.learn_mode.load_state_dict(train_state["policy"])
-        before = copy.deepcopy(policy.learn_mode.state_dict()["normalizer"])
+        policy.load_state_dict(train_state["policy"])
+        before = copy.deepcopy(policy.state_dict()["normalizer"])
         _, info = experiment.evaluator.eval(0)
-        assert_same(dict(policy.learn_mode.state_dict()["normalizer"]), dict(before))
+        assert_same(dict(policy.state_dict()["normalizer"]), dict(before))
         experiment.evaluator.last_iter = 0
         experiment.stop_reason = "max_env_step"
     assert evaluate_checkpoint("run/total_config.py", LAST)["returns"] == info["returns"]

@@ -104,7 +104,7 @@ def test_batches_hold_the_same_samples_and_have_the_configs_size(name: str) -> N
 @pytest.mark.parametrize("name", ["a2c", "pg"])
 def test_the_policys_loss_takes_the_batches_and_reaches_every_parameter(name: str) -> None:
     dataset = make(name)
-    loss, _ = dataset.policy.learn_mode.loss(take(dataset, 1)[0])
+    loss, _ = dataset.policy.loss(take(dataset, 1)[0])
     loss.backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in dataset.policy.model.parameters())
 
@@ -113,7 +113,7 @@ def test_ppos_loss_with_a_fixed_kl_penalty_is_there_for_a_training_loop_of_ones_
     plain, penalised = (make("ppo", "batch", f"policy.learn.kl_beta={beta}") for beta in (0.0, 1.0))
     batch = take(plain, 1)[0]
     batch["logit"] = batch["logit"] + torch.tensor([2.0, 0.0])  # another policy collected it
-    losses = [dataset.policy.learn_mode.loss(batch)[0].item() for dataset in (plain, penalised)]
+    losses = [dataset.policy.loss(batch)[0].item() for dataset in (plain, penalised)]
     assert losses[1] > losses[0]
 
 

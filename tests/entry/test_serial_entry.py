@@ -317,7 +317,7 @@ def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None
     local = load_checkpoint("run/ckpt/iteration_160.rank_0.pth.tar")
     setup = prepare_run(pair(), 0, overrides=[*SHORT, *resume_from("run")], limits=LIMITS)
     with Experiment(setup) as experiment:
-        state = experiment.policy.learn_mode.state_dict()
+        state = experiment.policy.state_dict()
         for part in ("learner", "collector", "evaluator"):
             assert getattr(experiment, part).state_dict() == saved[part]
         assert experiment.learner.train_iter == 160
@@ -356,7 +356,7 @@ def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> 
     policy = run()
     setup = prepare_run(pair(), 1, overrides=[*SHORT, resume_from("run")[1]], limits=LIMITS)
     with Experiment(setup) as experiment:
-        state = experiment.policy.learn_mode.state_dict()
+        state = experiment.policy.state_dict()
         assert parameter_hash(experiment.policy.model) == parameter_hash(policy.model)
         assert parameter_hash(state["target_model"]) == parameter_hash(policy.model)
         assert (experiment.learner.train_iter, experiment.collector.envstep) == (0, 0)

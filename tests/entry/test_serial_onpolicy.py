@@ -179,7 +179,7 @@ def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None
     saved = last_checkpoint(tmp_path / "run")
     limits = {"max_train_iter": 10**10, "max_env_step": 1024}
     with Experiment(prepare_run(pair(), 0, overrides=[*SHORT, *RESUME], limits=limits)) as experiment:
-        state = experiment.policy.learn_mode.state_dict()
+        state = experiment.policy.state_dict()
         for part in ("learner", "collector", "evaluator"):
             assert getattr(experiment, part).state_dict() == saved[part]
         assert (experiment.learner.train_iter, experiment.collector.envstep) == (16, STEPS)

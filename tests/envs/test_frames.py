@@ -19,7 +19,7 @@ from ding_lite.worker import SampleCollector
 from ding_lite.worker.replay.buffer import UniformReplayBuffer
 from tests.envs.test_vector_env import env_config
 from tests.policy.helpers import parameter_hash
-from tests.worker.games import collect_mode
+from tests.worker.games import Acting
 
 SHAPES = {"vector": (2,), "grey": (20, 21), "colour": (3, 20, 21)}
 STACKED = {"vector": (6,), "grey": (3, 20, 21), "colour": (9, 20, 21)}  # of three frames
@@ -61,7 +61,7 @@ def test_replay_returns_the_stacks_that_the_policy_saw(manager: str) -> None:
             seen.append(tree_map(np.array, obs))
             return {"action": torch.zeros(2, dtype=torch.int64)}
 
-        collector = SampleCollector(env, collect_mode(act), 40, seeds=[1, 2])
+        collector = SampleCollector(env, Acting(act), 40, seeds=[1, 2])
         buffer = UniformReplayBuffer(200, 2, frame_stack=3, seed=0)
         for _ in range(3):
             buffer.push(collector.collect()[0])

@@ -70,7 +70,7 @@ def test_a_dict_of_an_image_a_vector_and_a_number_trains(
     create = dict(env=dict(type="gymnasium"), policy=dict(type=kind))
     policy = pipeline((main, create), seed=0, env_setting=setting, max_env_step=128)
     assert json.loads(Path("run/result.json").read_text())["train_iter"] >= 3
-    assert policy.learn_mode.state_dict()["normalizer"]["obs.mean"].shape == (6,)  # the state and the parity
+    assert policy.state_dict()["normalizer"]["obs.mean"].shape == (6,)  # the state and the parity
 
 
 @pytest.mark.parametrize("kind", ["dqn", "ppo"])

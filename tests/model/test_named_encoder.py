@@ -166,7 +166,7 @@ def test_an_encoder_of_ones_own_comes_by_import_names_and_acts(own: str) -> None
     policy: Any = setup.create_policy(0, "policy")
     encoder = policy.model.encoder
     assert (type(encoder).__name__, encoder.scale, encoder.layer.in_features) == ("Sine", 3, 4)
-    assert policy.eval_mode.forward(torch.zeros(6, 4).numpy())["action"].shape == (6,)
+    assert policy.act(torch.zeros(6, 4).numpy(), explore=False)["action"].shape == (6,)
     with pytest.raises(
         ConfigError, match=r"Unknown key 'policy\.model\.encoder\.scal'.*'policy\.model\.encoder\.scale'"
     ):

@@ -103,7 +103,7 @@ def make_block(policy: Any, n_step: int = 8, num_envs: int = 4, seed: int = 0) -
     """Return what a collector would of random observations: the policy acts, episodes end here and there."""
     gen = torch.Generator().manual_seed(seed)
     obs = torch.randn(n_step + 1, num_envs, OBS, generator=gen)
-    rows = [policy.collect_mode.forward(obs[t]) for t in range(n_step)]
+    rows = [policy.act(obs[t]) for t in range(n_step)]
     flag = torch.rand(n_step, num_envs, generator=gen) < 0.2
     index = flag.flatten().nonzero().squeeze(1)
     block = tree_map(lambda *leaves: torch.stack(leaves), *rows) | {
@@ -124,7 +124,7 @@ def make_block(policy: Any, n_step: int = 8, num_envs: int = 4, seed: int = 0) -
 
 def learn(policy: Any, samples: dict[str, Any]) -> list[dict[str, Tensor]]:
     """Learn from what one collect gave; return the outputs of the iterations."""
-    return [policy.learn_mode.forward(batch) for batch in policy.learn_mode.get_batches(samples)]
+    return [policy.learn(batch) for batch in policy.batches(samples)]
 
 
 # -- toys -------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def make_policy(*overrides: str, model: nn.Module | None = None, kind: str = "dq
 
 def target_of(policy: Policy) -> dict[str, Tensor]:
     """Return the target network's parameters and buffers, as a checkpoint has them."""
-    return policy.learn_mode.state_dict()["target_model"]
+    return policy.state_dict()["target_model"]
 
 
 def last_gradient(policy: Policy) -> Tensor:

@@ -64,20 +64,20 @@ def test_contradictions_are_config_errors(override: str, message: str) -> None:
 
 def test_fields_that_are_not_enabled_are_not_built() -> None:
     player = DQNPolicy(make_cfg(), enable_field=("eval",))
-    assert len(modules_of(player)) == 1  # no target network
-    assert player.eval_mode.forward(np.zeros((3, OBS), np.float32))["action"].shape == (3,)
+    assert modules_of(player) == [player.model, player.normalizer]  # no target network
+    assert player.act(np.zeros((3, OBS), np.float32), explore=False)["action"].shape == (3,)
 
 
 def trained(seed: int = 0) -> DQNPolicy:
     torch.manual_seed(seed)
     policy = make_policy("learn.target_update_freq=2")
     for step in range(3):
-        policy.learn_mode.forward(make_batch(8, seed + step))
+        policy.learn(make_batch(8, seed + step))
     return policy
 
 
 def everything(policy: DQNPolicy) -> list[Tensor]:
-    state = policy.learn_mode.state_dict()
+    state = policy.state_dict()
     moments = state["optimizer"]["state"][0]
     networks = [*state["model"].values(), *state["target_model"].values()]
     return [value.clone() for value in (*networks, *(moments[key] for key in ("step", "exp_avg", "exp_avg_sq")))]
@@ -86,41 +86,41 @@ def everything(policy: DQNPolicy) -> list[Tensor]:
 def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     policy, other = trained(0), trained(10)
     assert not same(everything(policy), everything(other))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))  # as from a file
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))  # as from a file
     for step in range(3):  # with the target's copy in it, after the fourth iteration
         assert same(everything(policy), everything(other))
         for one in (policy, other):
-            one.learn_mode.forward(make_batch(8, 20 + step))
+            one.learn(make_batch(8, 20 + step))
 
 
 def test_the_learning_rate_is_the_configs_and_not_the_checkpoints() -> None:
     own = ("learn.learning_rate=0.25", "learn.weight_decay=0.5", "learn.adam_eps=0.001")
     policy, other = trained(), make_policy(*own)
-    other.learn_mode.load_state_dict(policy.learn_mode.state_dict())
-    (group,) = other.learn_mode.state_dict()["optimizer"]["param_groups"]
+    other.load_state_dict(policy.state_dict())
+    (group,) = other.state_dict()["optimizer"]["param_groups"]
     assert (group["lr"], group["weight_decay"], group["eps"]) == (0.25, 0.5, 0.001)
 
 
 def test_an_optimizers_state_of_another_size_is_refused() -> None:
-    policy, state = trained(0), trained(10).learn_mode.state_dict()
+    policy, state = trained(0), trained(10).state_dict()
     moments = state["optimizer"]["state"][0]
     moments["exp_avg"] = moments["exp_avg"][:-1]
     with pytest.raises(ValueError, match=r"exp_avg: expected shape \(\d+,\), got .*resume_training=False"):
-        policy.learn_mode.load_state_dict(state)
+        policy.load_state_dict(state)
 
 
 def test_the_model_alone_becomes_online_and_target_network_of_a_new_training() -> None:
     policy, other = trained(0), trained(10)
-    other.learn_mode.load_state_dict({"model": policy.learn_mode.state_dict()["model"]})
+    other.load_state_dict({"model": policy.state_dict()["model"]})
     for state in (other.model.state_dict(), target_of(other)):
         assert same(list(state.values()), list(policy.model.parameters()))
 
 
 def test_loading_keeps_the_flat_tensor() -> None:
     policy = trained(0)
-    policy.learn_mode.load_state_dict(trained(10).learn_mode.state_dict())
+    policy.load_state_dict(trained(10).state_dict())
     before = [p.clone() for p in policy.model.parameters()]
-    policy.learn_mode.forward(make_batch(8))  # a detached parameter would be refused, or not move
+    policy.learn(make_batch(8))  # a detached parameter would be refused, or not move
     assert not any(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
 
 
@@ -136,7 +136,7 @@ def test_a_given_model_is_the_one_that_is_trained() -> None:
     model = Linear()
     before = model.weight.detach().clone()
     policy = make_policy(model=model)
-    policy.learn_mode.forward(make_batch(8))
+    policy.learn(make_batch(8))
     assert policy.model is model
     assert not torch.equal(model.weight, before)
 
@@ -168,22 +168,22 @@ def test_a_transition_may_keep_more() -> None:
     timestep = SimpleNamespace(reward=1, done=2, traj_flag=3, info={})
     output = {"action": 4, "logit": 5}
     policy = make_policy()
-    row = policy.collect_mode.process_transition(0, output, timestep)
+    row = policy.to_row(0, output, timestep)
     assert row == {"obs": 0, "action": 4, "reward": 1, "done": 2, "traj_flag": 3}
-    assert Keeping(make_cfg()).collect_mode.process_transition(0, output, timestep) == row | {"logit": 5}
+    assert Keeping(make_cfg()).to_row(0, output, timestep) == row | {"logit": 5}
 
 
 def test_with_ignore_done_no_step_is_terminal_and_trajectories_are_cut_all_the_same() -> None:
     ended = np.array([True, False])
     timestep = SimpleNamespace(reward=1, done=ended, traj_flag=ended, info={})
-    row = make_policy("learn.ignore_done=True").collect_mode.process_transition(0, {"action": 4}, timestep)
+    row = make_policy("learn.ignore_done=True").to_row(0, {"action": 4}, timestep)
     assert row["done"].tolist() == [False, False]
     assert row["traj_flag"].tolist() == ended.tolist() == [True, False]
 
 
 def test_evaluating_and_collecting_record_no_gradient() -> None:
     policy, obs = make_policy(), np.zeros((3, OBS), np.float32)
-    for output in (policy.collect_mode.forward(obs, eps=0.3), policy.eval_mode.forward(obs)):
+    for output in (policy.act(obs, eps=0.3), policy.act(obs, explore=False)):
         assert not any(value.requires_grad for value in output.values())
 
 
@@ -191,4 +191,4 @@ def test_observations_of_float64_are_learned_from_in_the_models_type() -> None:
     batch = make_batch(8)
     wide = batch | {key: batch[key].double() for key in ("obs", "next_obs")}
     policy = make_policy()
-    assert torch.equal(policy.learn_mode.loss(batch)[0], policy.learn_mode.loss(wide)[0])
+    assert torch.equal(policy.loss(batch)[0], policy.loss(wide)[0])

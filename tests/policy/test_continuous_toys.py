@@ -42,8 +42,8 @@ def learn(kind: str, *overrides: str, width: float, reward: Any) -> Tensor:
     policy = make_qac(kind, *COMMON, *shapes, *OVERRIDES[kind], *overrides)
     for _ in range(ITERATIONS):
         index = torch.randint(SIZE, (128,))
-        policy.learn_mode.forward({key: column[index] for key, column in data.items()})
-    return policy.eval_mode.forward(STATES.numpy())["action"][:, 0]
+        policy.learn({key: column[index] for key, column in data.items()})
+    return policy.act(STATES.numpy(), explore=False)["action"][:, 0]
 
 
 def peak(obs: Tensor, action: Tensor) -> Tensor:

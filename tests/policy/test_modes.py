@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,10 @@ def create(name: str) -> tuple[EasyDict, Any]:
 def act(policy: Any, mode: str) -> dict[str, Any]:
     """Act on fixed observations with fixed draws."""
     torch.manual_seed(0)
-    getattr(policy, f"{mode}_mode").reset()
+    policy.reset(explore=mode == "collect")
     obs = np.random.default_rng(0).normal(size=(6, 4))
-    kwargs = policy.collect_mode.get_collect_kwargs(0) if mode == "collect" else {}
-    return getattr(policy, f"{mode}_mode").forward(obs, **kwargs)
+    kwargs = policy.begin_collect(0) if mode == "collect" else {}
+    return policy.act(obs, mode == "collect", **kwargs)
 
 
 def leaves(output: Any) -> list[Tensor]:
@@ -62,9 +63,9 @@ def leaves(output: Any) -> list[Tensor]:
 def batches_of(cfg: EasyDict, policy: Any) -> list[dict[str, Any]]:
     torch.manual_seed(1)
     block = parity.collect_block(cfg)
-    samples = policy.collect_mode.get_train_sample(block)
+    samples = policy.to_samples(block)
     if policy.pipeline == "serial_pipeline_onpolicy":
-        return list(policy.learn_mode.get_batches(samples))
+        return list(policy.batches(samples))
     return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
 
 
@@ -79,7 +80,7 @@ def test_acting_is_deterministic_and_changes_nothing(name: str) -> None:
             assert parameter_hash(policy.model) == before
         for batch in batches_of(cfg, policy)[:1]:
             assert parameter_hash(policy.model) == before  # preparing batches changes nothing either
-            policy.learn_mode.forward(batch)
+            policy.learn(batch)
         assert parameter_hash(policy.model) != before
 
 
@@ -92,22 +93,22 @@ def test_learning_is_in_training_mode_also_after_acting(name: str) -> None:
         act(policy, mode)
         counts = [int(norm.get_buffer("num_batches_tracked")) for norm in norms]
         for _ in range(2):  # TD3 steps its actor at every second one
-            policy.learn_mode.forward(batch)
+            policy.learn(batch)
         now = [int(norm.get_buffer("num_batches_tracked")) for norm in norms]
         assert all(after > before for after, before in zip(now, counts, strict=True))
 
 
 def test_a_loss_that_a_user_computes_is_in_training_mode() -> None:
     policy = make_policy(model=Front(make_policy().model, OBS))
-    policy.eval_mode.forward(np.zeros((3, OBS), np.float32))
-    losses = {float(policy.learn_mode.loss(make_batch(8))[0].detach()) for _ in range(5)}
+    policy.act(np.zeros((3, OBS), np.float32), explore=False)
+    losses = {float(policy.loss(make_batch(8))[0].detach()) for _ in range(5)}
     assert len(losses) == 5  # dropout
 
 
 def test_noisy_layers_explore_in_collecting_alone() -> None:
     policy, obs = make_policy("noisy_net=True"), np.zeros((3, OBS), np.float32)
-    collected = [policy.collect_mode.forward(obs)["logit"] for _ in range(2)]
-    evaluated = [policy.eval_mode.forward(obs)["logit"] for _ in range(2)]
+    collected = [policy.act(obs)["logit"] for _ in range(2)]
+    evaluated = [policy.act(obs, explore=False)["logit"] for _ in range(2)]
     assert not torch.equal(*collected)
     assert torch.equal(*evaluated)
 
@@ -123,7 +124,7 @@ class Own(DQNPolicy):
 
 def test_a_modules_own_train_method_is_called() -> None:
     policy = Own(make_cfg())
-    policy.collect_mode.forward(np.zeros((3, OBS), np.float32))
+    policy.act(np.zeros((3, OBS), np.float32))
     modes = {name: part.training for name, part in policy.model.named_modules()}
     assert modes["encoder"]
     assert not modes[""]
@@ -143,12 +144,31 @@ class Drawing(DQNPolicy):
 
 def test_the_noise_of_a_loss_comes_with_the_batch() -> None:
     policy, batch = Drawing(make_cfg()), make_batch(8)
-    assert policy.learn_mode.forward(batch)["noise"].tolist() == [5] * 8
-    assert policy.learn_mode.loss(batch)[1]["noise"].tolist() == [5] * 8
+    assert policy.learn(batch)["noise"].tolist() == [5] * 8
+    assert policy.loss(batch)[1]["noise"].tolist() == [5] * 8
     assert "noise" not in batch
 
 
 def test_a_policy_remembers_nothing_of_its_episodes_by_default() -> None:
-    mode = make_policy().collect_mode
-    assert mode.state_dict() == {}
-    mode.load_state_dict({})
+    policy = make_policy()
+    assert policy.local_state_dict() == {}
+    policy.load_local_state_dict({})
+
+
+def test_di_engines_names_lead_to_the_same_methods() -> None:
+    policy, other, obs = make_policy("nstep=1"), make_policy("nstep=1"), np.zeros((2, OBS), np.float32)
+    other.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    for each, learn in ((policy, policy.learn_mode.forward), (other, other.learn)):
+        for seed in range(3):
+            assert learn(make_batch(8, seed)).keys() >= {"total_loss"}
+        assert {*each.learn_mode.monitor_vars()} == {*each.monitor_vars()}
+    assert same(list(policy.model.parameters()), list(other.model.parameters()))
+    output = policy.collect_mode.forward(obs, eps=0.0)
+    policy.collect_mode.reset(np.array([0]))
+    policy.eval_mode.reset()
+    assert torch.equal(output["action"], policy.eval_mode.forward(obs)["action"])
+    timestep = SimpleNamespace(reward=np.ones(2), done=np.zeros(2, bool), traj_flag=np.zeros(2, bool), info={})
+    row = policy.collect_mode.process_transition(obs, output, timestep)
+    assert row.keys() == {"obs", "action", "reward", "done", "traj_flag"}
+    block = {key: torch.as_tensor(value)[None] for key, value in row.items()}
+    assert policy.collect_mode.get_train_sample(block) is block

@@ -100,7 +100,7 @@ class Descending(DQNPolicy):
 def test_the_error_names_iteration_figures_batch_and_gradients() -> None:
     policy = trained()
     before = everything(policy)
-    learner = Learner(policy.learn_mode, 100, lambda values: None)
+    learner = Learner(policy, 100, lambda values: None)
     learner.train_iter = 521
     bad = make_bad(value=-math.inf)
     with pytest.raises(NonFiniteError) as caught:
@@ -131,7 +131,7 @@ def test_a_step_that_is_not_finite_has_no_effect(make: Any, mode: str, value: fl
     # 1e30 squared is more than float32 holds
     policy = make(f"learn.on_nonfinite={mode}", f"learn.grad_clip_type={clip}", "learn.weight_decay=0.1")
     before = everything(policy)
-    learner = Learner(policy.learn_mode, 100, lambda values: None)
+    learner = Learner(policy, 100, lambda values: None)
     if mode == "stop":
         with pytest.raises(NonFiniteError):
             learner.train([make_bad(value=value)])
@@ -145,10 +145,8 @@ def test_a_step_that_is_not_finite_has_no_effect(make: Any, mode: str, value: fl
 def test_training_goes_on_as_if_a_skipped_batch_had_not_been(make: Any) -> None:
     policy, other = make(SKIP), make(SKIP)
     good = [make_batch(8, seed) for seed in range(2, 6)]
-    Learner(policy.learn_mode, 100, lambda values: None).train(
-        [*good[:2], make_bad(), make_bad(), *good[2:], make_bad()]
-    )
-    Learner(other.learn_mode, 100, lambda values: None).train(good)
+    Learner(policy, 100, lambda values: None).train([*good[:2], make_bad(), make_bad(), *good[2:], make_bad()])
+    Learner(other, 100, lambda values: None).train(good)
     assert same(everything(policy), everything(other))
     assert (policy._optimizer.check.skipped, other._optimizer.check.skipped) == (3, 0)
 
@@ -156,14 +154,14 @@ def test_training_goes_on_as_if_a_skipped_batch_had_not_been(make: Any) -> None:
 def test_the_first_skipped_update_is_warned_of_and_all_are_counted_in_the_log() -> None:
     reports: list[dict[str, float]] = []
     policy = trained(SKIP)
-    learner = Learner(policy.learn_mode, 1, reports.append)
+    learner = Learner(policy, 1, reports.append)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         learner.train([make_batch(8, 2), make_bad(), make_bad(), make_batch(8, 3)])
     assert [str(warning.message)[:38] for warning in caught] == ["An update was skipped: the loss is nan"]
     assert [report.get("skipped_updates") for report in reports] == [None, 1, 2, 2]
     other = trained(SKIP)
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     assert other._optimizer.check.skipped == 2
 
 
@@ -176,7 +174,7 @@ def test_a_skipped_update_leaves_the_priorities_of_what_was_not_finite(make: Any
     replay.update(torch.arange(8), torch.full((8,), 7.0))
     bad = make_bad() | {"index": torch.arange(8)}
     expected = policy._loss(bad)[1]["priority"]
-    Learner(policy.learn_mode, 100, lambda values: None).train([bad], replay.update)
+    Learner(policy, 100, lambda values: None).train([bad], replay.update)
     expected[2] = 7.0
     torch.testing.assert_close(replay.state_dict()["sampler"]["priority"][:8].float(), expected)
 
@@ -218,7 +216,7 @@ def test_an_optimizer_that_is_not_fused_is_not_called() -> None:
 @pytest.mark.parametrize(("good_after", "clip"), [(0, "None"), (1, "None"), (3, "clip_norm")])
 def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, clip: str) -> None:
     policy = lagging(f"learn.grad_clip_type={clip}")
-    learner = Learner(policy.learn_mode, 100, lambda values: None)
+    learner = Learner(policy, 100, lambda values: None)
     with pytest.raises(NonFiniteError) as caught:
         learner.train([make_batch(8, 2), make_bad(), *(make_batch(8, seed) for seed in range(good_after))])
     assert str(caught.value).startswith(
@@ -232,12 +230,12 @@ def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
     policy._optimizer.check = Lagging("stop", policy.model)
     policy._forward_learn(make_batch(8))
     with pytest.raises(NonFiniteError, match=r"first gradients that are not finite: [\w.]+ \(1 of "):
-        policy.learn_mode.finish()
+        policy.finish()
 
 
 def test_nothing_of_a_batch_is_kept_between_two_trainings() -> None:
     policy = lagging()
-    Learner(policy.learn_mode, 100, lambda values: None).train([make_batch(8)])
+    Learner(policy, 100, lambda values: None).train([make_batch(8)])
     assert policy._optimizer.check._pending is None
     assert policy._optimizer.check._step == ({}, {})
 
@@ -246,7 +244,7 @@ def test_the_batch_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None
     policy, path = trained(), tmp_path / "nonfinite" / "iteration_1.pth.tar"
     large = {key: value[:8] for key, value in make_bad(100_000).items()}
     with pytest.raises(NonFiniteError) as caught:
-        Learner(policy.learn_mode, 100, lambda values: None).train([large])
+        Learner(policy, 100, lambda values: None).train([large])
     error = caught.value.saved(str(path))
     assert error is caught.value
     assert f" The batch is saved in '{path}'. " in str(error)
@@ -273,10 +271,10 @@ def test_what_is_not_finite_is_described_in_nested_dicts() -> None:
 
 
 def batches_of(policy: Any, cfg: Any, block: dict[str, Any]) -> list[dict[str, Any]]:
-    samples = policy.collect_mode.get_train_sample(copy.deepcopy(block))
+    samples = policy.to_samples(copy.deepcopy(block))
     if type(policy).pipeline != "serial_pipeline_onpolicy":
         return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
-    return policy.learn_mode.get_batches(samples)
+    return policy.batches(samples)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -287,7 +285,7 @@ def test_every_policy_recovers_from_a_reward_that_is_not_finite(name: str) -> No
     cfg = parity.compile_problem(name, kind, [f"policy.{SKIP}", *parity.SEQUENCES.get(name, [])])
     cfg.policy.learn.batch_size = 10**6
     policy, block = parity.create_policy(cfg), parity.collect_block(cfg)
-    learner = Learner(policy.learn_mode, 1000, lambda values: None)
+    learner = Learner(policy, 1000, lambda values: None)
     bad = copy.deepcopy(block)
     bad["reward"][3] = math.inf
     optimizers = policy._optimizers.values()

@@ -39,7 +39,7 @@ class Weighted(DQNPolicy):
         loss, figures = super()._loss(batch)
         return loss * self._cfg.learn.scale, figures
 
-    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
         return {"share": self._cfg.collect.share}
 
 
@@ -54,12 +54,12 @@ def weighted(**learn: Any) -> Any:
 
 
 def forward(policy: Any, seed: int = 0) -> dict[str, Any]:
-    return {key: float(value.double().mean()) for key, value in policy.learn_mode.forward(make_batch(8, seed)).items()}
+    return {key: float(value.double().mean()) for key, value in policy.learn(make_batch(8, seed)).items()}
 
 
 def test_a_number_by_iteration_is_that_of_the_iterations_before() -> None:
     policy, batch = weighted(scale=linear(1.0, 3.0, 2, "iteration"), learning_rate=0.0), make_batch(8)
-    losses = [float(policy.learn_mode.forward(batch)["total_loss"]) for _ in range(4)]  # nothing is learned
+    losses = [float(policy.learn(batch)["total_loss"]) for _ in range(4)]  # nothing is learned
     assert [loss / losses[0] for loss in losses] == pytest.approx([1.0, 2.0, 3.0, 3.0])
 
 
@@ -68,7 +68,7 @@ def test_a_number_by_env_step_is_set_before_a_collect_and_holds_until_the_next()
     assert policy._cfg.learn.scale == 2.0
     shares, scales = [], []
     for envstep in (0, 10, 50, 200):
-        shares.append(policy.collect_mode.get_collect_kwargs(envstep)["share"])
+        shares.append(policy.begin_collect(envstep)["share"])
         scales += [forward(policy)["scale"], forward(policy)["scale"]]
     assert shares == pytest.approx([0.0, 0.2, 1.0, 1.0])
     assert scales == pytest.approx([2.0, 2.0, 1.8, 1.8, 1.0, 1.0, 0.0, 0.0])
@@ -76,7 +76,7 @@ def test_a_number_by_env_step_is_set_before_a_collect_and_holds_until_the_next()
 
 def test_a_number_by_collect_counts_the_collects_before() -> None:
     policy = weighted(share=linear(0.0, 1.0, 4, "collect"))
-    assert [policy.collect_mode.get_collect_kwargs(8 * step)["share"] for step in range(3)] == [0.0, 0.25, 0.5]
+    assert [policy.begin_collect(8 * step)["share"] for step in range(3)] == [0.0, 0.25, 0.5]
 
 
 def test_the_learning_rate_of_every_step_is_the_schedules() -> None:
@@ -104,14 +104,14 @@ def test_steps_are_those_of_a_policy_whose_numbers_are_set_by_hand() -> None:
             )
         other._cfg.learn.grad_clip_value = 1.0 + (0.01 - 1.0) * x if x < 1 else 0.01
         for one in (policy, other):
-            one.learn_mode.forward(make_batch(8, number))
+            one.learn(make_batch(8, number))
     assert same(list(policy.model.parameters()), list(other.model.parameters()))
 
 
 def test_every_scheduled_key_is_logged_by_its_name() -> None:
     schedule = linear(1.0, 0.0, 4, "iteration")
     policy = weighted(scale=schedule, learning_rate=schedule, share=schedule)
-    names = policy.learn_mode.monitor_vars()
+    names = policy.monitor_vars()
     assert {"scale", "learning_rate", "collect.share", "q_value"} <= set(names)
     forward(policy)
     figures = forward(policy)
@@ -123,7 +123,7 @@ def test_a_policy_without_schedules_reads_the_config_itself_and_counts() -> None
     policy = DQNPolicy(cfg)
     assert policy._cfg is cfg
     forward(policy)
-    assert policy.learn_mode.state_dict()["schedules"] == {"env_step": 0, "iteration": 1, "collect": -1}
+    assert policy.state_dict()["schedules"] == {"env_step": 0, "iteration": 1, "collect": -1}
 
 
 def test_the_compiled_config_does_not_change() -> None:
@@ -143,14 +143,14 @@ def test_a_restored_policy_goes_on_with_its_counts() -> None:
 
     policy, other = create(), create()
     for number in range(3):
-        policy.collect_mode.get_collect_kwargs(8 * number)
-        policy.learn_mode.forward(make_batch(8, number))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+        policy.begin_collect(8 * number)
+        policy.learn(make_batch(8, number))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for number in range(3, 6):
-        kwargs = [one.collect_mode.get_collect_kwargs(8 * number) for one in (policy, other)]
+        kwargs = [one.begin_collect(8 * number) for one in (policy, other)]
         assert kwargs == [{"share": pytest.approx(number / 10)}] * 2
         for one in (policy, other):
-            one.learn_mode.forward(make_batch(8, number))
+            one.learn(make_batch(8, number))
     assert same(list(policy.model.parameters()), list(other.model.parameters()))
 
 
@@ -158,36 +158,36 @@ def test_a_policy_that_only_acts_explores_with_the_numbers_of_its_checkpoint() -
     policy, other = (weighted(share=linear(0.0, 1.0, 10, "iteration")) for _ in range(2))
     for seed in range(4):
         forward(policy, seed)
-    other.eval_mode.load_state_dict(policy.learn_mode.state_dict())
-    assert other.collect_mode.get_collect_kwargs(0) == {"share": pytest.approx(0.4)}
+    other.load_to_act(policy.state_dict())
+    assert other.begin_collect(0) == {"share": pytest.approx(0.4)}
 
 
 def test_a_new_run_from_a_saved_model_starts_its_schedules() -> None:
     policy, other = (weighted(scale=linear(1.0, 2.0, 10, "iteration")) for _ in range(2))
     forward(policy)
-    state = {key: value for key, value in policy.learn_mode.state_dict().items() if key != "optimizer"}
-    other.learn_mode.load_state_dict(state)
+    state = {key: value for key, value in policy.state_dict().items() if key != "optimizer"}
+    other.load_state_dict(state)
     assert forward(other)["scale"] == 1.0
 
 
 def test_a_run_without_schedules_is_continued_with_one() -> None:
     plain = weighted()
     for number in range(3):
-        plain.collect_mode.get_collect_kwargs(8 * number)
+        plain.begin_collect(8 * number)
         forward(plain)
     for by, scale in (("iteration", 1.3), ("collect", 1.3), ("env_step", 1.5)):
         policy = weighted(scale=linear(1.0, 2.0, 10, by))
-        policy.learn_mode.load_state_dict(plain.learn_mode.state_dict())
-        policy.collect_mode.get_collect_kwargs(5)  # the resumed run's next collect
+        policy.load_state_dict(plain.state_dict())
+        policy.begin_collect(5)  # the resumed run's next collect
         assert forward(policy)["scale"] == pytest.approx(scale)
 
 
 def test_a_state_without_counts_is_refused() -> None:
     policy = weighted(scale=linear(1.0, 2.0, 10, "iteration"))
-    state = weighted().learn_mode.state_dict()
+    state = weighted().state_dict()
     del state["schedules"]
     with pytest.raises(ValueError, match="the state has no counts for schedules, because an older version wrote it"):
-        policy.learn_mode.load_state_dict(state)
+        policy.load_state_dict(state)
 
 
 # Every registered policy.
@@ -291,16 +291,16 @@ def learned_at(cfg: EasyDict, plain: EasyDict, envstep: int) -> dict[str, Any]:
         one.policy.learn.batch_size = 10**6
     block = parity.collect_block(plain)
     policy = parity.create_policy(cfg)
-    policy.collect_mode.get_collect_kwargs(envstep)
-    samples = policy.collect_mode.get_train_sample(block)
+    policy.begin_collect(envstep)
+    samples = policy.to_samples(block)
     for seed in range(2):
         if parity.is_on_policy(cfg):
-            (batch,) = itertools.islice(policy.learn_mode.get_batches(samples), 1)
+            (batch,) = itertools.islice(policy.batches(samples), 1)
         else:
             batch = parity.replay_everything(plain, samples, parity.NUM_ENVS)
         torch.manual_seed(seed)
-        policy.learn_mode.forward(batch)
-    state = policy.learn_mode.state_dict()
+        policy.learn(batch)
+    state = policy.state_dict()
     return {key: value for key, value in state.items() if key != "schedules"}
 
 
@@ -365,11 +365,11 @@ def test_replay_sums_rewards_with_the_discount_of_the_current_iteration() -> Non
     policy = setup.create_policy("policy")
     replay = setup.create_replay_buffer(policy)
     with ExitStack() as stack:
-        replay.push(setup.create_collector(policy.collect_mode, 0, lambda: False, stack).collect()[0])
+        replay.push(setup.create_collector(policy, 0, lambda: False, stack).collect()[0])
     found = []
     for batch in replay.batches(32, 3):
         found.append(float(batch["value_gamma"].min()))
-        policy.learn_mode.forward(batch)
+        policy.learn(batch)
     assert found == pytest.approx([0.5**3, 0.75**3, 1.0])
 
 
@@ -377,11 +377,11 @@ def test_an_evaluation_plays_with_the_epsilon_that_is_current_when_it_starts() -
     policy = make_policy(f"eval.eps={linear(0.0, 1.0, 4, 'iteration')}")
     obs, seen = torch.randn(1, 5).expand(400, 5), []
     for seed in range(5):
-        policy.eval_mode.reset()
+        policy.reset(explore=False)
         assert policy.current_config.eval.eps == pytest.approx(seed / 4)
-        action = policy.eval_mode.forward(obs)["action"]
+        action = policy.act(obs, explore=False)["action"]
         seen.append(float((action != action.mode().values).double().mean()))
-        policy.learn_mode.forward(make_batch(8, seed))
+        policy.learn(make_batch(8, seed))
     assert seen[0] == 0.0
     # With epsilon 1, two thirds of 400 actions differ from the most frequent of three; standard deviation 0.024.
     assert seen[-1] == pytest.approx(2 / 3, abs=0.1)
@@ -392,7 +392,7 @@ def test_a_fixed_alpha_after_a_resume_is_that_of_the_config() -> None:
     first = compile_for("sac", "policy.learn.auto_alpha=False", "policy.learn.alpha=0.5")
     other = compile_for("sac", "policy.learn.auto_alpha=False", "policy.learn.alpha=0.125")
     policies = [POLICY_REGISTRY["sac"](cfg.policy) for cfg in (first, other)]
-    policies[1].learn_mode.load_state_dict(copy.deepcopy(policies[0].learn_mode.state_dict()))
+    policies[1].load_state_dict(copy.deepcopy(policies[0].state_dict()))
     assert policies[1]._alpha().item() == pytest.approx(0.125)
 
 

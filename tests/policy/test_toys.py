@@ -71,13 +71,13 @@ def test_a_hybrid_action_is_a_dict_of_both_parts_everywhere(manager: str) -> Non
     few = ("env.collector_env_num=2", "env.evaluator_env_num=2", "env.n_evaluator_episode=2")
     policy = run("ppo", "hybrid", f"env.manager.type={manager}", *few, max_env_step=256)
     obs = torch.eye(5)[:3].numpy()
-    for output in (policy.collect_mode.forward(obs), policy.eval_mode.forward(obs)):
+    for output in (policy.act(obs), policy.act(obs, explore=False)):
         assert set(output["action"]) == {"action_type", "action_args"}
         assert output["action"]["action_type"].dtype == torch.int64
         assert output["action"]["action_type"].shape == (3,)
         assert output["action"]["action_args"].shape == (3, 2)
-    logit = policy.eval_mode.forward(obs)["logit"]
-    chosen = policy.eval_mode.forward(obs)["action"]
+    logit = policy.act(obs, explore=False)["logit"]
+    chosen = policy.act(obs, explore=False)["action"]
     assert torch.equal(chosen["action_args"], logit["action_args"]["mu"])
     assert torch.equal(chosen["action_type"], logit["action_type"].argmax(-1))
     assert dict(policy._cfg.model.action_shape) == {"action_type_shape": 3, "action_args_shape": 2}

@@ -28,7 +28,7 @@ class Halving(RewardModel):
 
     def _init_networks(self) -> None:
         self.parts = {"net": nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5))}
-        self.step = self._add_optimizer("net", self.parts["net"], self._loss, optimizer="sgd")
+        self.step = self._add_optimizer("net", self.parts["net"], optimizer="sgd")
         self.trained_in: list[bool] = []
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -37,7 +37,7 @@ class Halving(RewardModel):
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
         self.trained_in.append(self.parts["net"].training)
-        return {"loss": self.step.step({"obs": block["obs"].flatten(0, 1)})["total_loss"]}
+        return {"loss": self.step.step(self._loss, {"obs": block["obs"].flatten(0, 1)})["total_loss"]}
 
     def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
         self.relabelled_in = (self.parts["net"].training, torch.is_grad_enabled())

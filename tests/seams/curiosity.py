@@ -39,7 +39,7 @@ class CuriosityRewardModel(RewardModel):
         self._target = self._create_network().requires_grad_(False)
         self._predictor = self._create_network()
         self._bonus_stat = RunningMeanStd().to(self._device)  # of all ranks' bonuses
-        self._optimizer = self._add_optimizer("predictor", self._predictor, self._loss)
+        self._optimizer = self._add_optimizer("predictor", self._predictor)
 
     def _create_network(self) -> nn.Module:
         (size,), hidden = self._observation_space.shape or (), self._cfg.hidden_size
@@ -57,7 +57,7 @@ class CuriosityRewardModel(RewardModel):
         obs_BD = self._to_device(next_obs(block)).flatten(0, 1)
         with torch.no_grad():
             self._bonus_stat.update(self._error(obs_BD))
-        figures = self._optimizer.step({"obs": obs_BD})
+        figures = self._optimizer.step(self._loss, {"obs": obs_BD})
         return {"loss": figures["total_loss"], "bonus_std": self._bonus_stat.std}
 
     def relabel(self, block: dict[str, Any]) -> dict[str, Any]:

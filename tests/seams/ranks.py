@@ -102,7 +102,7 @@ def sample_batches(name: str, number: int, size: int, *overrides: str) -> list[d
     cfg, policy = build(name, *overrides)
     n_env = cfg.env.collector_env_num
     env = create_vector_env(cfg.env, n_env, 0, True)
-    collector = SampleCollector(env, policy.collect_mode, 64 * n_env, derive_seeds(0, "collect", n=n_env))
+    collector = SampleCollector(env, policy, 64 * n_env, derive_seeds(0, "collect", n=n_env))
     samples, _ = collector.collect()
     env.close()
     options = {key: cfg.policy[key] for key in ("nstep", "unroll_len", "burnin_step") if key in cfg.policy}
@@ -127,9 +127,9 @@ def learn(name: str, batches: list[dict[str, Any]], *overrides: str) -> dict[str
     """Take a step on each batch; return everything that learning changed."""
     _, policy = build(name, *overrides)
     for batch in batches:
-        policy.learn_mode.forward(batch)
-    policy.learn_mode.finish()
-    return policy.learn_mode.state_dict()
+        policy.learn(batch)
+    policy.finish()
+    return policy.state_dict()
 
 
 def check_two_step_as_one(name: str, folder: Path, *overrides: str, halves: Callable[..., Any] = halves) -> None:
@@ -154,7 +154,7 @@ def check_two_step_as_one(name: str, folder: Path, *overrides: str, halves: Call
     assert difference < 1e-9, f"{path} differs by {difference}"
     assert largest_difference(first, second)[0] == 0.0
     _, untrained = build(name, *overrides)
-    assert largest_difference(untrained.learn_mode.state_dict()["model"], alone["model"])[0] > 1e-4
+    assert largest_difference(untrained.state_dict()["model"], alone["model"])[0] > 1e-4
 
 
 def largest_difference(left: Any, right: Any) -> tuple[float, str]:
@@ -179,7 +179,7 @@ def main(what: str, name: str, *words: str) -> None:
         assert get_world_size() == 2
         if what == "train":
             policy = train(name, *words[1:], max_train_iter=int(words[0]))
-            say(f"rank {get_rank()} ended with {policy.learn_mode.checksum()}")
+            say(f"rank {get_rank()} ended with {policy.checksum()}")
         else:
             batches = torch.load("parts.pt", weights_only=False)[get_rank()]
             torch.save(learn(name, batches, *words), f"state{get_rank()}.pt")

@@ -30,7 +30,7 @@ def test_each_branch_plays_all_of_its_own_actions() -> None:
 def test_the_model_learns_its_branches_from_the_environment() -> None:
     cfg, policy = build(NAME)
     assert cfg.policy.model.action_shape == [2, 3, 5]
-    assert policy.eval_mode.forward(torch.zeros(6, 10))["action"].shape == (6, 3)
+    assert policy.act(torch.zeros(6, 10), explore=False)["action"].shape == (6, 3)
 
 
 @pytest.mark.learn

@@ -25,7 +25,7 @@ def play(*overrides: str) -> tuple[Any, Any, dict[str, Any]]:
     """Return config and policy, untrained, and a rollout block that the policy has played."""
     cfg, policy = build(NAME, *overrides)
     env = create_vector_env(cfg.env, NUM_ENVS, 0, True)
-    block, _ = SampleCollector(env, policy.collect_mode, NUM_STEPS * NUM_ENVS, list(range(NUM_ENVS))).collect()
+    block, _ = SampleCollector(env, policy, NUM_STEPS * NUM_ENVS, list(range(NUM_ENVS))).collect()
     env.close()
     return cfg, policy, copy.deepcopy(block)
 
@@ -84,7 +84,7 @@ def test_priorities_are_those_of_errors_worked_out_step_by_step(burnin: int, tru
     batch = tree_map(to_double, replay.sample(64))
     assert batch["episode_start"][1:].any(0).all()  # episodes of 5 steps begin inside every sequence
     assert ("final_index" in batch) == truncates
-    loss, figures = policy.learn_mode.loss(batch)
+    loss, figures = policy.loss(batch)
     squares = torch.zeros(64, dtype=torch.float64)
     for b, place in enumerate(batch["index"].tolist()):
         begin = place // NUM_ENVS + burnin
@@ -107,7 +107,7 @@ def test_burn_in_is_without_gradient() -> None:
     replay.push(block)
     batch = tree_map(to_double, replay.sample(16))
     batch["obs"].requires_grad_(True)
-    policy.learn_mode.loss(batch)[0].backward()
+    policy.loss(batch)[0].backward()
     reached = batch["obs"].grad.flatten(1).abs().sum(1) > 0
     assert reached.tolist() == [False] * 2 + [True] * 8 + [False] * 2  # burn-in, steps to learn from, ends of sums
 
@@ -116,13 +116,13 @@ def test_the_state_goes_on_from_a_checkpoint_and_is_forgotten_where_an_episode_e
     _, policy, block = play()
     _, restored = build(NAME)
     obs = block["last_obs"].numpy()
-    policy.collect_mode.forward(obs)  # every environment is inside an episode now
-    restored.collect_mode.load_state_dict(copy.deepcopy(policy.collect_mode.state_dict()))
+    policy.act(obs)  # every environment is inside an episode now
+    restored.load_local_state_dict(copy.deepcopy(policy.local_state_dict()))
     for each in (policy, restored):
-        each.collect_mode.reset(np.array([1]))
-    state_NH = policy.collect_mode.forward(obs)["prev_state"]
+        each.reset(np.array([1]))
+    state_NH = policy.act(obs)["prev_state"]
     assert state_NH.any(1).tolist() == [True, False, True, True]
-    assert torch.equal(restored.collect_mode.forward(obs)["prev_state"], state_NH)
+    assert torch.equal(restored.act(obs)["prev_state"], state_NH)
 
 
 def cut(batch: dict[str, Any]) -> list[dict[str, Any]]:
@@ -158,8 +158,8 @@ def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: 
     train(NAME, "exp_name=part", *keys, max_train_iter=20)  # 56 env steps in each environment
     hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
     resumed = train(NAME, "exp_name=rest", "policy.learn.resume_training=True", hook, *keys, max_train_iter=40)
-    assert resumed.learn_mode.checksum() == whole.learn_mode.checksum()
-    states = [each.collect_mode.state_dict()["state"] for each in (resumed, whole)]
+    assert resumed.checksum() == whole.checksum()
+    states = [each.local_state_dict()["state"] for each in (resumed, whole)]
     assert torch.equal(*states)
     assert states[0].any()
 

@@ -32,7 +32,7 @@ def test_two_processes_step_as_one(tmp_path: Path) -> None:
 def test_it_collects_with_noise_and_is_judged_without() -> None:
     _, policy = build(NAME)
     obs = torch.zeros(500, 2)
-    judged, collected = (mode.forward(obs)["action"] for mode in (policy.eval_mode, policy.collect_mode))
+    judged, collected = (policy.act(obs, explore)["action"] for explore in (False, True))
     assert (judged == judged[0]).all()
     noise = collected - judged
     torch.testing.assert_close(noise.std(0), torch.full((2,), 0.2, dtype=noise.dtype), rtol=0.15, atol=0)
@@ -44,7 +44,7 @@ def test_the_actor_moves_at_every_second_step() -> None:
     moved = []
     for batch in batches:
         before = [parameter.clone() for parameter in policy.model.actor.parameters()]
-        figures = policy.learn_mode.forward(batch)
+        figures = policy.learn(batch)
         pairs = zip(before, policy.model.actor.parameters(), strict=True)
         moved.append(not all(torch.equal(old, new) for old, new in pairs))
         assert figures["priority"].shape == (32,)

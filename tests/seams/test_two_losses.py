@@ -57,7 +57,7 @@ def test_each_part_has_its_own_optimizer_rate_and_bound() -> None:
     (batch,) = sample_batches(NAME, 1, 32)
     _, policy = build(NAME, *CLIPPED)
     before = copy.deepcopy(policy.model.decoder.state_dict())
-    figures = policy.learn_mode.forward(batch)
+    figures = policy.learn(batch)
     rates = {key: float(value) for key, value in figures.items() if key.endswith("learning_rate")}
     assert rates == {"encoder_learning_rate": 0.001, "head_learning_rate": 0.002, "decoder_learning_rate": 0.05}
     moved = sum((value - before[key]).square().sum() for key, value in policy.model.decoder.state_dict().items())

@@ -48,8 +48,8 @@ class TwinCriticPolicy(QACPolicy):
     def _init_learn(self) -> None:
         super()._init_learn()
         learn = self._cfg.learn
-        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_critic)
-        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_actor)
+        self._add_optimizer("critic", self._model.critic, learn.learning_rate_critic)
+        self._add_optimizer("actor", self._model.actor, learn.learning_rate_actor)
         self._target_critic, self._target_actor = self._add_target("critic"), self._add_target("actor")
         self._iterations = 0
 
@@ -76,10 +76,10 @@ class TwinCriticPolicy(QACPolicy):
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         batch = self._prepare(batch)
-        output = self._step("critic", batch)
+        output = self._step("critic", self._critic_loss, batch)
         self._iterations += 1
         if self._iterations % self._cfg.learn.actor_update_freq == 0:
-            output |= self._step("actor", batch)
+            output |= self._step("actor", self._actor_loss, batch)
             self._update_targets()
         return output
 

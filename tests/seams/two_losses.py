@@ -71,7 +71,7 @@ class ReconstructingDQNPolicy(DQNPolicy):
             "head": Trained(model.head, learn.learning_rate_head, "rmsprop", dict(eps=1e-5)),
             "decoder": Trained(model.decoder, learn.learning_rate_decoder, "sgd", dict(momentum=0.9)),
         }
-        self._optimizer = self._add_optimizer("model", parts, self._loss)
+        self._optimizer = self._add_optimizer("model", parts)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         q_loss, figures = super()._loss(batch)

@@ -59,7 +59,7 @@ def test_a_schedule_of_the_learning_rate_neither_compiles_again_nor_is_lost() ->
         ]
         policy = make_policy(*overrides, "learn.grad_clip_type=clip_norm")
         for seed in range(7):
-            policy.learn_mode.forward(make_batch(8, seed))
+            policy.learn(make_batch(8, seed))
         policies.append(policy)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
     for eager, graph in zip(*(policy.model.parameters() for policy in policies), strict=True):
@@ -74,7 +74,7 @@ def test_a_batch_that_is_not_finite_changes_nothing_and_stops() -> None:
     batch = make_batch(8)
     batch["reward"][3] = torch.nan
     with pytest.raises(NonFiniteError):
-        policy.learn_mode.forward(batch)
+        policy.learn(batch)
     assert all(torch.equal(old, new) for old, new in zip(before, policy.model.parameters(), strict=True))
 
 
@@ -100,7 +100,7 @@ class Undecided(DQNPolicy):
 def test_a_loss_that_cannot_be_compiled_is_one_line() -> None:
     policy = Undecided(make_cfg("compile=True"))
     with pytest.raises(ConfigError, match=r"torch.compile failed for Undecided._loss: .*Set policy.compile=False.$"):
-        policy.learn_mode.forward(make_batch(8))
+        policy.learn(make_batch(8))
 
 
 @pytest.mark.slow

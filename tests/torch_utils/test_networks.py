@@ -44,10 +44,10 @@ def test_a_network_that_is_held_twice_or_inside_another_is_found_once() -> None:
 
 def test_a_policys_networks_are_its_model_and_its_target() -> None:
     policy = make_policy()
-    first, second = modules_of(policy)
-    assert first is policy.model
+    first, second, last = modules_of(policy)
+    assert (first, last) == (policy.model, policy.normalizer)
     assert [tuple(each.shape) for each in second.parameters()] == [tuple(each.shape) for each in first.parameters()]
-    assert len(modules_of(DQNPolicy(policy._cfg, enable_field=("eval",)))) == 1
+    assert len(modules_of(DQNPolicy(policy._cfg, enable_field=("eval",)))) == 2
 
 
 def test_the_checksum_is_of_parameters_and_buffers_alike() -> None:

@@ -39,8 +39,8 @@ class TwoNetworks(DQNPolicy):
     _model: Any
 
     def _init_learn(self) -> None:
-        self._critic = self._add_optimizer("critic", self._model.critic, self._critic_loss)
-        self._actor = self._add_optimizer("actor", self._model.actor, self._actor_loss, learning_rate=0.5)
+        self._critic = self._add_optimizer("critic", self._model.critic)
+        self._actor = self._add_optimizer("actor", self._model.actor, learning_rate=0.5)
 
     def _critic_loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         error = self._model.value(batch["obs"], batch["action"][:, None].float())[:, 0] - batch["reward"]
@@ -50,8 +50,8 @@ class TwoNetworks(DQNPolicy):
         return -self._model.value(batch["obs"], self._model.actor(batch["obs"])).mean(), {}
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        output = self._critic.step(batch)
-        return output | {f"actor_{key}": value for key, value in self._actor.step(batch).items()}
+        output = self._critic.step(self._critic_loss, batch)
+        return output | {f"actor_{key}": value for key, value in self._actor.step(self._actor_loss, batch).items()}
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super(DQNPolicy, self)._state_dict_learn()
@@ -78,9 +78,9 @@ def test_a_step_returns_the_figures_the_loss_and_the_norm_of_its_gradient() -> N
     def loss(batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         return network(batch["x"]).sum(), {"priority": torch.tensor([2.0])}
 
-    optimizer = OptimizerStep(network, loss, CFG, learning_rate=0.25)
+    optimizer = OptimizerStep(network, CFG, learning_rate=0.25)
     before = network.weight.detach().clone()
-    output = optimizer.step(batch)
+    output = optimizer.step(loss, batch)
     assert {key: float(value) for key, value in output.items()} == {
         "priority": 2.0,
         "total_loss": pytest.approx(float((before * batch["x"]).sum())),
@@ -94,29 +94,31 @@ def test_a_step_returns_the_figures_the_loss_and_the_norm_of_its_gradient() -> N
 def test_each_network_is_stepped_by_its_own_loss_at_its_own_rate() -> None:
     policy, other = create(), create()
     before = [p.detach().clone() for p in policy.model.parameters()]
-    output = policy._critic.step(make_batch(8))
+    output = policy._critic.step(policy._critic_loss, make_batch(8))
     actor, critic = (list(module.parameters()) for module in (policy._model.actor, policy._model.critic))
     assert output.keys() == {"error", "total_loss", "grad_norm"}
     assert same(actor, before[:2])
     assert not same(critic, before[2:])
     before = [p.detach().clone() for p in policy.model.parameters()]
-    policy._actor.step(make_batch(8))  # its loss leaves a gradient in the critic, which the critic's next step ignores
+    policy._actor.step(
+        policy._actor_loss, make_batch(8)
+    )  # its loss leaves a gradient in the critic, which the critic's next step ignores
     assert float((actor[0].detach() - before[0]).abs().max()) == pytest.approx(0.5)
     assert same(critic, before[2:])
-    other._critic.step(make_batch(8))
+    other._critic.step(other._critic_loss, make_batch(8))
     other._model.actor.load_state_dict(policy._model.actor.state_dict())
     for one in (policy, other):
-        one._critic.step(make_batch(8, 1))
+        one._critic.step(one._critic_loss, make_batch(8, 1))
     assert same(critic, list(other._model.critic.parameters()))
 
 
 def test_the_state_of_several_optimizers_is_restored() -> None:
     policy, other = create(), create("learn.learning_rate=0.25")
     for seed in range(3):
-        policy.learn_mode.forward(make_batch(8, seed))
-    state = copy.deepcopy(policy.learn_mode.state_dict())
+        policy.learn(make_batch(8, seed))
+    state = copy.deepcopy(policy.state_dict())
     assert state["optimizer"].keys() == {"critic", "actor"}
-    other.learn_mode.load_state_dict(state)
+    other.load_state_dict(state)
     assert same(everything(policy), everything(other))
     rates = [one.optimizer.param_groups[0]["lr"] for one in (other._critic, other._actor)]
     assert rates == [0.25, 0.5]  # the config's, and the one that the policy gave
@@ -125,7 +127,7 @@ def test_the_state_of_several_optimizers_is_restored() -> None:
 def test_one_optimizer_alone_is_saved_under_the_keys_that_it_always_had() -> None:
     policy = make_policy()
     policy._forward_learn(make_batch(8))
-    state = policy.learn_mode.state_dict()
+    state = policy.state_dict()
     keys = {"model", "optimizer", "optimizer_steps", "skipped_updates", "target_model", "iterations", "schedules"}
     assert state.keys() == keys
     assert state["optimizer"].keys() == {"state", "param_groups"}
@@ -136,24 +138,24 @@ def test_updates_that_any_of_several_optimizers_skips_are_counted_together() -> 
     bad["obs"][0] = math.nan  # both losses see it
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        output = policy.learn_mode.forward(bad)
+        output = policy.learn(bad)
     assert len(caught) == 2  # the first of each
     assert output["skipped_updates"] == 2
     bad = make_batch(8)
     bad["reward"][0] = math.nan  # the critic alone
-    assert policy.learn_mode.forward(bad)["skipped_updates"] == 3
-    assert "skipped_updates" in policy.learn_mode.monitor_vars()
+    assert policy.learn(bad)["skipped_updates"] == 3
+    assert "skipped_updates" in policy.monitor_vars()
     other = create()
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
-    assert other.learn_mode.forward(make_batch(8))["skipped_updates"] == 3
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
+    assert other.learn(make_batch(8))["skipped_updates"] == 3
 
 
 def test_any_of_several_optimizers_stops_the_training() -> None:
     policy, bad = create(), make_batch(8)
     bad["reward"][0] = math.nan
     with pytest.raises(NonFiniteError, match=r"the loss is nan \(error has 1 nan of 8\); batch: reward has 1 nan"):
-        policy.learn_mode.forward(bad)
-    policy.learn_mode.finish()
+        policy.learn(bad)
+    policy.finish()
     assert [one.check._step for one in (policy._critic, policy._actor)] == [({}, {})] * 2
 
 
@@ -181,7 +183,7 @@ def two_heads_step(network: TwoHeads, cfg: Any = CFG) -> OptimizerStep:
         "actor": Trained(network.actor, learning_rate=halving, optimizer=torch.optim.SGD, options={"momentum": 0.9}),
         "critic": Trained(network.critic, optimizer="rmsprop", options={"eps": 1e-3}),
     }
-    return OptimizerStep(parts, network.loss, cfg)
+    return OptimizerStep(parts, cfg)
 
 
 def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None:
@@ -198,7 +200,7 @@ def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None
     ]
     for number in range(4):
         batch = make_batch(8, number)
-        output = step.step(batch)
+        output = step.step(network.loss, batch)
         plain.zero_grad()
         plain.loss(batch)[0].backward()
         norms = [nn.utils.clip_grad_norm_(part.parameters(), 0.3) for part in plain.children()]
@@ -217,11 +219,11 @@ def test_the_state_of_parts_is_restored_with_their_schedules() -> None:
     networks = [TwoHeads(), TwoHeads()]
     steps = [two_heads_step(network) for network in networks]
     for seed in range(3):
-        steps[0].step(make_batch(8, seed))
+        steps[0].step(networks[0].loss, make_batch(8, seed))
     networks[1].load_state_dict(networks[0].state_dict())
     steps[1].load_state_dict(copy.deepcopy(steps[0].state_dict()))
-    for step in steps:
-        step.step(make_batch(8, 5))
+    for step, network in zip(steps, networks, strict=True):
+        step.step(network.loss, make_batch(8, 5))
     assert same(list(networks[0].parameters()), list(networks[1].parameters()))
     assert float(steps[1].learning_rates()["actor_learning_rate"]) == halving(3)
 
@@ -229,26 +231,26 @@ def test_the_state_of_parts_is_restored_with_their_schedules() -> None:
 def test_parts_must_not_have_parameters_in_common() -> None:
     network = TwoHeads()
     with pytest.raises(ValueError, match="two modules share a parameter"):
-        OptimizerStep({"all": Trained(network), "actor": Trained(network.actor)}, network.loss, CFG)
+        OptimizerStep({"all": Trained(network), "actor": Trained(network.actor)}, CFG)
 
 
 def test_an_unknown_optimizer_is_named() -> None:
     network = TwoHeads()
     with pytest.raises(ValueError, match="expected adam, adamw, rmsprop, sgd or a class, got 'adm'"):
-        OptimizerStep(network, network.loss, CFG, optimizer="adm")
+        OptimizerStep(network, CFG, optimizer="adm")
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "rmsprop", "sgd"])
 def test_a_step_that_is_not_finite_leaves_every_kind_of_optimizer_alone(kind: str) -> None:
     network, cfg = TwoHeads(), make_cfg("learn.on_nonfinite=skip")
-    step = OptimizerStep(network, network.loss, cfg, optimizer=kind)
-    step.step(make_batch(8))
+    step = OptimizerStep(network, cfg, optimizer=kind)
+    step.step(network.loss, make_batch(8))
     before, bad = [p.detach().clone() for p in network.parameters()], make_batch(8)
     bad["reward"][0] = math.inf
     with pytest.warns(RuntimeWarning, match="An update was skipped"):
-        step.step(bad)
+        step.step(network.loss, bad)
     assert same(before, list(network.parameters()))
-    step.step(make_batch(8))
+    step.step(network.loss, make_batch(8))
     assert not same(before, list(network.parameters()))
 
 
@@ -284,11 +286,11 @@ def test_every_optimizer_of_the_config_steps_as_torchs_own(kind: str) -> None:
     torch.manual_seed(0)
     network = TwoHeads().double()
     plain = copy.deepcopy(network)
-    step = OptimizerStep(network, network.loss, kind_cfg(kind))
+    step = OptimizerStep(network, kind_cfg(kind))
     optimizer = KINDS[kind][1](plain.parameters())
     for number in range(5):
         batch = make_batch(8, number, dtype=torch.float64)
-        step.step(batch)
+        step.step(network.loss, batch)
         plain.zero_grad()
         plain.loss(batch)[0].backward()
         optimizer.step()
@@ -299,14 +301,14 @@ def test_every_optimizer_of_the_config_steps_as_torchs_own(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_optimizer_goes_on_from_its_state_to_the_bit(kind: str) -> None:
     cfg, networks = kind_cfg(kind), [TwoHeads(), TwoHeads()]
-    steps = [OptimizerStep(network, network.loss, cfg) for network in networks]
+    steps = [OptimizerStep(network, cfg) for network in networks]
     for number in range(3):
-        steps[0].step(make_batch(8, number))
+        steps[0].step(networks[0].loss, make_batch(8, number))
     networks[1].load_state_dict(networks[0].state_dict())
     steps[1].load_state_dict(copy.deepcopy(steps[0].state_dict()))
     for number in range(3, 6):
-        for step in steps:
-            step.step(make_batch(8, number))
+        for step, network in zip(steps, networks, strict=True):
+            step.step(network.loss, make_batch(8, number))
     assert same(list(networks[0].parameters()), list(networks[1].parameters()))
 
 
@@ -319,15 +321,15 @@ def test_every_optimizer_goes_on_from_its_state_to_the_bit(kind: str) -> None:
 )
 def test_the_state_of_another_kind_of_optimizer_is_refused(other: str, message: str) -> None:
     network = TwoHeads()
-    saved = OptimizerStep(network, network.loss, kind_cfg("adam"))
-    saved.step(make_batch(8))
+    saved = OptimizerStep(network, kind_cfg("adam"))
+    saved.step(network.loss, make_batch(8))
     with pytest.raises(ValueError, match=message + r"set policy.learn.optimizer .*resume_training=False"):
-        OptimizerStep(network, network.loss, kind_cfg(other)).load_state_dict(saved.state_dict())
+        OptimizerStep(network, kind_cfg(other)).load_state_dict(saved.state_dict())
 
 
 def test_every_optimizer_of_a_policy_is_that_of_the_config_unless_the_policy_names_one() -> None:
     policy = create("learn.optimizer=rmsprop", "learn.momentum=0.5")
-    step = OptimizerStep(nn.Linear(1, 1), policy._critic_loss, policy._cfg, optimizer="adamw")
+    step = OptimizerStep(nn.Linear(1, 1), policy._cfg, optimizer="adamw")
     kinds = [type(one.optimizer).__name__ for one in (policy._critic, policy._actor, step)]
     assert kinds == ["RMSprop", "RMSprop", "AdamW"]
     assert policy._actor.optimizer.param_groups[0]["momentum"] == 0.5
@@ -363,7 +365,7 @@ def test_options_that_contradict_the_optimizer_are_one_line(overrides: list[str]
 @pytest.mark.parametrize("name", ["critic", "model"])
 def test_a_name_belongs_to_one_optimizer(name: str) -> None:
     with pytest.raises(ValueError, match=f"'{name}' after .'critic', 'actor'."):
-        create()._add_optimizer(name, nn.Linear(1, 1), lambda batch: (torch.zeros(()), {}))
+        create()._add_optimizer(name, nn.Linear(1, 1))
 
 
 @pytest.mark.parametrize(
@@ -396,7 +398,7 @@ def test_one_process_has_nothing_for_torch_to_wrap_and_says_nothing(capfd: Any) 
     def train(*overrides: str) -> DQNPolicy:
         torch.manual_seed(0)
         policy = make_policy("multi_gpu=True", *overrides)
-        policy.learn_mode.forward(make_batch(8))
+        policy.learn(make_batch(8))
         return policy
 
     with warnings.catch_warnings():

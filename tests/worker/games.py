@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,6 @@ from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.vector_env import create_vector_env
-from ding_lite.torch_utils.modes import Act, CollectMode
 
 REWARD = 3.0
 
@@ -102,19 +100,17 @@ def always(game: CountingGame) -> Callable[[EasyDict], CountingGame]:
     return lambda _: game
 
 
-def collect_mode(forward: Act, **changes: Any) -> CollectMode:
-    """Return a `collect_mode` that acts by `forward` and collects what it returns, but for `changes`."""
+class Acting:
+    """A player of a collector that acts by a function, and collects what it returns."""
 
-    def to_row(obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+    def __init__(self, act: Callable[..., dict[str, Any]]) -> None:
+        self.act = act
+
+    def begin_collect(self, envstep: int) -> dict[str, Any]:
+        return {}
+
+    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
         return {"obs": obs, **output, **{key: getattr(timestep, key) for key in ("reward", "done", "traj_flag")}}
 
-    mode = CollectMode(
-        forward=forward,
-        process_transition=to_row,
-        get_train_sample=lambda block: block,
-        get_collect_kwargs=lambda envstep: {},
-        reset=lambda env_id=None: None,
-        state_dict=dict,
-        load_state_dict=lambda state: None,
-    )
-    return replace(mode, **changes)
+    def reset(self, env_id: np.ndarray | None = None) -> None:
+        pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,15 @@ from gymnasium.spaces import Box, Dict, MultiBinary
 from ding_lite.config import compile_config
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env
 from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.modes import Act
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
 from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
 from tests.worker.failing import DyingGame
-from tests.worker.games import REWARD, CountingGame, HybridGame, NestedGame, collect_mode, game_env
+from tests.worker.games import REWARD, Acting, CountingGame, HybridGame, NestedGame, game_env
 
 
-class Seen:
-    """A policy's `collect_mode` that remembers every observation that it was shown.
+class Seen(Acting):
+    """A player that remembers every observation that it was shown.
 
     It plays at random and stores rows as DQN does, unless a test replaces `act` or `to_row`.
     """
@@ -38,20 +36,20 @@ class Seen:
         rng = np.random.default_rng(seed)
         base = object.__new__(DQNPolicy)
         base._cfg = EasyDict(learn=dict(ignore_done=False))
+        self.to_row = base.to_row  # type: ignore[method-assign]
 
-        def forward(obs: np.ndarray, **kwargs: Any) -> dict[str, torch.Tensor]:
+        def act(obs: np.ndarray, **kwargs: Any) -> dict[str, torch.Tensor]:
             self.observations.append(obs.copy())
             self.kwargs.append(kwargs)
             return {"action": torch.from_numpy(rng.integers(num_actions, size=len(obs)))}
 
-        self.act: Act = forward
-        self.to_row: Callable[[Any, dict[str, Any], Any], dict[str, Any]] = base._process_transition
-        self.mode = collect_mode(
-            lambda obs, **kwargs: self.act(obs, **kwargs),
-            process_transition=lambda *step: self.to_row(*step),
-            get_collect_kwargs=lambda envstep: {"eps": envstep},
-            reset=lambda env_id=None: self.resets.append(env_id),
-        )
+        super().__init__(act)
+
+    def begin_collect(self, envstep: int) -> dict[str, Any]:
+        return {"eps": envstep}
+
+    def reset(self, env_id: np.ndarray | None = None) -> None:
+        self.resets.append(env_id)
 
 
 def collector_of(
@@ -61,7 +59,7 @@ def collector_of(
     env = game_env(*games, **options)
     seeds = seeds or [100 * (n + 1) for n in range(len(games))]
     interrupt = options.pop("interrupt", lambda: False)
-    return SampleCollector(env, seen.mode, n_sample, seeds, interrupt), seen
+    return SampleCollector(env, seen, n_sample, seeds, interrupt), seen
 
 
 def copied(block: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +90,7 @@ def test_a_block_keeps_the_contract() -> None:
 def test_a_policy_may_change_what_is_stored_of_an_observation() -> None:
     collector, seen = collector_of(CountingGame(40), n_sample=3)
     plain = seen.to_row
-    seen.to_row = lambda obs, *rest: plain(obs, *rest) | {"obs": obs + 0.5}
+    seen.to_row = lambda obs, *rest: plain(obs, *rest) | {"obs": obs + 0.5}  # type: ignore[method-assign]
     block, _ = collector.collect()
     np.testing.assert_array_equal(block["obs"], np.stack(seen.observations) + 0.5)
 
@@ -225,7 +223,7 @@ def test_random_steps_take_only_actions_that_the_mask_allows() -> None:
 def test_an_interruption_is_agreed_on_after_a_whole_collect() -> None:
     asked: list[bool] = []
     env = game_env(CountingGame(9))
-    collector = SampleCollector(env, Seen(3).mode, 4, [1], lambda: bool(asked))
+    collector = SampleCollector(env, Seen(3), 4, [1], lambda: bool(asked))
     collector.collect()
     assert not collector.interrupted
     asked.append(True)
@@ -257,7 +255,7 @@ def test_dicts_of_actions_reach_the_environments_and_rows_keep_the_structure() -
 
     plain = seen.to_row
     seen.act = forward
-    seen.to_row = lambda obs, output, step: plain(obs, output, step) | {"logit": output["logit"]}
+    seen.to_row = lambda obs, output, timestep: plain(obs, output, timestep) | {"logit": output["logit"]}  # type: ignore[method-assign]
     for random in (False, True):
         block, _ = collector.collect(random=random)
         action, args = block["action"], block["logit"]["action_args"]
@@ -321,7 +319,7 @@ def on_cart_pole(manager: str, seed: int, make: Any = SampleCollector, n_sample:
     cfg.manager.type = manager
     seen = Seen(2)
     seen.act = lambda obs, **kwargs: {"action": torch.from_numpy((obs[:, 2] > 0).astype(np.int64))}
-    return make(create_vector_env(cfg, 3, seed, True), seen.mode, n_sample, [seed, seed + 1, seed + 2]), seen
+    return make(create_vector_env(cfg, 3, seed, True), seen, n_sample, [seed, seed + 1, seed + 2]), seen
 
 
 def handed_over(state: Any, path: Path) -> Any:
@@ -427,7 +425,7 @@ def play(env_id: str, n_step: int, collects: int, limit: int | None, capacity: i
     cfg = compile_config((main, create))
     seen = Seen(GAMES[env_id], seed=1)
     env = create_vector_env(cfg.env, 2, 0, True)
-    collector = SampleCollector(env, seen.mode, 2 * n_step, [3, 4])
+    collector = SampleCollector(env, seen, 2 * n_step, [3, 4])
     buffer = UniformReplayBuffer(2 * capacity, 2, nstep=1, frame_stack=env.frame_stack, seed=0)
     rows: dict[str, list[Any]] = {"done": [], "traj_flag": []}
     finals: dict[tuple[int, int], np.ndarray] = {}

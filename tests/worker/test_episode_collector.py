@@ -10,7 +10,7 @@ import torch
 
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.worker import EpisodeCollector
-from tests.worker.games import REWARD, CountingGame, NestedGame, collect_mode, game_env
+from tests.worker.games import REWARD, Acting, CountingGame, NestedGame, game_env
 
 
 def collector_of(*games: CountingGame, n_episode: int, **options: Any) -> EpisodeCollector:
@@ -22,7 +22,7 @@ def collector_of(*games: CountingGame, n_episode: int, **options: Any) -> Episod
         return {"action": torch.full((len(games),), calls[-1] % 3)}
 
     seeds = [100 * (n + 1) for n in range(len(games))]
-    return EpisodeCollector(game_env(*games, **options), collect_mode(forward), n_episode, seeds)
+    return EpisodeCollector(game_env(*games, **options), Acting(forward), n_episode, seeds)
 
 
 def resets(game: CountingGame) -> list[int]:

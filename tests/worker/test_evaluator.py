@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env, derive_seeds
-from ding_lite.torch_utils.modes import EvalMode
+from ding_lite.policy import Policy
 from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.worker import Evaluator
@@ -22,18 +22,19 @@ from tests.worker.failing import DyingGame
 from tests.worker.games import REWARD, CountingGame, game_env
 
 
-def zeros() -> EvalMode:
-    """Return an `eval_mode` that always plays action 0."""
-    return EvalMode(
-        forward=lambda obs, **kwargs: {"action": torch.zeros(len(obs), dtype=torch.int64)},
-        reset=lambda env_id=None: None,
-        load_state_dict=lambda state: None,
-    )
+class Zeros:
+    """A policy that always plays action 0."""
+
+    def act(self, obs: Any, explore: bool = True) -> dict[str, Any]:
+        return {"action": torch.zeros(len(obs), dtype=torch.int64)}
+
+    def reset(self, env_id: np.ndarray | None = None, explore: bool = True) -> None:
+        pass
 
 
 def evaluator_in(env: VectorEnv, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
     seeds_at = lambda count: derive_seeds(0, "evaluate", count, n=env.num_envs)  # noqa: E731
-    return Evaluator(env, zeros(), n_episode, 10, stop_value, seeds_at, **options)
+    return Evaluator(env, cast(Policy, Zeros()), n_episode, 10, stop_value, seeds_at, **options)
 
 
 def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:

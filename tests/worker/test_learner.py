@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,10 +19,10 @@ def test_one_iteration_a_batch_with_the_policys_own_step() -> None:
     policy = make_policy()
     torch.manual_seed(0)
     other = make_policy()
-    learner = Learner(policy.learn_mode, 100, lambda values: None)
+    learner = Learner(policy, 100, lambda values: None)
     learner.train(make_batch(8, seed) for seed in range(5))
     for seed in range(5):
-        other.learn_mode.forward(make_batch(8, seed))
+        other.learn(make_batch(8, seed))
     assert learner.train_iter == 5
     assert learner.state_dict() == {"train_iter": 5}
     assert same(list(policy.model.parameters()), list(other.model.parameters()))
@@ -32,11 +31,11 @@ def test_one_iteration_a_batch_with_the_policys_own_step() -> None:
 def test_losses_are_reported_at_the_asked_frequency() -> None:
     reports: list[tuple[int, dict[str, Any]]] = []
     policy = make_policy()
-    learner = Learner(policy.learn_mode, 3, lambda values: reports.append((learner.train_iter, values)))
+    learner = Learner(policy, 3, lambda values: reports.append((learner.train_iter, values)))
     learner.train(make_batch(8, seed) for seed in range(7))
     assert [iteration for iteration, _ in reports] == [3, 6]
     assert set(reports[0][1]) == {"total_loss", "grad_norm", "q_value", "learning_rate", "epsilon"}
-    assert set(reports[0][1]) == set(policy.learn_mode.monitor_vars())
+    assert set(reports[0][1]) == set(policy.monitor_vars())
     assert all(isinstance(value, float) for _, values in reports for value in values.values())
 
 
@@ -45,13 +44,14 @@ def reported(log_freq: int, series: list[dict[str, Any]], resume_at: int | None 
     reports: list[dict[str, float]] = []
     names = list(dict.fromkeys(name for figures in series for name in figures))
     left = iter(series)
-    mode = replace(make_policy().learn_mode, forward=lambda batch: next(left), monitor_vars=lambda: names)
-    learner = Learner(mode, log_freq, reports.append)
+    policy: Any = make_policy()
+    policy.learn, policy.monitor_vars = lambda batch: next(left), lambda: names
+    learner = Learner(policy, log_freq, reports.append)
     first = len(series) if resume_at is None else resume_at
     learner.train({} for _ in range(first))
     if resume_at is not None:
         states = copy.deepcopy((learner.state_dict(), learner.local_state_dict()))
-        learner = Learner(mode, log_freq, reports.append)
+        learner = Learner(policy, log_freq, reports.append)
         learner.load_state_dict(states[0])
         learner.load_local_state_dict(states[1])
         learner.train({} for _ in range(len(series) - first))
@@ -104,9 +104,9 @@ def test_new_priorities_reach_the_steps_that_they_are_of() -> None:
         }
     )
     told: list[tuple[torch.Tensor, torch.Tensor]] = []
-    learner = Learner(policy.learn_mode, 100, lambda values: None)
+    learner = Learner(policy, 100, lambda values: None)
     batches = list(replay.batches(8, 1))
-    expected = policy.learn_mode.loss(batches[0])[1]["priority"]
+    expected = policy.loss(batches[0])[1]["priority"]
     learner.train(batches, lambda index, priority: told.append((index, priority)))
     assert torch.equal(told[0][0], batches[0]["index"])
     torch.testing.assert_close(told[0][1], expected)
@@ -114,12 +114,13 @@ def test_new_priorities_reach_the_steps_that_they_are_of() -> None:
 
 
 def test_one_process_compares_its_parameters_with_nobodys() -> None:
-    mode = replace(make_policy().learn_mode, checksum=lambda: pytest.fail("a checksum costs time"))
-    Learner(mode, 100, lambda values: None, check_freq=1).train([make_batch(8)])
+    policy: Any = make_policy()
+    policy.checksum = lambda: pytest.fail("a checksum costs time")
+    Learner(policy, 100, lambda values: None, check_freq=1).train([make_batch(8)])
 
 
 def test_iterations_are_progress_that_the_watchdog_sees() -> None:
     before = progress.count
-    Learner(make_policy().learn_mode, 100, lambda values: None).train([make_batch(8), make_batch(8)])
+    Learner(make_policy(), 100, lambda values: None).train([make_batch(8), make_batch(8)])
     assert progress.count == before + 2
     assert progress.stage == "learn"

@@ -12,7 +12,6 @@ import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +30,6 @@ from ding_lite.envs import derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
@@ -98,8 +96,7 @@ def collect_demo_data(
     setup.cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, so the config's value does not matter
     policy = setup.create_policy(get_rank(), "record", "policy", fields=("collect", "eval"))
     source, envstep = _load(policy, setup.cfg.exp_name, model, state_dict, state_dict_path)
-    mode = _recording_mode(policy, explore, envstep)
-    columns, figures = _play(setup, mode, collect_count, collect_episodes)
+    columns, figures = _play(setup, Recorder(policy, explore, envstep), collect_count, collect_episodes)
     parts = _gather(columns)
     if parts:
         columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)
@@ -168,26 +165,34 @@ def _load(
     return name, trained_env_steps(state)
 
 
-def _recording_mode(policy: Policy, explore: bool, envstep: int) -> CollectMode:
-    """Return a collect mode whose rows are plain transitions, to use instead of the policy's own."""
-    mode = policy.collect_mode if explore else policy.eval_mode
-    kwargs = policy.collect_mode.get_collect_kwargs(envstep) if explore else {}
+class Recorder:
+    """A policy as a collector calls it, whose rows are plain transitions.
 
-    def to_row(obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+    Args:
+        policy: the policy.
+        explore: whether it acts as in training.
+        envstep: env steps of its training, on which exploration depends.
+    """
+
+    def __init__(self, policy: Policy, explore: bool, envstep: int) -> None:
+        self._policy, self._explore = policy, explore
+        self._kwargs = policy.begin_collect(envstep) if explore else {}
+
+    def begin_collect(self, envstep: int) -> dict[str, Any]:
+        return self._kwargs
+
+    def act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        return self._policy.act(obs, self._explore, **kwargs)
+
+    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
         row = {key: getattr(timestep, key) for key in ("reward", "done", "traj_flag")}
         return {"obs": obs, "action": output["action"], **row}
 
-    return replace(
-        policy.collect_mode,
-        forward=mode.forward,
-        reset=mode.reset,
-        process_transition=to_row,
-        get_train_sample=lambda block: block,
-        get_collect_kwargs=lambda _: kwargs,
-    )
+    def reset(self, env_id: np.ndarray | None = None) -> None:
+        self._policy.reset(env_id, self._explore)
 
 
-def _play(setup: RunSetup, mode: CollectMode, count: int, whole: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _play(setup: RunSetup, player: Recorder, count: int, whole: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Let the policy play `count` env steps, or episodes if `whole`, on all ranks together.
 
     Returns:
@@ -201,7 +206,7 @@ def _play(setup: RunSetup, mode: CollectMode, count: int, whole: bool) -> tuple[
         env = setup.create_collect_env(stack, num_envs, training=False)
         seeds = derive_seeds(setup.cfg.seed, rank, "record", n=num_envs)
         cls = EpisodeCollector if whole else SampleCollector
-        collector = cls(env, mode, share if whole else num_envs, seeds)
+        collector = cls(env, player, share if whole else num_envs, seeds)
         parts: list[dict[str, Any]] = []
         totals, missing = {"episode": 0.0, "return": 0.0}, share
         while allreduce_data(int(missing > 0)):

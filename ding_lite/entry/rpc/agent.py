@@ -18,7 +18,6 @@ from ding_lite.entry.rpc.observer import find_encoder, flatten, unflatten
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.modes import CollectMode
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError, UserError
@@ -136,7 +135,7 @@ class RemoteCollector:
 
     Args:
         link: to the observers.
-        policy: the agent's `collect_mode`.
+        policy: the agent's policy.
         encoder: the agent's.
         seeds: for drawing actions, one per observer, so that the draws do not depend on the other observers' speed.
         guard: says whether the agent was asked to end; signals of the observers are passed on to it.
@@ -149,7 +148,7 @@ class RemoteCollector:
     def __init__(
         self,
         link: RPCLink,
-        policy: CollectMode,
+        policy: Policy,
         encoder: SplitEncoder,
         seeds: list[int],
         guard: InterruptGuard,
@@ -161,7 +160,7 @@ class RemoteCollector:
 
     def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
         """Return samples `[M, ...]`, whose `obs` are places (see `SplitEncoder.remote`), and sums of the counts."""
-        self._policy.get_collect_kwargs(self.envstep)  # sets the agent's schedules; observers set their own
+        self._policy.begin_collect(self.envstep)  # sets the agent's schedules; observers set their own
         flat = flatten(self._encoder.parameters)
         answers = [self._link.ask(rank, "collect", flat, self.envstep) for rank in self._link.observers]
         own = torch.get_rng_state()
@@ -184,7 +183,7 @@ class RemoteCollector:
     def _act(self, observer: int, features: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
         torch.set_rng_state(self._draws[observer - 1])
         with self._encoder.given():
-            output = self._policy.forward(features, **kwargs)
+            output = self._policy.act(features, **kwargs)
         self._draws[observer - 1] = torch.get_rng_state()
         return tree_map(Tensor.cpu, output)
 
@@ -226,7 +225,7 @@ def create_remote(link: RPCLink, setup: RunSetup, policy: Policy, guard: Interru
     encoder = SplitEncoder(find_encoder(policy), link)
     stack.callback(encoder.close)
     seeds = [derive_seeds(cfg.seed, rank, "draws", n=1)[0] for rank in link.observers]
-    collector = RemoteCollector(link, policy.collect_mode, encoder, seeds, guard)
+    collector = RemoteCollector(link, policy, encoder, seeds, guard)
     lines = {
         "ranks": f"1 agent, {count} observers (rpc)",
         **describe_collecting(cfg, "an observer", count),
@@ -238,4 +237,5 @@ def create_remote(link: RPCLink, setup: RunSetup, policy: Policy, guard: Interru
         total=setup.limits["max_env_step"],
         counts=lambda: {"observers": count},
         learning=lambda: encoder.remote(collector.sizes),
+        plays=False,
     )

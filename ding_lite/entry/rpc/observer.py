@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed.autograd as dist_autograd
 from torch import Tensor, nn
@@ -40,8 +41,7 @@ class Observer:
         self._parameters = list(self._encoder.parameters())
         self._held: Any = None
         self._guard = stack.enter_context(InterruptGuard(rank))
-        mode = replace(self._policy.collect_mode, forward=self._act)
-        self._collector = setup.create_collector(mode, rank, lambda: self._guard.requested, stack)
+        self._collector = setup.create_collector(self, rank, lambda: self._guard.requested, stack)
 
     def serve(self, link: RPCLink) -> int | str | None:
         """Answer the agent's requests until the run has ended; return the exit status that the agent sends."""
@@ -57,7 +57,8 @@ class Observer:
         """Play with the encoder's `parameters` at the global env step; return samples without observations."""
         self._load(parameters)
         self._collector.envstep = envstep
-        samples, figures = self._collector.collect()
+        block, figures = self._collector.collect()
+        samples = self._policy.to_samples(block)
         self._held = samples.pop("obs")
         return samples, figures | {"signum": self._guard.signum or 0}
 
@@ -80,7 +81,21 @@ class Observer:
         found = dist_autograd.get_gradients(context)
         return flatten([found.get(parameter, torch.zeros_like(parameter)) for parameter in self._parameters])
 
-    def _act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    # What the collector calls.
+
+    def begin_collect(self, envstep: int) -> dict[str, Any]:
+        """Begin a collect, see `Policy.begin_collect`."""
+        return self._policy.begin_collect(envstep)
+
+    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        """Return what the rollout block stores for one step."""
+        return self._policy.to_row(obs, output, timestep)
+
+    def reset(self, env_id: np.ndarray | None = None) -> None:
+        """Forget the running episodes of these environments."""
+        self._policy.reset(env_id)
+
+    def act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         """Send features of observations `[N, ...]` and return the agent's `action` `[N]`: one request a step."""
         self._encoder.eval()  # acting is deterministic in the observation
         with torch.inference_mode():

@@ -81,7 +81,7 @@ class PADDPGPolicy(DDPGPolicy):
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         return super()._forward_learn(batch) | {"epsilon": self._epsilon}
 
-    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
         epsilon = epsilon_at(envstep, **self._cfg.other.eps)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
@@ -142,13 +143,13 @@ class QACPolicy(Policy):
             batch.pop("weight", None)
         return batch
 
-    def _step(self, name: str, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Take one step of the optimizer of this name.
+    def _step(self, name: str, loss: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Take one step of the optimizer of this name on a loss.
 
         Returns:
             The figures of its loss, and `<name>_loss` and `<name>_grad_norm`.
         """
-        output = self._optimizers[name].step(batch)
+        output = self._optimizers[name].step(loss, batch)
         common = {f"{name}_loss": output.pop("total_loss"), f"{name}_grad_norm": output.pop("grad_norm")}
         return output | common
 

@@ -71,12 +71,12 @@ class SACPolicy(QACPolicy):
     def _init_learn(self) -> None:
         super()._init_learn()
         learn = self._cfg.learn
-        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
-        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
+        self._add_optimizer("critic", self._model.critic, learn.learning_rate_q)
+        self._add_optimizer("actor", self._model.actor, learn.learning_rate_policy)
         self._alpha = Coefficient(learn.alpha, learn.log_space).to(self._device, self._dtype)
         self._alpha_is_scheduled = isinstance(learn.alpha, Scheduled)
         if learn.auto_alpha:
-            self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
+            self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
         self._target_critic = self._add_target("critic")
 
     def _monitor_vars_learn(self) -> list[str]:
@@ -115,10 +115,10 @@ class SACPolicy(QACPolicy):
         batch = self._prepare(batch)
         if self._alpha_is_scheduled:
             self._alpha.set(self._cfg.learn.alpha)
-        output: dict[str, Tensor] = {}
-        for name in self.networks:  # a loss may use the figures of those before it
-            if name in self._optimizers:
-                output |= self._step(name, batch | output)
+        output = self._step("critic", self._critic_loss, batch)
+        output |= self._step("actor", self._actor_loss, batch)
+        if self._cfg.learn.auto_alpha:
+            output |= self._step("alpha", self._alpha_loss, batch | output)
         self._alpha.bound()
         self._update_targets()
         return output

@@ -79,7 +79,7 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
         super()._init_learn()
         self._lagrange = Coefficient(1.0).to(self._device, self._dtype)
         if self._cfg.learn.with_lagrange:
-            self._add_optimizer("lagrange", self._lagrange, self._lagrange_loss, self._cfg.learn.learning_rate_q)
+            self._add_optimizer("lagrange", self._lagrange, self._cfg.learn.learning_rate_q)
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "conservative_gap", "lagrange"]
@@ -118,6 +118,12 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
         value = self._lagrange().clamp(max=LARGEST_LAGRANGE)
         excess = self._cfg.learn.min_q_weight * batch["conservative_gap"].mean() - self._cfg.learn.lagrange_thresh
         return -value * excess, {"lagrange": value.detach()}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        output = super()._forward_learn(batch)
+        if self._cfg.learn.with_lagrange:
+            output |= self._step("lagrange", self._lagrange_loss, output)
+        return output
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | {"lagrange": self._lagrange.learned.detach()}

@@ -71,9 +71,9 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
     def _init_learn(self) -> None:
         super()._init_learn()
         learn = self._cfg.learn
-        self._add_optimizer("value", self._model.value, self._value_loss, learn.learning_rate_value)
-        self._add_optimizer("critic", self._model.critic, self._critic_loss, learn.learning_rate_q)
-        self._add_optimizer("actor", self._model.actor, self._actor_loss, learn.learning_rate_policy)
+        self._add_optimizer("value", self._model.value, learn.learning_rate_value)
+        self._add_optimizer("critic", self._model.critic, learn.learning_rate_q)
+        self._add_optimizer("actor", self._model.actor, learn.learning_rate_policy)
         self._target_critic = self._add_target("critic")
 
     def _monitor_vars_learn(self) -> list[str]:
@@ -104,9 +104,10 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         batch = self._prepare(batch)
         with torch.no_grad():
             batch["next_value"] = self._run(self._model.value, batch["next_obs"])[0]
-        output = self._step("value", batch)
+        output = self._step("value", self._value_loss, batch)
         batch["adv"] = output["adv"]
-        output |= self._step("critic", batch) | self._step("actor", batch)
+        output |= self._step("critic", self._critic_loss, batch)
+        output |= self._step("actor", self._actor_loss, batch)
         self._update_targets()
         return output
 

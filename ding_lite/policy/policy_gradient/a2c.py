@@ -44,7 +44,7 @@ class A2CPolicy(ActorCriticPolicy):
         ),
     )
 
-    def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         block = self._to_device(samples)
         value_TN, next_value_TN = self._values(block)
         adv_TN, return_TN = self._advantages(block, value_TN, next_value_TN)

@@ -88,7 +88,7 @@ class ACERPolicy(Policy):
         learn = self._cfg.learn
         rates = {"actor": learn.learning_rate_actor, "critic": learn.learning_rate_critic}
         parts = {name: Trained(getattr(self._model, name), rate) for name, rate in rates.items()}
-        self._optimizer = self._add_optimizer("model", parts, self._loss)
+        self._optimizer = self._add_optimizer("model", parts)
         self._average = TargetNetwork(self._model, self._optimizer.flat, theta=learn.target_theta)
         self._average_model: Any = self._average.network
 

@@ -90,7 +90,7 @@ class DiscreteSACPolicy(SACPolicy):
         """Return L_alpha, and alpha as a figure, for a batch with `entropy_gap` `[B]`."""
         return temperature_error(self._alpha.learned, -batch["entropy_gap"], 0.0), {"alpha": self._alpha().detach()}
 
-    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
         return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()

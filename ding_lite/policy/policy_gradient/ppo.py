@@ -112,7 +112,7 @@ class PPOPolicy(ActorCriticPolicy):
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl", "kl_div"]
 
-    def _get_batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._set_schedules()
         block = self._to_device(samples)
         keys = ("obs", "action", "logit", "logit_pretrained", *(self._sequences.keys if self._sequences else ()))

@@ -153,7 +153,7 @@ class DQNPolicy(Policy):
     def _init_eval(self) -> None:
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
 
-    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
         eps = self._cfg.other.eps
         epsilon = 0.0 if self._cfg.get("noisy_net") else epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)
         self._epsilon = torch.tensor(epsilon)

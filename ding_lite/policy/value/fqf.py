@@ -73,7 +73,7 @@ class FQFPolicy(DistributionalPolicy, DQNPolicy):
             "fraction": Trained(fraction, learn.learning_rate_fraction, "rmsprop", {"alpha": 0.95, "eps": 1e-5}),
             "quantile": Trained(quantile, learn.learning_rate_quantile),
         }
-        self._optimizer = self._add_optimizer("model", parts, self._loss)
+        self._optimizer = self._add_optimizer("model", parts)
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "quantile_loss", "fraction_loss", "entropy"]

@@ -71,8 +71,8 @@ class PDQNPolicy(QACPolicy):
     def _init_learn(self) -> None:
         super()._init_learn()
         learn = self._cfg.learn
-        self._add_optimizer("dis", self._model.dis, self._dis_loss, learn.learning_rate_dis)
-        self._add_optimizer("cont", self._model.cont, self._cont_loss, learn.learning_rate_cont)
+        self._add_optimizer("dis", self._model.dis, learn.learning_rate_dis)
+        self._add_optimizer("cont", self._model.cont, learn.learning_rate_cont)
         self._target_dis = self._add_target("dis")
         self._iterations, self._epsilon = 0, torch.zeros(())
 
@@ -102,9 +102,11 @@ class PDQNPolicy(QACPolicy):
         batch, circle = self._prepare(batch), self._cfg.learn.update_circle
         trains_values = 2 * (self._iterations % circle) < circle
         self._iterations += 1
-        output = self._step("dis" if trains_values else "cont", batch)
         if trains_values:
+            output = self._step("dis", self._dis_loss, batch)
             self._update_targets()
+        else:
+            output = self._step("cont", self._cont_loss, batch)
         return output | {"epsilon": self._epsilon}
 
     def _state_dict_learn(self) -> dict[str, Any]:
@@ -114,7 +116,7 @@ class PDQNPolicy(QACPolicy):
         super()._load_state_dict_learn(state)
         self._iterations = state["iterations"] if "optimizer" in state else 0
 
-    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
         epsilon = epsilon_at(envstep, **self._cfg.other.eps)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}

@@ -38,6 +38,7 @@ from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, q_nstep_sql_td_error
 from ding_lite.rl_utils.td import q_nstep_td_data
 from ding_lite.torch_utils.coefficient import Coefficient
+from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -88,8 +89,8 @@ class SQNPolicy(Policy):
             )
         self._epsilon = torch.zeros(())  # of the last collect
         self._alpha = Coefficient(learn.alpha).to(self._device, self._dtype)
-        flat = self._add_optimizer("q", self._model, self._q_loss, learn.learning_rate_q).flat
-        self._add_optimizer("alpha", self._alpha, self._alpha_loss, learn.learning_rate_alpha)
+        flat = self._add_optimizer("q", self._model, learn.learning_rate_q).flat
+        self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
         self._target = TargetNetwork(self._model, flat, theta=learn.target_theta)
         self._target_model = self._target.network
 
@@ -121,14 +122,14 @@ class SQNPolicy(Policy):
         return loss, {"alpha": self._alpha().detach()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = self._step("q", batch)
-        output |= self._step("alpha", {"entropy": output["entropy"]})
+        output = self._step("q", self._q_loss, batch)
+        output |= self._step("alpha", self._alpha_loss, {"entropy": output["entropy"]})
         self._target.update()
         return output | {"epsilon": self._epsilon}
 
-    def _step(self, name: str, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _step(self, name: str, loss: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one step of the optimizer of this name, and return its figures under the names of the log."""
-        output = self._optimizers[name].step(batch)
+        output = self._optimizers[name].step(loss, batch)
         common = {f"{name}_loss": output.pop("total_loss"), f"{name}_grad_norm": output.pop("grad_norm")}
         return output | common
 
@@ -150,7 +151,7 @@ class SQNPolicy(Policy):
         if "q" not in self._optimizers:  # nothing is learned: the temperature is that of a loaded state
             self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
 
-    def _get_collect_kwargs(self, envstep: int) -> dict[str, Any]:
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
         epsilon = epsilon_at(envstep, **self._cfg.other.eps)
         self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}

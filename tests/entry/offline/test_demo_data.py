@@ -78,7 +78,7 @@ def test_every_row_is_a_true_step_chosen_as_in_evaluation(trained: Any) -> None:
     data = read("demo.hdf5")
     assert len(data["obs"]) == 100
     check_against_cartpole(data)
-    assert np.array_equal(data["action"], trained[0].eval_mode.forward(data["obs"])["action"])
+    assert np.array_equal(data["action"], trained[0].act(data["obs"], explore=False)["action"])
     goes_on = ~data["traj_flag"][:-1]
     assert np.array_equal(data["next_obs"][:-1][goes_on], data["obs"][1:][goes_on])
     truncated = data["traj_flag"] & ~data["done"]
@@ -180,10 +180,10 @@ def test_exploring_is_recorded_at_the_temperature_that_was_learned() -> None:
     policy: Any = setup.create_policy("policy")
     with torch.no_grad():
         policy._alpha.learned.fill_(-20.0)  # a temperature of 2e-9, at which the softmax is the argmax
-    state = {"policy": policy.learn_mode.state_dict()}
+    state = {"policy": policy.state_dict()}
     collect_demo_data(config, 0, 64, "demo.hdf5", state_dict=state, explore=True, overrides=keys)
     data = read("demo.hdf5")
-    assert np.array_equal(data["action"], policy.eval_mode.forward(data["obs"])["action"])
+    assert np.array_equal(data["action"], policy.act(data["obs"], explore=False)["action"])
 
 
 def test_what_cannot_be_recorded() -> None:

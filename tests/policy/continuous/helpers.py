@@ -84,4 +84,4 @@ def with_noise(policy: QACPolicy, batch: dict[str, Any]) -> dict[str, Any]:
 
 def losses(policy: QACPolicy, batch: dict[str, Any]) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
     """Return each network's loss and figures, without a step; what one needs of another is in the batch."""
-    return {name: optimizer._loss(batch) for name, optimizer in policy._optimizers.items()}
+    return {name: getattr(policy, f"_{name}_loss")(batch) for name in policy._optimizers}

@@ -73,7 +73,7 @@ def test_actor_and_targets_move_once_in_a_few_iterations(kind: str, expected: li
     for step in range(5):
         before = {name: parameter_hash(network) for name, network in networks.items()}
         critic = parameter_hash(policy.model.critic)
-        output = policy.learn_mode.forward(make_batch(8, step))
+        output = policy.learn(make_batch(8, step))
         assert parameter_hash(policy.model.critic) != critic
         changed = {name for name, network in networks.items() if parameter_hash(network) != before[name]}
         assert changed in (set(), set(networks))
@@ -90,8 +90,8 @@ def test_target_noise_is_drawn_for_every_sample_and_only_if_it_is_used() -> None
 def added_noise(policy: DDPGPolicy, steps: int, num_envs: int) -> torch.Tensor:
     """Return the noise of several steps `[T, N, D]`; the actor's action is small, so that nothing is clipped."""
     obs = np.full((num_envs, OBS), 0.01, np.float32)
-    best = policy.eval_mode.forward(obs)["action"]
-    return torch.stack([policy.collect_mode.forward(obs)["action"] - best for _ in range(steps)])
+    best = policy.act(obs, explore=False)["action"]
+    return torch.stack([policy.act(obs)["action"] - best for _ in range(steps)])
 
 
 @pytest.mark.parametrize(("noise_type", "correlation"), [("gauss", 0.0), ("ou", 0.85)])
@@ -110,24 +110,24 @@ def test_noise_is_of_the_chosen_kind_and_of_each_environment(noise_type: str, co
 def test_correlated_noise_starts_at_zero_in_a_new_episode_of_that_environment() -> None:
     policy = make_qac("ddpg", "collect.noise_type=ou", "collect.noise_sigma=0.0")
     obs = np.full((3, OBS), 0.01, np.float32)
-    policy.collect_mode.reset(np.array([1]))  # before the first step
-    policy.collect_mode.forward(obs)
-    policy.collect_mode.load_state_dict({"noise": torch.ones(3, D) * 0.4})
-    policy.collect_mode.reset(np.array([1]))
+    policy.reset(np.array([1]))  # before the first step
+    policy.act(obs)
+    policy.load_local_state_dict({"noise": torch.ones(3, D) * 0.4})
+    policy.reset(np.array([1]))
     expected = torch.tensor([[0.4], [0.0], [0.4]]).expand(3, D)
-    torch.testing.assert_close(policy.collect_mode.state_dict()["noise"], expected)
+    torch.testing.assert_close(policy.local_state_dict()["noise"], expected)
     noise = added_noise(policy, 1, 3)[0]
     torch.testing.assert_close(noise, torch.tensor([[0.34], [0.0], [0.34]]).expand(3, D))
-    policy.collect_mode.reset()
+    policy.reset()
     torch.testing.assert_close(added_noise(policy, 1, 3)[0], torch.zeros(3, D))
 
 
 def test_a_restored_policy_continues_the_noise_of_its_episodes() -> None:
     whole = make_qac("ddpg", "collect.noise_type=ou")
     other = make_qac("ddpg", "collect.noise_type=ou", model=copy.deepcopy(whole.model))
-    other.collect_mode.load_state_dict(copy.deepcopy(whole.collect_mode.state_dict()))  # before the first step
+    other.load_local_state_dict(copy.deepcopy(whole.local_state_dict()))  # before the first step
     added_noise(whole, 5, 4)
-    other.collect_mode.load_state_dict(copy.deepcopy(whole.collect_mode.state_dict()))
+    other.load_local_state_dict(copy.deepcopy(whole.local_state_dict()))
     actions = []
     for policy in (whole, other):
         torch.manual_seed(3)

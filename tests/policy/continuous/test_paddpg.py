@@ -158,51 +158,51 @@ def test_both_heads_of_the_actor_have_gradients_in_the_default_model() -> None:
 def test_it_explores_types_and_arguments_and_evaluates_the_best_ones() -> None:
     policy = make_paddpg("collect.noise_sigma=0.1")
     obs = torch.randn(OBS).repeat(6000, 1).numpy()
-    output = policy.eval_mode.forward(obs)
+    output = policy.act(obs, explore=False)
     kind, args = output["action"]["action_type"][0].item(), output["action"]["action_args"][0]
     assert kind == output["logit"][0].argmax().item()
     torch.manual_seed(0)
-    noisy = policy.collect_mode.forward(obs, eps=0.0)["action"]
+    noisy = policy.act(obs, eps=0.0)["action"]
     assert (noisy["action_type"] == kind).all()
     assert (noisy["action_args"] - args).std().item() == pytest.approx(0.1, abs=0.005)
-    random = policy.collect_mode.forward(obs, eps=1.0)["action"]
+    random = policy.act(obs, eps=1.0)["action"]
     share = torch.bincount(random["action_type"], minlength=K) / 6000
     torch.testing.assert_close(share, torch.full((K,), 1 / 3), atol=0.03, rtol=0)
     assert (random["action_args"] - args).std().item() == pytest.approx(0.1, abs=0.005)  # the actor's, with noise
-    half = policy.collect_mode.forward(obs, eps=0.5)["action"]["action_type"]
+    half = policy.act(obs, eps=0.5)["action"]["action_type"]
     assert (half == kind).float().mean().item() == pytest.approx(0.5 + 0.5 / 3, abs=0.03)
 
 
 def test_noise_stays_within_the_bounds_and_may_be_correlated() -> None:
     policy = make_paddpg("collect.noise_sigma=3.0", "collect.noise_type=ou")
-    args = policy.collect_mode.forward(torch.randn(100, OBS).numpy(), eps=0.5)["action"]["action_args"]
+    args = policy.act(torch.randn(100, OBS).numpy(), eps=0.5)["action"]["action_args"]
     assert args.abs().max().item() == 1.0
-    assert policy.collect_mode.state_dict()["noise"].shape == (100, D)
+    assert policy.local_state_dict()["noise"].shape == (100, D)
 
 
 def test_epsilon_falls_with_the_global_env_step_and_is_logged() -> None:
     keys = ("type=linear", "start=1.0", "end=0.2", "decay=100")
     policy = make_paddpg(*(f"other.eps.{key}" for key in keys))
-    assert "epsilon" in policy.learn_mode.monitor_vars()
+    assert "epsilon" in policy.monitor_vars()
     for step, epsilon in ((0, 1.0), (50, 0.6), (1000, 0.2)):
-        assert policy.collect_mode.get_collect_kwargs(step)["eps"] == pytest.approx(epsilon)
-        assert policy.learn_mode.forward(make_batch(8, step))["epsilon"].item() == pytest.approx(epsilon)
+        assert policy.begin_collect(step)["eps"] == pytest.approx(epsilon)
+        assert policy.learn(make_batch(8, step))["epsilon"].item() == pytest.approx(epsilon)
 
 
 def test_learning_goes_on_from_a_state_and_leaves_the_batch_as_it_was() -> None:
     policy, other = (make_paddpg("learn.actor_update_freq=2") for _ in range(2))
     batch = make_batch(8, 0)
     before = copy.deepcopy(batch)
-    outputs = [policy.learn_mode.forward(batch) for _ in range(3)]
-    assert set(policy.learn_mode.monitor_vars()) <= set(outputs[0] | outputs[1])
+    outputs = [policy.learn(batch) for _ in range(3)]
+    assert set(policy.monitor_vars()) <= set(outputs[0] | outputs[1])
     assert not any(value.requires_grad for output in outputs for value in output.values())
     action, old = batch.pop("action"), before.pop("action")
     assert all(torch.equal(action[key], old[key]) for key in old)
     assert all(torch.equal(batch[key], before[key]) for key in before)
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for seed in range(3):
         for one in (policy, other):
-            one.learn_mode.forward(make_batch(8, seed))
+            one.learn(make_batch(8, seed))
     for name in ("_model", "_target_actor", "_target_critic"):
         assert parameter_hash(getattr(policy, name)) == parameter_hash(getattr(other, name))
 

@@ -33,7 +33,7 @@ KNOWN = {
 def learn(policy: Any, steps: range) -> None:
     for step in steps:
         torch.manual_seed(step)
-        policy.learn_mode.forward(make_batch(8, step))
+        policy.learn(make_batch(8, step))
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -70,21 +70,21 @@ def test_losses_write_nothing_and_are_functions_of_the_batch(kind: str) -> None:
 def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped(kind: str) -> None:
     whole, before, after = (make_qac(kind, *EXTRA[kind]) for _ in range(3))
     for policy in (before, after):
-        policy.learn_mode.load_state_dict({"model": whole.learn_mode.state_dict()["model"]})
+        policy.load_state_dict({"model": whole.state_dict()["model"]})
     learn(whole, range(6))
     learn(before, range(3))
-    after.learn_mode.load_state_dict(copy.deepcopy(before.learn_mode.state_dict()))
+    after.load_state_dict(copy.deepcopy(before.state_dict()))
     learn(after, range(3, 6))
     assert parameter_hash(after.model) == parameter_hash(whole.model) != parameter_hash(before.model)
     assert parameter_hash(after._target_critic) == parameter_hash(whole._target_critic)
-    assert after.learn_mode.checksum() == whole.learn_mode.checksum() != before.learn_mode.checksum()
+    assert after.checksum() == whole.checksum() != before.checksum()
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_model_alone_starts_a_new_run_whose_targets_are_the_model(kind: str) -> None:
     old, new = make_qac(kind, *EXTRA[kind]), make_qac(kind, *EXTRA[kind])
     learn(old, range(3))
-    new.learn_mode.load_state_dict({"model": old.learn_mode.state_dict()["model"]})
+    new.load_state_dict({"model": old.state_dict()["model"]})
     assert parameter_hash(new.model) == parameter_hash(old.model)
     assert parameter_hash(new._target_critic) == parameter_hash(new.model.critic)
     assert parameter_hash(old._target_critic) != parameter_hash(old.model.critic)
@@ -108,9 +108,9 @@ def test_it_acts_within_bounds_explores_when_it_collects_and_repeats_itself_when
         for parameter in policy.model.actor.parameters():
             parameter *= 3
     obs = (torch.randn(200, OBS) * 3).numpy()
-    best, again = (policy.eval_mode.forward(obs)["action"] for _ in range(2))
+    best, again = (policy.act(obs, explore=False)["action"] for _ in range(2))
     assert torch.equal(best, again)
-    played = policy.collect_mode.forward(obs)["action"]
+    played = policy.act(obs)["action"]
     assert best.shape == played.shape == (200, D)
     assert 0.5 < best.abs().max() <= 1
     assert played.abs().max() <= 1
@@ -133,8 +133,8 @@ def test_recorded_actions_are_clipped_and_ignored_ends_are_none(kind: str) -> No
 def test_every_figure_that_is_watched_is_there(kind: str) -> None:
     policy = make_qac(kind, *EXTRA[kind])
     learn(policy, range(1))
-    output = policy.learn_mode.forward(make_batch(8))
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    output = policy.learn(make_batch(8))
+    assert set(policy.monitor_vars()) <= set(output)
     assert all(value.isfinite().all() for value in output.values())
 
 
@@ -172,6 +172,6 @@ def test_actions_that_a_data_set_holds_as_integers_are_learned_from_as_floats_ar
     for dtype in (torch.float32, torch.int64):
         torch.manual_seed(0)
         policy = make_qac(kind)
-        outputs.append(policy.learn_mode.forward(batch | {"action": batch["action"].sign().to(dtype)}))
+        outputs.append(policy.learn(batch | {"action": batch["action"].sign().to(dtype)}))
     assert outputs[0].keys() == outputs[1].keys()
     assert same(*(list(output.values()) for output in outputs))

@@ -33,8 +33,8 @@ class TwinCriticPolicy(QACPolicy):
 
     def _init_learn(self) -> None:
         super()._init_learn()
-        for name, loss in (("critic", self._critic_loss), ("actor", self._actor_loss)):
-            self._add_optimizer(name, getattr(self._model, name), loss, self._cfg.learn.rate)
+        for name in ("critic", "actor"):
+            self._add_optimizer(name, getattr(self._model, name), self._cfg.learn.rate)
         self._target_critic, self._target_actor = self._add_target("critic"), self._add_target("actor")
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -52,7 +52,8 @@ class TwinCriticPolicy(QACPolicy):
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         batch = self._prepare(batch)
-        output = self._step("critic", batch) | self._step("actor", batch)
+        output = self._step("critic", self._critic_loss, batch)
+        output |= self._step("actor", self._actor_loss, batch)
         self._update_targets()
         return output
 
@@ -91,8 +92,8 @@ def test_the_offline_policies_are_the_same_base_with_another_source(name: str) -
 def test_collecting_adds_noise_for_each_environment_and_step() -> None:
     policy = make("collect.noise_sigma=0.3")
     obs = np.tile(np.ones(OBS, np.float32) * 0.1, (4000, 1))
-    best = policy.eval_mode.forward(obs)["action"]
-    first, second = (policy.collect_mode.forward(obs)["action"] for _ in range(2))
+    best = policy.act(obs, explore=False)["action"]
+    first, second = (policy.act(obs)["action"] for _ in range(2))
     assert not torch.equal(first, second)
     inside = (first.abs() < 1).all(-1)
     noise = (first - best)[inside]
@@ -105,7 +106,7 @@ def test_priorities_and_importance_weights() -> None:
     losses = {}
     for keys in ((), ("priority=True",), ("priority=True", "priority_IS_weight=True")):
         torch.manual_seed(0)
-        output = make(*keys).learn_mode.forward(dict(batch))
+        output = make(*keys).learn(dict(batch))
         losses[keys] = output["critic_loss"].item()
         assert output["priority"].shape == (16,)
         assert (output["priority"] > 0).all()
@@ -115,7 +116,7 @@ def test_priorities_and_importance_weights() -> None:
 
 def test_every_optimizers_learning_rate_is_logged() -> None:
     policy = make("learn.rate=0.002")
-    output = policy.learn_mode.forward(make_batch(8))
+    output = policy.learn(make_batch(8))
     names = {"critic_learning_rate", "actor_learning_rate"}
-    assert names <= set(policy.learn_mode.monitor_vars())
+    assert names <= set(policy.monitor_vars())
     assert [output[name].item() for name in names] == pytest.approx([0.002] * 2)

@@ -73,7 +73,7 @@ def test_alpha_follows_the_target_entropy(overrides: list[str], learned: float, 
     loss, figures = losses(policy, batch)["alpha"]
     assert figures["alpha"].item() == pytest.approx(0.5)
     assert loss.item() == pytest.approx(-learned * (-3.0 + target))
-    policy._step("alpha", batch)  # the entropy is 3, above its target
+    policy._step("alpha", policy._alpha_loss, batch)  # the entropy is 3, above its target
     assert policy._alpha().item() < 0.5
 
 
@@ -81,13 +81,13 @@ def test_alpha_that_is_learned_as_itself_does_not_fall_below_zero_from_where_it_
     keys = ("learn.log_space=False", "learn.alpha=0.2", "learn.learning_rate_alpha=0.1", "learn.target_entropy=-100.0")
     policy = make_qac("sac", *keys)
     for _ in range(5):  # the entropy is above its target: each of Adam's first steps is about 0.1
-        policy.learn_mode.forward(make_batch(8))
+        policy.learn(make_batch(8))
     assert policy._alpha.learned.item() == 0.0
 
 
 def test_alpha_stays_where_it_is_if_it_is_not_to_be_learned() -> None:
     policy = make_qac("sac", "learn.auto_alpha=False")
-    output = policy.learn_mode.forward(make_batch(8))
+    output = policy.learn(make_batch(8))
     assert "alpha_loss" not in output
     assert policy._alpha().item() == pytest.approx(0.2)
 
@@ -95,12 +95,12 @@ def test_alpha_stays_where_it_is_if_it_is_not_to_be_learned() -> None:
 def test_alpha_is_part_of_a_state_but_not_of_a_model_alone() -> None:
     old, new = make_qac("sac"), make_qac("sac")
     for step in range(3):
-        old.learn_mode.forward(make_batch(8, step))
-    state = copy.deepcopy(old.learn_mode.state_dict())
+        old.learn(make_batch(8, step))
+    state = copy.deepcopy(old.state_dict())
     assert old._alpha().item() != new._alpha().item()
-    new.learn_mode.load_state_dict({"model": state["model"]})
+    new.load_state_dict({"model": state["model"]})
     assert new._alpha().item() == pytest.approx(0.2)
-    new.learn_mode.load_state_dict(state)
+    new.load_state_dict(state)
     assert new._alpha().item() == old._alpha().item()
 
 

@@ -62,7 +62,7 @@ CHOSEN = {"obs": torch.eye(2), "action": torch.tensor([0, 0])}
 
 def test_the_loss_of_discrete_actions_by_hand() -> None:
     policy = make_bc("learn.learning_rate=0.01", model=Table(LOGIT, "logit"))
-    output = policy.learn_mode.forward(CHOSEN)
+    output = policy.learn(CHOSEN)
     assert output["total_loss"].item() == pytest.approx((LN(4) + LN(2)) / 2, rel=1e-5)
     # where two logits are equal the first counts as the most likely
     assert output["accuracy"].tolist() == [0.0, 1.0]
@@ -76,7 +76,7 @@ def test_the_loss_of_discrete_actions_by_hand() -> None:
 
 def test_smoothed_labels_spread_a_tenth_over_all_actions() -> None:
     policy = make_bc("learn.ce_label_smooth=True", model=Table(LOGIT, "logit"))
-    loss, _ = policy.learn_mode.loss(CHOSEN)
+    loss, _ = policy.loss(CHOSEN)
     # the expert's action counts 0.9 + 0.1 / 2, the other one 0.1 / 2
     first, second = 0.95 * LN(4) + 0.05 * LN(4 / 3), LN(2)
     assert loss.item() == pytest.approx((first + second) / 2, rel=1e-5)
@@ -87,7 +87,7 @@ def test_several_choices_are_imitated_by_the_sum_of_their_losses(smooth: bool, s
     model = Branches([[0.0, LN(2), 0.0, 0.0, LN(3), 5.0]] * 2, "logit")
     policy = make_bc(f"learn.ce_label_smooth={smooth}", model=model)
     batch = {"obs": torch.eye(2), "action": torch.tensor([[1, 0], [0, 1]])}
-    output = policy.learn_mode.forward(batch)
+    output = policy.learn(batch)
     # probabilities 1/4, 1/2, 1/4 and 1/4, 3/4; the expert chose 1, 0 and 0, 1
     chosen = (LN(2) + LN(4) + LN(4) + LN(4 / 3)) / 2
     spread = (LN(4) + LN(2) + LN(4)) / 3 + (LN(4) + LN(4 / 3)) / 2
@@ -96,7 +96,7 @@ def test_several_choices_are_imitated_by_the_sum_of_their_losses(smooth: bool, s
     assert model.rows.grad is not None
     assert model.rows.grad.isfinite().all()
     assert model.rows.grad[:, 5].tolist() == [0.0, 0.0]  # an option that there is not
-    assert policy.eval_mode.forward(np.eye(2))["action"].tolist() == [[1, 1]] * 2
+    assert policy.act(np.eye(2), explore=False)["action"].tolist() == [[1, 1]] * 2
 
 
 # Dimensions 0.5, -1 in state 0 and 0, 2 in state 1; differences to the expert's: 0.5, -1, -1, 0.
@@ -113,7 +113,7 @@ DONE = {"obs": torch.eye(2), "action": torch.tensor([[0.0, 0.0], [1.0, 2.0]])}
 )
 def test_the_loss_of_continuous_actions_by_hand(loss_type: str, loss: float, gradient: list[list[float]]) -> None:
     policy = make_bc(f"loss_type={loss_type}", model=Table(MU, "action"))
-    output = policy.learn_mode.forward(DONE)
+    output = policy.learn(DONE)
     assert output["total_loss"].item() == pytest.approx(loss, rel=1e-5)
     assert output["action_error"].tolist() == [[0.5, 1.0], [1.0, 0.0]]
     torch.testing.assert_close(policy.model.rows.grad, torch.tensor(gradient))
@@ -122,7 +122,7 @@ def test_the_loss_of_continuous_actions_by_hand(loss_type: str, loss: float, gra
 def test_actions_of_another_shape_than_the_models_are_no_pairs_of_all_with_all() -> None:
     policy = make_bc(model=Table([[1.0], [2.0]], "action"))
     with pytest.raises(ValueError, match=r"the model's shape \(2, 1\), got \(2,\)"):
-        policy.learn_mode.loss({"obs": torch.eye(2), "action": torch.zeros(2)})
+        policy.loss({"obs": torch.eye(2), "action": torch.zeros(2)})
 
 
 def expert_data(obs: str, space: str, size: int = 256) -> dict[str, Tensor]:
@@ -153,23 +153,23 @@ def test_an_experts_actions_are_learned(obs: str, space: str) -> None:
     figures = []
     for step in range(300):
         rows = torch.arange(64) + 64 * (step % 4)
-        output = policy.learn_mode.forward({key: value[rows] for key, value in data.items()})
+        output = policy.learn({key: value[rows] for key, value in data.items()})
         figures.append(output[figure].mean().item())
-    played = policy.eval_mode.forward(data["obs"].numpy())["action"]
+    played = policy.act(data["obs"].numpy(), explore=False)["action"]
     if space != "continuous":
         assert figures[0] < 0.6  # three actions
         assert (played == data["action"]).float().mean() > 0.95
     else:
         assert figures[0] > 0.4
         assert (played - data["action"]).abs().mean() < 0.1
-    assert figure in policy.learn_mode.monitor_vars()
+    assert figure in policy.monitor_vars()
 
 
 @pytest.mark.parametrize("space", ["discrete", "continuous"])
 def test_it_plays_what_is_most_likely_also_to_be_recorded(space: str) -> None:
     policy, obs = make_bc(space=space), np.random.default_rng(0).normal(size=(6, 5))  # of float64
-    played = policy.eval_mode.forward(obs)
-    recorded = policy.collect_mode.forward(obs, **policy.collect_mode.get_collect_kwargs(0))
+    played = policy.act(obs, explore=False)
+    recorded = policy.act(obs, **policy.begin_collect(0))
     assert torch.equal(played["action"], recorded["action"])
     if space == "discrete":
         assert torch.equal(played["action"], played["logit"].argmax(-1))
@@ -186,7 +186,7 @@ def test_it_plays_what_is_most_likely_also_to_be_recorded(space: str) -> None:
 def test_di_engines_names_of_the_model_are_known(name: str, kind: type, space: str) -> None:
     policy = make_bc(f"model.type={name}", space=space)
     assert type(policy.model) is kind
-    assert policy.learn_mode.forward(expert_data("vector", space))["total_loss"].isfinite()
+    assert policy.learn(expert_data("vector", space))["total_loss"].isfinite()
 
 
 def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
@@ -196,7 +196,7 @@ def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
             for parameter in policy.model.parameters():  # the last one is the output's bias
                 parameter.zero_()
             parameter.fill_(7.0)
-        assert policy.eval_mode.forward(np.zeros((1, 5)))["action"][0].tolist() == pytest.approx([most] * 2, abs=1e-5)
+        assert policy.act(np.zeros((1, 5)), explore=False)["action"][0].tolist() == pytest.approx([most] * 2, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -241,21 +241,21 @@ def test_bf16_computes_coarsely_and_the_loss_in_float32(space: str) -> None:
 def test_what_is_random_while_learning_is_not_while_playing() -> None:
     policy = make_bc(model=nn.Sequential(nn.Dropout(0.5), Table([[1.0, 2.0]] * 5, "logit")))
     obs = np.ones((4, 5))
-    assert policy.eval_mode.forward(obs)["logit"].tolist() == [[5.0, 10.0]] * 4
+    assert policy.act(obs, explore=False)["logit"].tolist() == [[5.0, 10.0]] * 4
 
 
 @pytest.mark.parametrize("space", ["discrete", "continuous"])
 def test_numbers_of_float64_are_learned_from_in_the_models_type(space: str) -> None:
     policy, batch = make_bc("loss_type=mse_loss", space=space), expert_data("vector", space)
     wide = {key: value.double() if value.is_floating_point() else value for key, value in batch.items()}
-    losses = [policy.learn_mode.loss(one)[0] for one in (batch, wide)]
+    losses = [policy.loss(one)[0] for one in (batch, wide)]
     assert torch.equal(*losses)
 
 
 def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
     policy, batch = make_bc(), expert_data("vector", "discrete")
     before = {key: value.clone() for key, value in batch.items()}
-    assert torch.equal(policy.learn_mode.loss(batch)[0], policy.learn_mode.loss(batch)[0])
-    policy.learn_mode.forward(batch)
+    assert torch.equal(policy.loss(batch)[0], policy.loss(batch)[0])
+    policy.learn(batch)
     assert batch.keys() == before.keys()
     assert same(list(batch.values()), list(before.values()))

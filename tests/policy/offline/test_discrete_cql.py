@@ -69,7 +69,7 @@ GAP = (LN(1 + EXP(-2)) + LN(1 + EXP(-4))) / 2
 @pytest.mark.parametrize("kappa", TD)
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_loss_by_hand(kappa: float, weight: float) -> None:
-    loss, output = table_policy(f"learn.kappa={kappa}", f"learn.min_q_weight={weight}").learn_mode.loss(table_batch())
+    loss, output = table_policy(f"learn.kappa={kappa}", f"learn.min_q_weight={weight}").loss(table_batch())
     assert output["td_loss"].item() == pytest.approx(TD[kappa], rel=1e-5)
     assert output["min_q_loss"].item() == pytest.approx(GAP, rel=1e-5)
     assert loss.item() == pytest.approx(TD[kappa] + weight * GAP, rel=1e-5)
@@ -78,7 +78,7 @@ def test_loss_by_hand(kappa: float, weight: float) -> None:
 
 def test_the_gradient_raises_the_datas_actions_and_lowers_the_others() -> None:
     policy = table_policy("learn.min_q_weight=0.5")
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     # of the quantile loss 0.5 * 0.2 / 2 and 0.5 * 1 / 2; of the gap 0.5 / 2 (p of the other action) on both sides
     first, second = (0.25 / (1 + EXP(gap)) for gap in (2, 4))
     expected = torch.tensor([[first, 0.05 - first], [0.25 - second, second]])
@@ -86,18 +86,18 @@ def test_the_gradient_raises_the_datas_actions_and_lowers_the_others() -> None:
     assert gradient is not None
     torch.testing.assert_close(gradient[..., 0], expected)
     assert output["grad_norm"].item() == pytest.approx(expected.norm().item(), rel=1e-5)
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert set(policy.monitor_vars()) <= set(output)
     assert not any(value.requires_grad for value in output.values())
 
 
 def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
     batch = table_batch() | {"value_gamma": torch.tensor([0.5, 0.9])}  # 1 + 0.5 * 2 = 2 against 3: L(1) = 0.5
-    assert table_policy().learn_mode.loss(batch)[1]["td_loss"].item() == pytest.approx((0.25 + 2.25) / 2, rel=1e-5)
+    assert table_policy().loss(batch)[1]["td_loss"].item() == pytest.approx((0.25 + 2.25) / 2, rel=1e-5)
 
 
 def test_with_ignore_done_terminal_states_are_bootstrapped_too() -> None:
     # in state 0 the online network prefers action 1, worth 5 to the target: -1 + 4.5 = 3.5 against 4: L(0.5) = 0.125
-    output = table_policy("learn.ignore_done=True").learn_mode.loss(table_batch())[1]
+    output = table_policy("learn.ignore_done=True").loss(table_batch())[1]
     assert output["td_loss"].item() == pytest.approx((0.01 + 0.0625) / 2, rel=1e-5)
 
 
@@ -126,12 +126,12 @@ def chain_policy(steps: list[tuple[Any, ...]], *overrides: str, iterations: int 
     fixed = ("learn.learning_rate=0.03", "learn.target_update_freq=5")
     policy = make_cql(*fixed, *overrides, model=Table([[HOPE] * 2] * 2, num_quantiles=4))
     for _ in range(iterations):
-        policy.learn_mode.forward(batch)
+        policy.learn(batch)
     return policy
 
 
 def values_of(policy: DiscreteCQLPolicy) -> Tensor:
-    return policy.eval_mode.forward(np.eye(2))["logit"]
+    return policy.act(np.eye(2), explore=False)["logit"]
 
 
 def test_without_the_conservative_term_the_values_of_the_data_are_learned() -> None:
@@ -151,7 +151,7 @@ def test_the_conservative_term_pushes_actions_outside_the_data_below_the_datas()
     values = values_of(policy)
     assert values[0, 0] < values[0, 1] - 1
     assert values[1, 1] < values[1, 0] - 1
-    assert policy.eval_mode.forward(np.eye(2))["action"].tolist() == [1, 0]
+    assert policy.act(np.eye(2), explore=False)["action"].tolist() == [1, 0]
     # and the data's are what the expert got, raised by little
     torch.testing.assert_close(values[[0, 1], [1, 0]], torch.tensor([0.5, 1.0]), atol=0.25, rtol=0)
 
@@ -165,11 +165,11 @@ def test_its_own_model_learns_and_plays(image: bool) -> None:
     assert isinstance(policy.model, QRDQN)
     before = parameter_hash(policy.model)
     for step in range(3):
-        output = policy.learn_mode.forward(make_batch(8, step, image=image))
+        output = policy.learn(make_batch(8, step, image=image))
     assert parameter_hash(policy.model) != before
     assert output["q_value"].shape == (8, 3)
     obs = np.zeros((5, *(IMAGE if image else [OBS])), np.uint8 if image else np.float64)
-    played, recorded = policy.eval_mode.forward(obs), policy.collect_mode.forward(obs)
+    played, recorded = policy.act(obs, explore=False), policy.act(obs)
     assert torch.equal(played["action"], played["logit"].argmax(-1))
     assert torch.equal(played["action"], recorded["action"])
 
@@ -178,7 +178,7 @@ def test_the_target_network_follows_as_the_config_says() -> None:
     policy = make_cql("learn.target_update_freq=3")
     target = [p.clone() for p in target_of(policy).values()]
     for iteration in range(1, 7):
-        policy.learn_mode.forward(make_batch(8, iteration))
+        policy.learn(make_batch(8, iteration))
         if iteration % 3 == 0:
             target = [p.clone() for p in policy.model.parameters()]
         assert same(list(target_of(policy).values()), target)
@@ -195,11 +195,11 @@ def test_noisy_layers_are_refused() -> None:
 def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     policy, other = (make_cql("learn.target_update_freq=2") for _ in range(2))
     for step in range(3):
-        policy.learn_mode.forward(make_batch(8, step))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+        policy.learn(make_batch(8, step))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for step in range(3, 6):
         for one in (policy, other):
-            one.learn_mode.forward(make_batch(8, step))
+            one.learn(make_batch(8, step))
         assert parameter_hash(policy.model) == parameter_hash(other.model)
         assert parameter_hash(target_of(policy)) == parameter_hash(target_of(other))
 
@@ -216,13 +216,13 @@ def test_bf16_computes_coarsely_and_the_loss_in_float32() -> None:
 
 def test_what_is_random_while_learning_is_not_while_playing() -> None:
     policy = make_cql(model=nn.Sequential(nn.Dropout(0.5), Table([[1.0, 2.0]] * OBS)))
-    assert policy.eval_mode.forward(np.ones((4, OBS)))["logit"].tolist() == [[5.0, 10.0]] * 4
+    assert policy.act(np.ones((4, OBS)), explore=False)["logit"].tolist() == [[5.0, 10.0]] * 4
 
 
 def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
     policy, batch = make_cql("learn.ignore_done=True"), make_batch(8)
     before = {key: value.clone() for key, value in batch.items()}
-    assert torch.equal(policy.learn_mode.loss(batch)[0], policy.learn_mode.loss(batch)[0])
-    policy.learn_mode.forward(batch)
+    assert torch.equal(policy.loss(batch)[0], policy.loss(batch)[0])
+    policy.learn(batch)
     assert batch.keys() == before.keys()
     assert same(list(batch.values()), list(before.values()))

@@ -64,7 +64,7 @@ def test_all_losses_see_the_networks_as_they_were_before_the_iteration() -> None
         adv = q - policy.model.value(target["obs"])[0]
         next_value = policy.model.value(target["next_obs"])[0]
         expected = losses(policy, target | {"adv": adv, "next_value": next_value})
-    output = policy.learn_mode.forward(make_batch(8))
+    output = policy.learn(make_batch(8))
     for name in ("value", "critic", "actor"):
         assert output[f"{name}_loss"].item() == pytest.approx(expected[name][0].item(), rel=1e-6)
     assert torch.equal(output["adv"], adv)

@@ -59,7 +59,7 @@ def test_actor_and_targets_move_once_in_a_few_iterations_with_what_is_logged_of_
     for step in range(7):
         before = {name: parameter_hash(network) for name, network in networks.items()}
         critic = parameter_hash(policy.model.critic)
-        output = policy.learn_mode.forward(make_batch(8, step))
+        output = policy.learn(make_batch(8, step))
         assert parameter_hash(policy.model.critic) != critic
         changed = {name for name, network in networks.items() if parameter_hash(network) != before[name]}
         assert changed in (set(), set(networks))

@@ -49,7 +49,7 @@ def table_batch(**more: Tensor) -> dict[str, Tensor]:
 def test_loss_by_hand(weight: list[float] | None) -> None:
     first, second = weight or (1.0, 1.0)
     batch = table_batch(**({"weight": torch.tensor(weight)} if weight else {}))
-    loss, output = table_policy("learn.value_weight=0.25", "learn.entropy_weight=0.1").learn_mode.loss(batch)
+    loss, output = table_policy("learn.value_weight=0.25", "learn.entropy_weight=0.1").loss(batch)
     policy_loss = -(first * 2 * LN(0.75) + second * -1 * LN(0.25)) / 2
     value_loss = (first * 1**2 + second * 2**2) / 2  # not halved, as DI-engine's
     assert output["policy_loss"].item() == pytest.approx(policy_loss, rel=1e-5)
@@ -61,7 +61,7 @@ def test_loss_by_hand(weight: list[float] | None) -> None:
 
 def test_the_step_is_adams_against_the_gradient_of_actor_and_critic() -> None:
     policy = table_policy("learn.learning_rate=0.01", "learn.grad_clip_type=None", "learn.entropy_weight=0.0")
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     # d/dlogit of -adv log p(a) / 2: adv / 2 * (p - 1 at a, p elsewhere); of 0.5 (R - V)^2 / 2: -0.5 (R - V)
     logit = torch.tensor([[-0.25, 0.25], [-0.375, 0.375]])
     value = torch.tensor([-0.5, -1.0])
@@ -71,7 +71,7 @@ def test_the_step_is_adams_against_the_gradient_of_actor_and_critic() -> None:
     assert output["grad_norm"].item() == pytest.approx(norm, rel=1e-5)
     stepped: Any = policy.model.value
     assert stepped.tolist() == pytest.approx([1.01, -0.99], rel=1e-4)  # Adam's first step: the rate
-    assert set(policy.learn_mode.monitor_vars()) - {"explained_variance"} <= set(output)  # it is of a collect
+    assert set(policy.monitor_vars()) - {"explained_variance"} <= set(output)  # it is of a collect
 
 
 def hand_policy(*overrides: str) -> A2CPolicy:
@@ -80,14 +80,14 @@ def hand_policy(*overrides: str) -> A2CPolicy:
 
 @pytest.mark.parametrize("batch_size", [6, 3, 2])
 def test_advantages_and_returns_by_hand(batch_size: int) -> None:
-    batches = list(hand_policy(f"learn.batch_size={batch_size}").learn_mode.get_batches(hand_block()))
+    batches = list(hand_policy(f"learn.batch_size={batch_size}").batches(hand_block()))
     assert len(batches) == 6 // batch_size
     assert by_state(batches, "adv") == pytest.approx(ADV)
     assert by_state(batches, "return_") == pytest.approx(RETURN)
 
 
 def test_normalised_advantages_leave_the_returns_alone() -> None:
-    (batch,) = hand_policy("learn.batch_size=6", "learn.adv_norm=True").learn_mode.get_batches(hand_block())
+    (batch,) = hand_policy("learn.batch_size=6", "learn.adv_norm=True").batches(hand_block())
     raw = torch.tensor(ADV)
     assert by_state([batch], "adv") == pytest.approx(((raw - raw.mean()) / raw.std()).tolist(), rel=1e-5)
     assert by_state([batch], "return_") == pytest.approx(RETURN)
@@ -107,7 +107,7 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
         policies.append(make_actor("a2c", space="continuous"))
     policy, other = policies
     learn(policy, make_block(policy))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     block, outputs = make_block(policy, seed=1), []
     for one in policies:
         torch.manual_seed(5)

@@ -77,7 +77,7 @@ CRITIC = (QRET[0] ** 2 + (QRET[1] - 3) ** 2) / 4
 
 
 def test_the_loss_by_hand() -> None:
-    loss, figures = hand_policy().learn_mode.loss(hand_batch())
+    loss, figures = hand_policy().loss(hand_batch())
     policy_loss = LN(2) * (2 * (QRET[0] - 1) + 2 / 3 * (QRET[1] - 2)) / 2
     assert figures["critic_loss"].item() == pytest.approx(CRITIC, rel=1e-5)
     assert figures["policy_loss"].item() == pytest.approx(policy_loss, rel=1e-5)
@@ -89,15 +89,15 @@ def test_the_loss_by_hand() -> None:
 
 
 def test_a_smaller_bound_of_the_weights_is_made_up_for_by_the_correction() -> None:
-    _, figures = hand_policy("learn.c_clip_ratio=1.0").learn_mode.loss(hand_batch())
+    _, figures = hand_policy("learn.c_clip_ratio=1.0").loss(hand_batch())
     assert figures["policy_loss"].item() == pytest.approx(LN(2) * (QRET[0] - 1 + 2 / 3 * (QRET[1] - 2)) / 2, rel=1e-5)
     # 1 - 1 / rho(0) = 1/2 in both steps, times pi(0) = 1/2 and Q - V = -1
     assert figures["bc_loss"].item() == pytest.approx(-LN(2) / 4, rel=1e-5)
 
 
 def test_entropy_is_rewarded() -> None:
-    plain, _ = hand_policy().learn_mode.loss(hand_batch())
-    rewarded, _ = hand_policy("learn.entropy_weight=0.1").learn_mode.loss(hand_batch())
+    plain, _ = hand_policy().loss(hand_batch())
+    rewarded, _ = hand_policy("learn.entropy_weight=0.1").loss(hand_batch())
     assert rewarded.item() == pytest.approx(plain.item() - 0.1 * LN(2), rel=1e-5)
 
 
@@ -124,8 +124,7 @@ def test_a_forbidden_action_changes_neither_loss_nor_gradient() -> None:
     masked = make_acer("discount_factor=0.5", *options, model=model)
     batch = hand_batch()
     (loss, _), (expected, _) = (
-        policy.learn_mode.loss(each)
-        for policy, each in ((masked, batch | {"logit": with_third(batch["logit"])}), (plain, batch))
+        policy.loss(each) for policy, each in ((masked, batch | {"logit": with_third(batch["logit"])}), (plain, batch))
     )
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     loss.backward()
@@ -134,7 +133,7 @@ def test_a_forbidden_action_changes_neither_loss_nor_gradient() -> None:
 
 
 def gradients(policy: Any, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    policy.learn_mode.loss(batch)[0].backward()
+    policy.loss(batch)[0].backward()
     return policy.model.actor.rows.grad[:3], policy.model.critic.rows.grad[:3]
 
 
@@ -182,20 +181,20 @@ def test_a_cut_inside_a_sequence(terminal: bool) -> None:
     if not terminal:  # truncated in state 3, where V = 4
         batch |= {"final_obs": torch.eye(4)[3:], "final_index": torch.tensor([0])}
     target = 1.0 if terminal else 3.0
-    _, figures = hand_policy().learn_mode.loss(batch)
+    _, figures = hand_policy().loss(batch)
     assert figures["critic_loss"].item() == pytest.approx((target**2 + (QRET[1] - 3) ** 2) / 4, rel=1e-5)
 
 
 def test_the_average_policy_follows_slowly() -> None:
     policy = hand_policy("learn.target_theta=0.25", "learn.learning_rate_actor=0.1", "learn.learning_rate_critic=0.01")
-    output = policy.learn_mode.forward(hand_batch())
+    output = policy.learn(hand_batch())
     moved = policy.model.actor.rows
     assert moved.abs().max().item() == pytest.approx(0.1, rel=1e-4)  # Adam's first step is the learning rate
     torch.testing.assert_close(policy._average_model.actor.rows, 0.25 * moved.detach())
     change = (policy.model.critic.rows - Table().critic.rows).abs().max().item()
     assert change == pytest.approx(0.01, rel=1e-3)
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
-    _, figures = policy.learn_mode.loss(hand_batch())
+    assert set(policy.monitor_vars()) <= set(output)
+    _, figures = policy.loss(hand_batch())
     assert figures["kl_div"].max().item() > 1e-5
 
 
@@ -213,19 +212,19 @@ def test_steps_make_good_actions_likelier() -> None:
     batch["reward"] = (batch["action"] == 1).float()  # without discount, what the action is worth
     before = policy.model.actor(batch["obs"]).softmax(-1)[..., 1].mean().item()
     for _ in range(30):
-        policy.learn_mode.forward(batch)
+        policy.learn(batch)
     assert policy.model.actor(batch["obs"]).softmax(-1)[..., 1].mean().item() > before + 0.2
 
 
 def test_it_stores_the_logits_that_it_sampled_from_and_evaluates_the_likeliest_action() -> None:
     policy, obs = make_acer(), torch.randn(4, OBS).numpy()
-    output = policy.collect_mode.forward(obs)
-    assert torch.equal(output["logit"], policy.eval_mode.forward(obs)["logit"])
-    assert torch.equal(policy.eval_mode.forward(obs)["action"], output["logit"].argmax(-1))
+    output = policy.act(obs)
+    assert torch.equal(output["logit"], policy.act(obs, explore=False)["logit"])
+    assert torch.equal(policy.act(obs, explore=False)["action"], output["logit"].argmax(-1))
     logit = torch.tensor([[0.0, LN(3), -50.0]])
     policy.model.actor.head[-1].weight.data.zero_()
     policy.model.actor.head[-1].bias.data.copy_(logit[0])
-    action = policy.collect_mode.forward(torch.zeros(4000, OBS).numpy())["action"]
+    action = policy.act(torch.zeros(4000, OBS).numpy())["action"]
     assert (action == 1).float().mean().item() == pytest.approx(0.75, abs=0.03)  # standard deviation 0.007
 
 
@@ -238,10 +237,10 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     batches = [random_batch(policy, seed) for seed in range(4)]
     before = copy.deepcopy(batches)
     for batch in batches[:2]:
-        policy.learn_mode.forward(batch)
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+        policy.learn(batch)
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for batch in batches[2:]:
-        mine, its = (one.learn_mode.forward(batch) for one in policies)
+        mine, its = (one.learn(batch) for one in policies)
         assert same(list(mine.values()), list(its.values()))
     assert parameter_hash(policy.model) == parameter_hash(other.model)
     assert parameter_hash(policy._average_model) == parameter_hash(other._average_model)

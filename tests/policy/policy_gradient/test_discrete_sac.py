@@ -141,27 +141,27 @@ def test_the_loss_of_alpha_by_hand(overrides: list[str], target: float, factor: 
 @pytest.mark.parametrize(("target", "grows"), [(0.69, True), (0.1, False)])
 def test_alpha_grows_while_the_entropy_is_below_its_target(target: float, grows: bool) -> None:
     policy = hand(f"learn.target_entropy={target}")
-    output = policy.learn_mode.forward(hand_batch())
+    output = policy.learn(hand_batch())
     assert "alpha_loss" in output
     assert (policy._alpha().item() > 0.5) == grows
-    assert "alpha_loss" not in hand("learn.auto_alpha=False").learn_mode.forward(hand_batch())
+    assert "alpha_loss" not in hand("learn.auto_alpha=False").learn(hand_batch())
 
 
 def test_it_samples_with_the_probabilities_of_the_policy_and_evaluates_the_likeliest_action() -> None:
     policy, obs = hand(), torch.eye(2)[:1].repeat(8000, 1).numpy()
     torch.manual_seed(0)
-    counts = Counter(policy.collect_mode.forward(obs, eps=0.0)["action"].tolist())
+    counts = Counter(policy.act(obs, eps=0.0)["action"].tolist())
     assert counts[0] == pytest.approx(6000, abs=160)  # standard deviation 39
-    counts = Counter(policy.collect_mode.forward(obs, eps=0.8)["action"].tolist())
+    counts = Counter(policy.act(obs, eps=0.8)["action"].tolist())
     assert counts[0] == pytest.approx(8000 * (0.2 * 0.75 + 0.8 * 0.5), abs=180)  # standard deviation 45
-    assert policy.eval_mode.forward(obs)["action"].unique().tolist() == [0]
+    assert policy.act(obs, explore=False)["action"].unique().tolist() == [0]
 
 
 def test_epsilon_falls_with_the_global_env_step_and_is_zero_by_default() -> None:
-    assert hand().collect_mode.get_collect_kwargs(0) == {"eps": 0.0}
+    assert hand().begin_collect(0) == {"eps": 0.0}
     keys = ("type=linear", "start=1.0", "end=0.2", "decay=100")
     policy = hand(*(f"other.eps.{key}" for key in keys))
-    eps = [policy.collect_mode.get_collect_kwargs(step)["eps"] for step in (0, 50, 1000)]
+    eps = [policy.begin_collect(step)["eps"] for step in (0, 50, 1000)]
     assert eps == pytest.approx([1.0, 0.6, 0.2])
 
 
@@ -169,12 +169,12 @@ def test_steps_go_on_from_a_state_as_if_they_had_not_stopped() -> None:
     torch.manual_seed(0)
     policy, other = (make_sac("learn.learning_rate_alpha=0.1") for _ in range(2))
     for seed in range(2):
-        policy.learn_mode.forward(make_batch(8, seed))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+        policy.learn(make_batch(8, seed))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for seed in range(2, 4):
         for one in (policy, other):
-            output = one.learn_mode.forward(make_batch(8, seed))
-            assert set(one.learn_mode.monitor_vars()) <= set(output)
+            output = one.learn(make_batch(8, seed))
+            assert set(one.monitor_vars()) <= set(output)
             assert not any(value.requires_grad for value in output.values())
     assert parameter_hash(policy.model) == parameter_hash(other.model)
     assert parameter_hash(policy._target_critic) == parameter_hash(other._target_critic)
@@ -184,7 +184,7 @@ def test_steps_go_on_from_a_state_as_if_they_had_not_stopped() -> None:
 def test_the_batch_is_left_as_it_was() -> None:
     policy, batch = make_sac(), make_batch(8, weighed=True)
     before = {key: value.clone() for key, value in batch.items()}
-    policy.learn_mode.forward(batch)
+    policy.learn(batch)
     assert batch.keys() == before.keys()
     assert all(torch.equal(batch[key], before[key]) for key in batch)
 
@@ -216,6 +216,6 @@ def test_bf16_keeps_parameters_in_float32() -> None:
     for precision in ("float32", "bf16"):
         torch.manual_seed(0)
         policy = make_sac(f"precision={precision}")
-        losses.append(policy.learn_mode.forward(make_batch(16))["critic_loss"].item())
+        losses.append(policy.learn(make_batch(16))["critic_loss"].item())
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
     assert losses[1] == pytest.approx(losses[0], rel=0.05)

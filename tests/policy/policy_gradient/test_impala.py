@@ -54,7 +54,7 @@ def test_on_policy_loss_by_hand() -> None:
 
 def test_the_gradient_reaches_every_visited_state_alone() -> None:
     policy = hand_policy("learn.value_weight=0.5")
-    policy.learn_mode.forward(hand_batch())
+    policy.learn(hand_batch())
     # d/dV of 0.5 (v - V)^2 / 6, v a constant: -ADV / 6; none in the states that only follow
     value = torch.tensor([*(-adv / 6 for adv in ADV), 0.0, 0.0, 0.0, 0.0])
     torch.testing.assert_close(policy.model.value.grad, value)
@@ -88,7 +88,7 @@ def test_importance_weights_are_clipped_each_by_its_own_bound(overrides: list[st
     batch = {key: tree_map(lambda leaf: leaf[:1], hand_batch()[key]) for key in ("obs", "action", "reward")}
     batch |= {"logit": torch.tensor([[[0.0, LN(3)]] * 2]), "last_obs": torch.eye(10)[2:4]}
     batch |= {"done": torch.tensor([[False, True]]), "traj_flag": torch.tensor([[False, True]])}
-    _, output = policy.learn_mode.loss(batch)
+    _, output = policy.loss(batch)
     # delta = 1 + 3 / 2 - 1 = 1.5, and 1 - 2 = -1
     assert output["value_loss"].item() == pytest.approx(((1.5 * rho) ** 2 + rho**2) / 2, rel=1e-5)
     assert output["policy_loss"].item() == pytest.approx(LN(2) * rho_pg * (1.5 - 1) / 2, rel=1e-5)
@@ -101,7 +101,7 @@ def test_the_trace_is_clipped_by_its_own_bound(c: float) -> None:
     batch = {key: hand_batch()[key][:2, :1] for key in ("obs", "action", "reward")}
     batch |= {"logit": torch.tensor([[[0.0, LN(3)]]] * 2), "last_obs": torch.eye(10)[4:5]}
     batch |= {key: torch.zeros(2, 1, dtype=torch.bool) for key in ("done", "traj_flag")}
-    _, output = policy.learn_mode.loss(batch)
+    _, output = policy.loss(batch)
     assert output["value_loss"].item() == pytest.approx(((1.5 + c * 0.5 / 4) ** 2 + 0.5**2) / 2, rel=1e-5)
 
 
@@ -128,7 +128,7 @@ def test_steps_make_good_actions_likelier(space: str) -> None:
 
     before = log_probs()
     for _ in range(10):
-        policy.learn_mode.forward(batch)
+        policy.learn(batch)
     change = log_probs() - before
     assert change[good].mean() > change[~good].mean() + 0.1
 
@@ -138,10 +138,10 @@ def test_the_batch_is_left_as_it_was_and_the_loss_is_pure(space: str) -> None:
     policy = make_actor("impala", space=space)
     batch = random_batch(policy)
     before = copy.deepcopy(batch)
-    losses = [policy.learn_mode.loss(batch)[0] for _ in range(2)]
+    losses = [policy.loss(batch)[0] for _ in range(2)]
     assert torch.equal(*losses)
-    output = policy.learn_mode.forward(batch)
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    output = policy.learn(batch)
+    assert set(policy.monitor_vars()) <= set(output)
     tree_map(lambda now, then: torch.testing.assert_close(now, then, rtol=0, atol=0), batch, before)
 
 
@@ -153,10 +153,10 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     policy, other = policies
     batches = [random_batch(policy, seed) for seed in range(4)]
     for batch in batches[:2]:
-        policy.learn_mode.forward(batch)
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+        policy.learn(batch)
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for batch in batches[2:]:
-        mine, its = (one.learn_mode.forward(batch) for one in policies)
+        mine, its = (one.learn(batch) for one in policies)
         assert same(list(mine.values()), list(its.values()))
     assert parameter_hash(policy.model) == parameter_hash(other.model)
 
@@ -166,9 +166,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32() -> None:
     for precision in ("float32", "bf16"):
         torch.manual_seed(0)
         policy = make_actor("impala", f"precision={precision}", space="hybrid")
-        losses.append(
-            policy.learn_mode.forward(random_batch(make_actor("impala", space="hybrid")))["total_loss"].item()
-        )
+        losses.append(policy.learn(random_batch(make_actor("impala", space="hybrid")))["total_loss"].item())
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
     assert losses[0] != losses[1]
     assert losses[1] == pytest.approx(losses[0], rel=0.05)

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from ding_lite.config import compile_config
 from ding_lite.model import VAC
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
-from ding_lite.torch_utils.normalizer import Normalizer, normalize_policy
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import CheckpointError, ConfigError, save_checkpoint
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import UniformReplayBuffer
@@ -28,7 +28,7 @@ BETA = 0.5
 def path(tmp_path: Path) -> str:
     """The checkpoint of a policy with other parameters than those of the tests."""
     torch.manual_seed(7)
-    save_checkpoint(str(tmp_path / "pretrained.pth.tar"), {"policy": make_actor("ppo").learn_mode.state_dict()})
+    save_checkpoint(str(tmp_path / "pretrained.pth.tar"), {"policy": make_actor("ppo").state_dict()})
     return str(tmp_path / "pretrained.pth.tar")
 
 
@@ -57,14 +57,14 @@ def test_the_penalty_by_hand(kl_type: str, values: tuple[float, float]) -> None:
         "logit": torch.tensor([[LN(0.75), LN(0.25)]] * 2),  # pi_old is pi_new: its KL is 0
         **{key: torch.tensor([1.0, -1.0]) for key in ("adv", "value", "return_")},
     }
-    _, plain = policy.learn_mode.loss(batch)
+    _, plain = policy.loss(batch)
     assert plain["kl"].item() == pytest.approx(0, abs=1e-6)
     assert "kl_div" not in plain
     pretrained = torch.tensor([[0.0, 0.0], [LN(7), 0.0]])
     for weight in ((1.0, 1.0), (0.5, 1.5)):
         batch["weight"] = torch.tensor(weight)
-        base, _ = policy.learn_mode.loss(batch)
-        loss, figures = policy.learn_mode.loss(batch | {"logit_pretrained": pretrained})
+        base, _ = policy.loss(batch)
+        loss, figures = policy.loss(batch | {"logit_pretrained": pretrained})
         expected = (weight[0] * values[0] + weight[1] * values[1]) / 2
         assert figures["kl_div"].item() == pytest.approx(expected, rel=1e-5)
         assert (loss - base).item() == pytest.approx(BETA * expected, rel=1e-4)
@@ -76,7 +76,7 @@ def test_the_logits_of_the_pretrained_policy_are_collected_and_learned_from(spac
     path = str(tmp_path / "pretrained.pth.tar")
     torch.manual_seed(7)
     pretrained = make_actor("ppo", space=space)
-    save_checkpoint(path, {"policy": pretrained.learn_mode.state_dict()})
+    save_checkpoint(path, {"policy": pretrained.state_dict()})
     policy, plain = close_to(path, space=space), make_actor("ppo", f"learn.kl_beta={BETA}", space=space)
     fixed = parameter_hash(policy._pretrained)
     block = make_block(policy)
@@ -103,11 +103,11 @@ def test_a_large_weight_keeps_the_policy_close(path: str) -> None:
 def test_replay_has_the_logits_too(path: str) -> None:
     policy = close_to(path, kind="ppo_offpolicy")
     replay = UniformReplayBuffer(40, num_envs=4)
-    replay.push(policy.collect_mode.get_train_sample(make_block(policy)))
+    replay.push(policy.to_samples(make_block(policy)))
     (batch,) = replay.batches(16, 1)
     expected = policy._run(policy._pretrained, batch["obs"])["logit"]
     torch.testing.assert_close(batch["logit_pretrained"], expected)
-    assert policy.learn_mode.forward(batch)["kl_div"].isfinite()
+    assert policy.learn(batch)["kl_div"].isfinite()
 
 
 def test_target_kl_still_ends_the_updates_by_the_old_policy(path: str) -> None:
@@ -150,8 +150,8 @@ def test_the_pretrained_policy_sees_the_observations_that_it_learned_from_or_non
     with pytest.raises(ConfigError, match=r"is not possible with env\.norm_obs=True"):
         compile_config((main, dict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"))))
     pretrained = make_actor("ppo")
-    normalize_policy(pretrained, Normalizer(Box(-1, 1, (OBS,)), None))
+    pretrained.normalizer = Normalizer(Box(-1, 1, (OBS,)), None)
     normal = str(tmp_path / "normal.pth.tar")
-    save_checkpoint(normal, {"policy": pretrained.learn_mode.state_dict()})
+    save_checkpoint(normal, {"policy": pretrained.state_dict()})
     with pytest.raises(ConfigError, match="learned from normalised observations"):
         close_to(normal)

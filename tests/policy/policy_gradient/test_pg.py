@@ -47,7 +47,7 @@ def episodes(end: str) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
 def test_returns_by_hand_are_those_of_the_steps_that_count(end: str) -> None:
-    samples = table_policy("discount_factor=0.5").collect_mode.get_train_sample(episodes(end))
+    samples = table_policy("discount_factor=0.5").to_samples(episodes(end))
     # environment 0: 1 + (2 + 3 / 2) / 2 = 2.75, 3.5, 3; environment 1: 4 + 5 / 2 = 6.5, 5
     assert samples["action"].tolist() == [0, 1, 2, 3, 4]
     assert samples["obs"].tolist() == [[0], [1], [2], [3], [4]]
@@ -60,7 +60,7 @@ def test_an_episode_ends_where_its_trajectory_is_cut_inside_the_block() -> None:
     block["traj_flag"][2] = block["done"][2] = True
     block["final_index"] = torch.tensor([1 * 2 + 1, 2 * 2 + 0, 2 * 2 + 1])
     block["traj_flag"][0, 0] = block["done"][0, 0] = True  # a lost life: no end of an episode
-    samples = table_policy("discount_factor=0.5").collect_mode.get_train_sample(block)
+    samples = table_policy("discount_factor=0.5").to_samples(block)
     # 100 is the next episode's, of which environment 0 has none
     assert samples["return_"].tolist() == pytest.approx([1.0, 6.5, 3.5, 5.0, 3.0])
 
@@ -71,7 +71,7 @@ def test_loss_by_hand(weight: list[float] | None) -> None:
     batch = {"obs": torch.eye(2), "action": torch.tensor([0, 1]), "return_": torch.tensor([2.0, -1.0])}
     batch |= {"weight": torch.tensor(weight)} if weight else {}
     before = copy.deepcopy(batch)
-    loss, output = table_policy("learn.entropy_weight=0.1").learn_mode.loss(batch)
+    loss, output = table_policy("learn.entropy_weight=0.1").loss(batch)
     policy_loss = -(first * 2 * LN(0.75) + second * -1 * LN(0.25)) / 2
     assert output["policy_loss"].item() == pytest.approx(policy_loss, rel=1e-5)
     assert loss.item() == pytest.approx(policy_loss - 0.1 * ENTROPY, rel=1e-5)
@@ -85,17 +85,17 @@ def test_the_gradient_is_clipped_to_norm_5_unless_told_otherwise() -> None:
     free = torch.tensor([[-25.0, 25.0], [-37.5, 37.5]])
     for overrides, scale in ([], 5 / free.norm()), (["learn.grad_clip_type=None"], 1):
         policy = table_policy("learn.entropy_weight=0.0", *overrides)
-        output = policy.learn_mode.forward(batch)
+        output = policy.learn(batch)
         torch.testing.assert_close(policy.model.get_parameter("_parts.logit").grad, free * scale)
         assert output["grad_norm"].item() == pytest.approx(free.norm().item(), rel=1e-5)
-        assert set(policy.learn_mode.monitor_vars()) <= set(output)
+        assert set(policy.monitor_vars()) <= set(output)
 
 
 @pytest.mark.parametrize("space", SHAPES)
 def test_steps_make_what_was_rewarded_likelier(space: str) -> None:
     torch.manual_seed(0)
     policy = make_actor("pg", "learn.learning_rate=0.01", "learn.entropy_weight=0.0", space=space)
-    samples = policy.collect_mode.get_train_sample(make_block(policy))
+    samples = policy.to_samples(make_block(policy))
     good = torch.arange(len(samples["return_"])) % 2 == 0
     batch = samples | {"return_": good.float()}
 
@@ -104,7 +104,7 @@ def test_steps_make_what_was_rewarded_likelier(space: str) -> None:
 
     before = log_probs()
     for _ in range(10):
-        policy.learn_mode.forward(batch)
+        policy.learn(batch)
     assert (log_probs() - before)[good].mean() > 0.05
 
 
@@ -112,10 +112,10 @@ def test_steps_make_what_was_rewarded_likelier(space: str) -> None:
 def test_every_step_that_counts_is_learned_from_once(batch_size: int) -> None:
     policy = make_actor("pg", f"learn.batch_size={batch_size}")
     block = make_block(policy)
-    samples = policy.collect_mode.get_train_sample(block)
+    samples = policy.to_samples(block)
     count = int(first_episodes(block["final_index"], *block["reward"].shape).sum())
     assert 0 < count < block["reward"].numel()
-    batches = list(policy.learn_mode.get_batches(samples))
+    batches = list(policy.batches(samples))
     sizes = [len(batch["return_"]) for batch in batches]
     assert len(sizes) == max(1, round(count / batch_size))
     assert max(sizes) - min(sizes) <= 1
@@ -127,10 +127,10 @@ def test_every_step_that_counts_is_learned_from_once(batch_size: int) -> None:
 def test_deterministic_eval_says_whether_evaluation_samples(deterministic: bool) -> None:
     torch.manual_seed(0)
     policy = table_policy(f"deterministic_eval={deterministic}")
-    actions = policy.eval_mode.forward(torch.eye(2)[:1].expand(4000, 2))["action"]
+    actions = policy.act(torch.eye(2)[:1].expand(4000, 2), explore=False)["action"]
     # 1 with probability 1/4: 1,000 of 4,000, standard deviation 27
     assert actions.sum().item() == (0 if deterministic else pytest.approx(1000, abs=130))
-    collected = policy.collect_mode.forward(torch.eye(2)[:1].expand(4000, 2))["action"]
+    collected = policy.act(torch.eye(2)[:1].expand(4000, 2))["action"]
     assert collected.sum().item() == pytest.approx(1000, abs=130)
 
 
@@ -140,8 +140,8 @@ def test_evaluation_draws_nothing_that_collecting_draws_and_is_repeated_exactly(
     state, steps = torch.get_rng_state(), []
     for t in range(4):
         if t % 2 == 0:
-            policy.eval_mode.reset()
-        steps.append(list(tree_leaves(policy.eval_mode.forward(obs)["action"])))
+            policy.reset(explore=False)
+        steps.append(list(tree_leaves(policy.act(obs, explore=False)["action"])))
     assert torch.equal(torch.get_rng_state(), state)
     assert same(steps[0] + steps[1], steps[2] + steps[3])
     assert not same(steps[0], steps[1])
@@ -153,9 +153,9 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
         torch.manual_seed(seed)
         policies.append(make_actor("pg"))
     policy, other = policies
-    learn(policy, policy.collect_mode.get_train_sample(make_block(policy)))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
-    samples, outputs = policy.collect_mode.get_train_sample(make_block(policy, seed=1)), []
+    learn(policy, policy.to_samples(make_block(policy)))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
+    samples, outputs = policy.to_samples(make_block(policy, seed=1)), []
     for one in policies:
         torch.manual_seed(5)
         outputs.append(learn(one, samples))
@@ -169,7 +169,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> N
     for precision in ("float32", "bf16"):
         torch.manual_seed(0)
         policy = make_actor("pg", f"precision={precision}", "learn.batch_size=1000", space=space)
-        samples = make_actor("pg", space=space).collect_mode.get_train_sample(make_block(make_actor("pg", space=space)))
+        samples = make_actor("pg", space=space).to_samples(make_block(make_actor("pg", space=space)))
         (output,) = learn(policy, samples)
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
         results.append(output["total_loss"].item())

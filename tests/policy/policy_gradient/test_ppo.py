@@ -51,7 +51,7 @@ VALUE_LOSS = {True: 0.5 * (1.69 + 4) / 2, False: 0.5 * (1 + 4) / 2}
 @pytest.mark.parametrize("clip", [True, False])
 def test_loss_by_hand(clip: bool) -> None:
     policy = table_policy(f"learn.value_clip={clip}", "learn.value_weight=0.5", "learn.entropy_weight=0.1")
-    loss, output = policy.learn_mode.loss(table_batch())
+    loss, output = policy.loss(table_batch())
     assert loss.item() == pytest.approx(POLICY_LOSS + 0.5 * VALUE_LOSS[clip] - 0.1 * ENTROPY, rel=1e-5)
     expected = {"policy_loss": POLICY_LOSS, "value_loss": VALUE_LOSS[clip], "entropy": ENTROPY}
     expected |= {"approx_kl": KL, "clipfrac": 1.0}
@@ -60,12 +60,12 @@ def test_loss_by_hand(clip: bool) -> None:
 
 
 def test_the_default_has_no_entropy_bonus() -> None:
-    loss, _ = table_policy().learn_mode.loss(table_batch())
+    loss, _ = table_policy().loss(table_batch())
     assert loss.item() == pytest.approx(POLICY_LOSS + 0.5 * VALUE_LOSS[True], rel=1e-5)
 
 
 def test_clip_ratio_is_the_bound() -> None:
-    _, output = table_policy("learn.clip_ratio=0.6").learn_mode.loss(table_batch())
+    _, output = table_policy("learn.clip_ratio=0.6").loss(table_batch())
     # nothing is clipped: 1.5 * 2 and 0.5 * -1
     assert output["policy_loss"].item() == pytest.approx(-(3 - 0.5) / 2, rel=1e-5)
     assert output["clipfrac"].item() == 0
@@ -74,8 +74,8 @@ def test_clip_ratio_is_the_bound() -> None:
 def test_kl_beta_penalises_the_divergence_of_the_new_policy_from_the_old() -> None:
     old = torch.tensor([[0.0, LN(3)], [0.0, 0.0]])  # 1/4, 3/4 in state 0: KL = 1/4 ln 1/3 + 3/4 ln 3 = ln(3) / 2
     expected = (0.5 * LN(3) + KL) / 2
-    free, without = table_policy().learn_mode.loss(table_batch(logit=old))
-    loss, output = table_policy("learn.kl_beta=2.0").learn_mode.loss(table_batch(logit=old))
+    free, without = table_policy().loss(table_batch(logit=old))
+    loss, output = table_policy("learn.kl_beta=2.0").loss(table_batch(logit=old))
     assert output["kl"].item() == pytest.approx(expected, rel=1e-5)
     assert loss.item() - free.item() == pytest.approx(2 * expected, rel=1e-5)
     assert "kl" not in without  # nobody asked
@@ -83,9 +83,7 @@ def test_kl_beta_penalises_the_divergence_of_the_new_policy_from_the_old() -> No
 
 def test_weights_enter_every_part() -> None:
     weight = torch.tensor([0.5, 1.5])
-    loss, output = table_policy("learn.kl_beta=2.0", "learn.entropy_weight=0.1").learn_mode.loss(
-        table_batch(weight=weight)
-    )
+    loss, output = table_policy("learn.kl_beta=2.0", "learn.entropy_weight=0.1").loss(table_batch(weight=weight))
     policy_loss, value_loss = -(0.5 * 2.4 - 1.5 * 0.8) / 2, 0.5 * (0.5 * 1.69 + 1.5 * 4) / 2
     assert output["policy_loss"].item() == pytest.approx(policy_loss, abs=1e-6)
     assert output["value_loss"].item() == pytest.approx(value_loss, rel=1e-5)
@@ -93,14 +91,14 @@ def test_weights_enter_every_part() -> None:
     assert loss.item() == pytest.approx(policy_loss + 0.5 * value_loss - 0.1 * ENTROPY + 2 * KL, rel=1e-5)
     # the KL and entropy alike in both states; where they are not, the weight tells
     old = torch.tensor([[LN(3), 0.0], [0.0, 0.0]])  # KL 0 in state 0
-    _, output = table_policy("learn.kl_beta=2.0").learn_mode.loss(table_batch(weight=weight, logit=old))
+    _, output = table_policy("learn.kl_beta=2.0").loss(table_batch(weight=weight, logit=old))
     assert output["kl"].item() == pytest.approx(1.5 * KL / 2, rel=1e-5)
 
 
 def test_dual_clip_bounds_what_a_bad_action_that_became_likely_costs() -> None:
     old = torch.tensor([[0.0, 0.0], [LN(19), 0.0]])  # 1/20 for action 1 in state 1: ratio 5
     for overrides, second in ([], -5.0), (["learn.dual_clip=3.0"], -3.0):
-        _, output = table_policy(*overrides).learn_mode.loss(table_batch(logit=old))
+        _, output = table_policy(*overrides).loss(table_batch(logit=old))
         assert output["policy_loss"].item() == pytest.approx(-(2.4 + second) / 2, rel=1e-5)
 
 
@@ -111,7 +109,7 @@ def test_the_ratio_of_a_hybrid_action_is_that_of_both_parts() -> None:
     policy = make_actor("ppo", "learn.clip_ratio=100.0", model=model)
     old = {"action_type": torch.zeros(2, 2), "action_args": {"mu": torch.zeros(2, 1), "sigma": torch.ones(2, 1)}}
     action = {"action_type": torch.tensor([0, 0]), "action_args": torch.ones(2, 1)}
-    _, output = policy.learn_mode.loss(table_batch() | {"logit": old, "action": action})
+    _, output = policy.loss(table_batch() | {"logit": old, "action": action})
     assert output["policy_loss"].item() == pytest.approx(-1.5 * math.exp(0.375) * (2 - 1) / 2, rel=1e-5)
     assert output["approx_kl"].item() == pytest.approx(-LN(1.5) - 0.375, rel=1e-5)
     normal = 0.5 * LN(2 * math.pi * math.e)
@@ -123,13 +121,13 @@ def test_the_ratio_of_a_hybrid_action_is_that_of_both_parts() -> None:
 
 def one_batch(policy: Any, seed: int = 0) -> dict[str, Any]:
     torch.manual_seed(seed)
-    return next(policy.learn_mode.get_batches(make_block(policy, seed=seed)))
+    return next(policy.batches(make_block(policy, seed=seed)))
 
 
 def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_actor("ppo", "learn.batch_size=32", *overrides)
-    output = policy.learn_mode.forward(one_batch(policy))
+    output = policy.learn(one_batch(policy))
     return last_gradient(policy), output
 
 
@@ -165,7 +163,7 @@ def test_steps_make_good_actions_likelier_and_bad_ones_less_so(kind: str, space:
 
     before = log_probs()
     for _ in range(10):
-        policy.learn_mode.forward(batch)
+        policy.learn(batch)
     assert sign * (log_probs() - before)[judged].mean() > 0.05
 
 
@@ -176,9 +174,9 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> N
         torch.manual_seed(0)
         policy = make_actor("ppo", f"precision={precision}", "learn.ppo_param_init=False", space=space)
         batch = one_batch(make_actor("ppo", space=space))
-        output = policy.learn_mode.forward(batch)
+        output = policy.learn(batch)
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
-        collected = policy.collect_mode.forward(batch["obs"].numpy())
+        collected = policy.act(batch["obs"].numpy())
         assert collected["value"].dtype == torch.float32
         results.append((output["total_loss"].item(), last_gradient(policy)))
     (loss, grad), (coarse_loss, coarse_grad) = results
@@ -192,7 +190,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> N
 def test_the_batch_is_left_as_it_was(kind: str, call: str) -> None:
     policy = make_actor(kind, "learn.adv_norm=True", space="hybrid")
     if kind == "ppo_offpolicy":
-        samples = policy.collect_mode.get_train_sample(make_block(policy))
+        samples = policy.to_samples(make_block(policy))
         batch = flatten_rows({key: samples[key] for key in ("obs", "action", "logit", "value", "adv", "return_")})
     else:
         batch = one_batch(policy)
@@ -223,7 +221,7 @@ def test_a_subclass_that_overrides_the_loss_alone_is_trained_by_it(monkeypatch: 
 
     monkeypatch.setitem(POLICY_REGISTRY, "critic", Critic)
     policy = make_actor("critic", model=Table(NEW, [1.0, -1.0]))
-    policy.learn_mode.forward(table_batch())
+    policy.learn(table_batch())
     assert policy.model.value.grad.tolist() == pytest.approx([-0.35355, -0.35355], rel=1e-3)  # clipped to norm 1/2
 
 
@@ -260,7 +258,7 @@ def test_the_scheduled_rate_is_what_the_optimizer_uses() -> None:
         policy._set_schedules()
         before = policy.model.value.detach().clone()
         policy._optimizer.optimizer.state.clear()
-        policy.learn_mode.forward(table_batch(return_=torch.tensor([99.0, 99.0])))
+        policy.learn(table_batch(return_=torch.tensor([99.0, 99.0])))
         torch.testing.assert_close(policy.model.value.detach() - before, torch.full((2,), rate), rtol=1e-3, atol=0)
 
 
@@ -301,7 +299,7 @@ def test_kl_adaptive_doubles_or_halves_the_penalty_by_the_last_epochs_kl(target:
 def collect_with(policy: Any, kl: list[float]) -> int:
     """Pretend that the updates of a collect had these KLs; return how many there were."""
     count = 0
-    for count, _ in enumerate(policy.learn_mode.get_batches(make_block(policy)), 1):
+    for count, _ in enumerate(policy.batches(make_block(policy)), 1):
         policy._kl.append(torch.tensor(kl[count - 1]))
     return count
 
@@ -346,7 +344,7 @@ def test_a_restored_policy_goes_on_as_the_saved_one(space: str) -> None:
     for seed in range(2):
         learn(policy, make_block(policy, seed=seed))
     assert parameter_hash(policy.model) != parameter_hash(other.model)
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for seed in (2, 3):
         block = make_block(policy, seed=seed)
         outputs = []
@@ -363,9 +361,9 @@ def test_a_restored_policy_goes_on_as_the_saved_one(space: str) -> None:
 def test_without_the_optimizer_the_model_comes_with_its_units_and_no_counters() -> None:
     policy, other = make_actor("ppo"), make_actor("ppo")
     learn(policy, make_block(policy, seed=1))
-    state = copy.deepcopy(policy.learn_mode.state_dict())
+    state = copy.deepcopy(policy.state_dict())
     del state["optimizer"]
-    other.learn_mode.load_state_dict(state)
+    other.load_state_dict(state)
     assert parameter_hash(policy.model) == parameter_hash(other.model)
     assert parameter_hash(policy._value_stats) == parameter_hash(other._value_stats)
     assert (policy._collects, other._collects) == (1, 0)
@@ -409,7 +407,7 @@ def test_a_model_that_is_given_keeps_its_weights(kind: str) -> None:
 @pytest.mark.parametrize("init", [True, False])
 def test_its_own_model_starts_near_uniform_unless_the_config_says_otherwise(init: bool) -> None:
     policy = make_actor("ppo", f"learn.ppo_param_init={init}")
-    spread = policy.eval_mode.forward(torch.randn(64, OBS))["logit"].std(-1).mean()
+    spread = policy.act(torch.randn(64, OBS), explore=False)["logit"].std(-1).mean()
     assert (spread < 0.02) == init
 
 

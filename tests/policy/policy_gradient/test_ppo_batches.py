@@ -22,7 +22,7 @@ def hand_policy(*overrides: str, kind: str = "ppo", epochs: int = 1) -> Any:
 
 @pytest.mark.parametrize("batch_size", [6, 2])
 def test_advantages_and_returns_by_hand(batch_size: int) -> None:
-    batches = list(hand_policy(*RAW, f"learn.batch_size={batch_size}").learn_mode.get_batches(hand_block()))
+    batches = list(hand_policy(*RAW, f"learn.batch_size={batch_size}").batches(hand_block()))
     assert by_state(batches, "adv") == pytest.approx(ADV)
     assert by_state(batches, "return_") == pytest.approx(RETURN)
     assert by_state(batches, "value") == [1, 2, 3, 4, 5, 6]
@@ -31,7 +31,7 @@ def test_advantages_and_returns_by_hand(batch_size: int) -> None:
 def test_without_ignore_done_the_true_final_observation_of_a_terminal_state_does_not_count() -> None:
     block = hand_block()
     block["final_obs"] = torch.eye(10)[[5, 8]]  # V = 6 in place of 10
-    (batch,) = hand_policy(*RAW, "learn.batch_size=6").learn_mode.get_batches(block)
+    (batch,) = hand_policy(*RAW, "learn.batch_size=6").batches(block)
     assert by_state([batch], "adv") == pytest.approx(ADV)
 
 
@@ -40,12 +40,10 @@ def test_ignore_done_bootstraps_at_terminal_states_by_their_own_observation() ->
     block = hand_block()
     for t in range(3):  # as the collector would write it
         timestep: Any = type("Timestep", (), {key: block[key][t].numpy() for key in ("reward", "done", "traj_flag")})
-        row = policy.collect_mode.process_transition(
-            block["obs"][t], {key: block[key][t] for key in ("action", "logit", "value")}, timestep
-        )
+        row = policy.to_row(block["obs"][t], {key: block[key][t] for key in ("action", "logit", "value")}, timestep)
         block["done"][t] = torch.from_numpy(row["done"])
         assert row["traj_flag"] is timestep.traj_flag
-    (batch,) = policy.learn_mode.get_batches(block)
+    (batch,) = policy.batches(block)
     # state 1: delta = 1 + V(9) / 2 - V = 1 + 5 - 2 = 4, and the sum is still cut there
     assert by_state([batch], "adv") == pytest.approx([2.125, 4.0, 2.5, -0.25, -0.5, -1.0])
 
@@ -54,7 +52,7 @@ def test_a_block_without_ends_needs_no_final_observations() -> None:
     block = {key: value for key, value in hand_block().items() if not key.startswith("final")}
     for key in ("done", "traj_flag"):
         block[key] = torch.zeros(3, 2, dtype=torch.bool)
-    (batch,) = hand_policy(*RAW, "learn.batch_size=6").learn_mode.get_batches(block)
+    (batch,) = hand_policy(*RAW, "learn.batch_size=6").batches(block)
     # V' is the next row's, then 7 and 8: delta 1 + 1.5 - 1, 1 + 2.5 - 3, -0.5; and 1 + 2 - 2, 1 + 3 - 4, -1
     third = [-0.5, -1.0]
     second = [0.5 - 0.5 / 4, 0.0 - 1 / 4]
@@ -68,7 +66,7 @@ def test_a_block_without_ends_needs_no_final_observations() -> None:
 @pytest.mark.parametrize("batch_size", [6, 3])
 def test_each_minibatchs_advantages_have_mean_0_and_deviation_1(batch_size: int) -> None:
     policy = hand_policy("learn.value_norm=False", f"learn.batch_size={batch_size}")
-    batches = list(policy.learn_mode.get_batches(hand_block()))
+    batches = list(policy.batches(hand_block()))
     assert len(batches) == 6 // batch_size
     for batch in batches:
         raw = np.array([ADV[state] for state in batch["obs"].argmax(-1).tolist()])
@@ -101,7 +99,7 @@ def test_the_values_of_the_helper_are_those_by_hand() -> None:
 def test_value_norm_learns_returns_in_units_of_their_running_deviation() -> None:
     policy = hand_policy("learn.adv_norm=False", "learn.value_norm=True", "learn.batch_size=6")
     stats = policy._value_stats
-    (batch,) = policy.learn_mode.get_batches(hand_block())
+    (batch,) = policy.batches(hand_block())
     # the model has not learned any units yet: its values count as they are
     assert by_state([batch], "adv") == pytest.approx(ADV)
     first = np.array(RETURN)
@@ -109,7 +107,7 @@ def test_value_norm_learns_returns_in_units_of_their_running_deviation() -> None
     assert by_state([batch], "return_") == pytest.approx(((first - first.mean()) / first.std()).tolist(), rel=1e-5)
     assert by_state([batch], "value") == VALUE.tolist()  # what the clip compares: the model's own output
     # in the next collect, what the model says is in these units
-    (batch,) = policy.learn_mode.get_batches(hand_block())
+    (batch,) = policy.batches(hand_block())
     value, next_value = (part * first.std() + first.mean() for part in (VALUE, NEXT_VALUE))
     adv = by_gae(value, next_value)
     assert by_state([batch], "adv") == pytest.approx(adv.tolist(), rel=1e-5)
@@ -133,7 +131,7 @@ def epochs_after_a_change(*overrides: str) -> list[dict[str, Any]]:
     """Return the batches of three epochs, one each; after the first, every value that the model says is 1 more."""
     policy = hand_policy(*RAW, "learn.batch_size=6", *overrides, epochs=3)
     batches = []
-    for batch in policy.learn_mode.get_batches(hand_block()):
+    for batch in policy.batches(hand_block()):
         batches.append(batch)
         if len(batches) == 1:
             with torch.no_grad():
@@ -160,7 +158,7 @@ def test_without_recompute_adv_all_epochs_learn_from_the_first_estimate() -> Non
 
 def test_recomputing_changes_nothing_while_the_model_stays() -> None:
     options = ("learn.batch_size=6", "learn.learning_rate=0.0")
-    epochs = list(hand_policy(*RAW, *options, epochs=2).learn_mode.get_batches(hand_block()))
+    epochs = list(hand_policy(*RAW, *options, epochs=2).batches(hand_block()))
     for key in ("value", "adv", "return_"):
         assert by_state(epochs[:1], key) == by_state(epochs[1:], key)
 
@@ -178,7 +176,7 @@ def test_every_sample_is_used_once_an_epoch_in_nearly_equal_minibatches(
     more = [f"learn.epoch_per_collect={epochs}"] if kind == "ppo" else []
     policy = make_actor(kind, *more, f"learn.batch_size={batch_size}", space="hybrid")
     block = random_block(policy)
-    batches = list(policy.learn_mode.get_batches(block))
+    batches = list(policy.batches(block))
     assert [len(batch["adv"]) for batch in batches] == sizes * epochs
     orders = []
     for epoch in range(epochs):
@@ -212,7 +210,7 @@ def test_observations_of_float64_are_read_in_the_models_type() -> None:
     batches = []
     for samples in (block, wide):
         torch.manual_seed(0)
-        batches.append(next(policy.learn_mode.get_batches(samples)))
+        batches.append(next(policy.batches(samples)))
     assert {batch["obs"].dtype for batch in batches} == {torch.float32}
     assert same([batch["adv"] for batch in batches[:1]], [batch["adv"] for batch in batches[1:]])
 
@@ -228,5 +226,5 @@ def test_the_explained_variance_is_that_of_the_values_that_were_collected(kind: 
     expected = 1 - np.var(ADV) / np.var(RETURN)  # R - V is the advantage
     outputs = learn(policy, hand_block())
     assert outputs
-    assert "explained_variance" in policy.learn_mode.monitor_vars()
+    assert "explained_variance" in policy.monitor_vars()
     assert [output["explained_variance"].item() for output in outputs] == pytest.approx([expected] * len(outputs))

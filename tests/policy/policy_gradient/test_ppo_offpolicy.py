@@ -11,7 +11,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from ding_lite.torch_utils.normalizer import Normalizer, normalize_policy
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import UniformReplayBuffer
 from tests.policy.actors import ADV, HALVES, RETURN, SHAPES, hand_block, hand_model, make_actor, make_block
@@ -23,7 +23,7 @@ def hand_policy(*overrides: str) -> Any:
 
 
 def samples_of(policy: Any) -> dict[str, Tensor]:
-    return policy.collect_mode.get_train_sample(hand_block())
+    return policy.to_samples(hand_block())
 
 
 @pytest.mark.parametrize("value_norm", [True, False])
@@ -38,11 +38,11 @@ def test_advantages_and_returns_are_stored_with_the_block(value_norm: bool) -> N
 def test_values_are_those_of_normalised_observations_and_rewards_and_true_ones_are_stored() -> None:
     policy, plain = (hand_policy("learn.value_norm=False") for _ in range(2))
     block = hand_block() | {"reward": torch.arange(0.0, 600.0, 100.0).view(3, 2)}
-    normalize_policy(policy, Normalizer(Box(-1, 1, (10,)), reward_discount=0.5))
-    samples = policy.collect_mode.get_train_sample(block)
+    policy.normalizer = Normalizer(Box(-1, 1, (10,)), reward_discount=0.5)
+    samples = policy.to_samples(block)
     normal = policy.normalizer.normalize(block)
     normal["value"] = plain.model(normal["obs"])["value"].detach()
-    expected = plain.collect_mode.get_train_sample(normal)
+    expected = plain.to_samples(normal)
     for key in ("value", "adv", "return_"):
         torch.testing.assert_close(samples[key], expected[key])
     assert samples["return_"].abs().max() < 50  # rewards reach 500
@@ -69,7 +69,7 @@ def test_value_norm_learns_returns_in_the_units_of_all_learned_from() -> None:
     seen: list[float] = []
     for returns in ((3.0, 5.0, 10.0), (0.0, 0.0, 30.0)):
         seen += returns
-        output = policy.learn_mode.forward(random_batch(returns=returns))
+        output = policy.learn(random_batch(returns=returns))
         target = (np.array(returns) - np.mean(seen)) / np.std(seen)
         assert output["value_loss"].item() == pytest.approx(0.5 * np.mean((target - [1, 2, 3]) ** 2), rel=1e-5)
     # and what it says in the next collect is in these units: V = s + 1 is (s + 1) std + mean
@@ -83,11 +83,11 @@ def test_value_norm_learns_returns_in_the_units_of_all_learned_from() -> None:
 def test_values_are_stored_in_the_units_of_rewards_and_clipped_in_the_models_as_of_now() -> None:
     policy = hand_policy("learn.value_norm=True", "learn.value_clip=True", "learn.learning_rate=0.0")
     seen = [0.0, 0.0, 30.0]
-    policy.learn_mode.forward(random_batch(returns=(0.0, 0.0, 30.0)))
+    policy.learn(random_batch(returns=(0.0, 0.0, 30.0)))
     stored = [v * np.std(seen) + np.mean(seen) for v in range(1, 7)]  # V = 1 ... 6 in the model's units
     assert samples_of(policy)["value"].flatten().tolist() == pytest.approx(stored, rel=1e-5)
     returns = (900.0, -900.0, 5.0)  # the model's units change
-    output = policy.learn_mode.forward(random_batch(returns=returns) | {"value": torch.tensor(stored[:3])})
+    output = policy.learn(random_batch(returns=returns) | {"value": torch.tensor(stored[:3])})
     seen += returns
     target, old = ((np.array(x) - np.mean(seen)) / np.std(seen) for x in (returns, stored[:3]))
     new = np.array([1, 2, 3])
@@ -97,7 +97,7 @@ def test_values_are_stored_in_the_units_of_rewards_and_clipped_in_the_models_as_
 
 def test_without_value_norm_returns_are_learned_as_they_are() -> None:
     policy = hand_policy("learn.value_norm=False", "learn.value_clip=False")
-    output = policy.learn_mode.forward(random_batch())
+    output = policy.learn(random_batch())
     # V = 1, 2, 3 against 3, 5, 10
     assert output["value_loss"].item() == pytest.approx(0.5 * (4 + 9 + 49) / 3, rel=1e-5)
     assert policy._value_stats.count.item() == 0
@@ -110,7 +110,7 @@ def test_adv_norm_is_of_each_batch() -> None:
     outputs = []
     for norm in (True, False):
         policy = hand_policy(f"learn.adv_norm={norm}", "learn.clip_ratio=9.0")
-        outputs.append(policy.learn_mode.forward(batch)["policy_loss"].item())
+        outputs.append(policy.learn(batch)["policy_loss"].item())
     ratio = 0.5 * (1 + np.e)  # 1/2 against 1 / (1 + e)
     adv = (np.array([1, 2, 6]) - 3) / np.std([1, 2, 6], ddof=1)
     assert outputs[0] == pytest.approx(-np.mean(adv * [ratio, ratio, 1]), rel=1e-4)
@@ -122,7 +122,7 @@ def test_schedules_fall_with_the_collects_and_not_with_the_iterations() -> None:
     rates = []
     for _ in range(4):
         samples_of(policy)
-        rates += [policy.learn_mode.forward(random_batch())["learning_rate"].item() for _ in range(2)]
+        rates += [policy.learn(random_batch())["learning_rate"].item() for _ in range(2)]
     assert rates == pytest.approx([1e-9] * 2 + [0.75e-9] * 2 + [0.5e-9] * 4, rel=1e-4)
 
 
@@ -132,11 +132,11 @@ def test_batches_of_the_replay_buffer_are_learned_from(space: str) -> None:
     replay = UniformReplayBuffer(40, num_envs=4, next_obs=policy.reads_next_obs)
     before = parameter_hash(policy.model)
     for seed in range(3):
-        replay.push(policy.collect_mode.get_train_sample(make_block(policy, seed=seed)))
+        replay.push(policy.to_samples(make_block(policy, seed=seed)))
     for batch in replay.batches(16, 2):
         assert "next_obs" not in batch  # nobody reads it, and gathering images takes time
-        output = policy.learn_mode.forward(batch)
-        assert set(policy.learn_mode.monitor_vars()) - {"kl", "kl_div"} <= set(output)
+        output = policy.learn(batch)
+        assert set(policy.monitor_vars()) - {"kl", "kl_div"} <= set(output)
     assert parameter_hash(policy.model) != before
 
 
@@ -144,12 +144,12 @@ def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
     policies = [hand_policy("learn.lr_scheduler={'epoch_num': 9, 'min_lr_lambda': 0.5}") for _ in range(2)]
     policy, other = policies
     samples_of(policy)
-    policy.learn_mode.forward(random_batch())
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    policy.learn(random_batch())
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for seed in (1, 2):
         mine, its = (samples_of(one) for one in policies)
         assert same(list(mine.values()), list(its.values()))
-        mine, its = (one.learn_mode.forward(random_batch(seed)) for one in policies)
+        mine, its = (one.learn(random_batch(seed)) for one in policies)
         assert same(list(mine.values()), list(its.values()))
     assert parameter_hash(policy.model) == parameter_hash(other.model)
 

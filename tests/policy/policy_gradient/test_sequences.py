@@ -36,7 +36,7 @@ def play(*overrides: str, kind: str = "discrete", blocks: int = 1) -> tuple[Any,
     """Return config and policy, untrained, and the last of some blocks, with episodes of 2 to 8 steps."""
     cfg, policy = build(*overrides, kind=kind)
     env = create_vector_env(cfg.env, N, 0, True)
-    collector = SampleCollector(env, policy.collect_mode, T * N, list(range(N)))
+    collector = SampleCollector(env, policy, T * N, list(range(N)))
     for _ in range(blocks):
         block, _ = collector.collect()
     env.close()
@@ -77,14 +77,14 @@ def test_values_are_those_of_one_step_after_the_other(recompute: bool) -> None:
 @pytest.mark.parametrize("kind", ["discrete", "hybrid"])
 def test_an_unchanged_model_gives_the_logits_and_values_of_the_collect_again(kind: str) -> None:
     _, policy, block = play("policy.learn.batch_size=40", kind=kind, blocks=2)
-    batches = list(policy.learn_mode.get_batches(block))
+    batches = list(policy.batches(block))
     assert len(batches) == 10 * N // 2  # 40 steps are two sequences of 20
     for batch in batches:
         output = policy._sequences.evaluate(batch)
         for key in ("logit", "value"):
             for one, other in zip(tree_leaves({"": output[key]}), tree_leaves({"": batch[key]}), strict=True):
                 torch.testing.assert_close(one.detach(), other, atol=1e-6, rtol=1e-6)
-    _, info = policy.learn_mode.loss(batches[0])
+    _, info = policy.loss(batches[0])
     assert info["approx_kl"].item() == pytest.approx(0.0, abs=1e-6)
     assert info["clipfrac"].item() == 0.0
 
@@ -95,7 +95,7 @@ def test_minibatches_hold_whole_sequences_and_every_sample_once() -> None:
     )
     adv_TN, return_TN = policy._advantages(block, *policy._values(policy._to_device(block)))
     seen: list[int] = []
-    for batch in policy.learn_mode.get_batches(block):
+    for batch in policy.batches(block):
         size = batch["obs"].shape[1]
         assert batch["obs"].shape == (T, size, 4)
         assert {key: len(batch[key]) for key in ("action", "logit", "value", "adv", "return_")} == dict.fromkeys(
@@ -118,7 +118,7 @@ def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_epi
     _, policy, block = play(
         "policy.collect.n_sample=120", "policy.learn.batch_size=120", "policy.learn.epoch_per_collect=1"
     )
-    (batch,) = policy.learn_mode.get_batches(block)
+    (batch,) = policy.batches(block)
     batch["obs"] = batch["obs"].clone().requires_grad_(True)
     value_TN = policy._sequences.evaluate(batch)["value"].view(T, N)
     value_TN[10, 0].backward()
@@ -131,21 +131,21 @@ def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_epi
 def test_collecting_and_evaluating_keep_states_apart_and_start_anew_with_an_episode() -> None:
     _, policy, block = play()
     obs = block["last_obs"].numpy()
-    before = copy.deepcopy(policy.collect_mode.state_dict()["state"])
-    first, second = (policy.eval_mode.forward(obs)["logit"] for _ in range(2))
-    policy.eval_mode.reset(np.array([0, 2]))
-    third = policy.eval_mode.forward(obs)["logit"]
+    before = copy.deepcopy(policy.local_state_dict()["state"])
+    first, second = (policy.act(obs, explore=False)["logit"] for _ in range(2))
+    policy.reset(np.array([0, 2]), explore=False)
+    third = policy.act(obs, explore=False)["logit"]
     assert not torch.equal(first, second)
     torch.testing.assert_close(third[[0, 2]], first[[0, 2]])
     assert not torch.equal(third[1], first[1])
-    after = policy.collect_mode.state_dict()["state"]
+    after = policy.local_state_dict()["state"]
     assert all(torch.equal(part, before[name]) for name, part in after.items())
-    policy.collect_mode.reset(np.array([1]))
-    state = policy.collect_mode.forward(obs)["prev_state"]
+    policy.reset(np.array([1]))
+    state = policy.act(obs)["prev_state"]
     assert not state["h"][1].any()
     assert torch.equal(state["c"][0], before["c"][0])
-    policy.collect_mode.reset()
-    assert not any(part.any() for part in policy.collect_mode.forward(obs)["prev_state"].values())
+    policy.reset()
+    assert not any(part.any() for part in policy.act(obs)["prev_state"].values())
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: 
     train("part", *quick, max_env_step=512)
     hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
     resumed = train("rest", "policy.learn.resume_training=True", hook, *quick, max_env_step=1024)
-    assert resumed.learn_mode.checksum() == whole.learn_mode.checksum()
-    states = [each.collect_mode.state_dict()["state"] for each in (resumed, whole)]
+    assert resumed.checksum() == whole.checksum()
+    states = [each.local_state_dict()["state"] for each in (resumed, whole)]
     for name, part in states[0].items():
         assert torch.equal(part, states[1][name])
         assert part.any()

@@ -71,7 +71,7 @@ LAST = [-10.0, -1.0]
 
 @pytest.mark.parametrize("overrides", CASES)
 def test_loss_by_hand(overrides: tuple[str, ...]) -> None:
-    loss, output = table_policy(*overrides).learn_mode.loss(table_batch())
+    loss, output = table_policy(*overrides).loss(table_batch())
     squares = [sum(error**2 for error in errors) / 2 for errors in (CASES[overrides], LAST)]
     assert loss.item() == pytest.approx(sum(squares) / 2, rel=1e-5)
     priorities = [sum(abs(error) for error in errors) / 2 for errors in (CASES[overrides], LAST)]
@@ -82,7 +82,7 @@ def test_loss_by_hand(overrides: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("weighed", [False, True])
 def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) -> None:
     policy = table_policy("priority=True", f"priority_IS_weight={weighed}")
-    loss, _ = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    loss, _ = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     squares = [sum(error**2 for error in errors) / 2 for errors in (CASES[()], LAST)]
     first, second = (0.5, 2.0) if weighed else (1.0, 1.0)
     assert loss.item() == pytest.approx((first * squares[0] + second * squares[1]) / 2, rel=1e-5)
@@ -90,13 +90,13 @@ def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) ->
 
 def test_a_step_moves_the_chosen_options_alone_and_the_target_follows() -> None:
     policy = table_policy("learn.target_update_freq=1")
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     expected = torch.zeros(2, 2, 3)
     expected[0, 0, 1], expected[0, 1, 0] = (-error / 2 for error in CASES[()])  # of a mean of two samples, two branches
     expected[1, 0, 0], expected[1, 1, 2] = (-error / 2 for error in LAST)
     torch.testing.assert_close(last_gradient(policy), expected.flatten())
     assert same([target_of(policy)["q"]], list(policy.model.parameters()))
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert set(policy.monitor_vars()) <= set(output)
 
 
 @pytest.mark.parametrize("mode", ["collect", "eval"])
@@ -104,10 +104,10 @@ def test_every_branch_explores_its_own_options_by_itself(mode: str) -> None:
     torch.manual_seed(0)
     policy, obs = table_policy("eval.eps=0.6"), torch.eye(2)[:1].expand(20_000, 2)
     if mode == "collect":
-        action_ND = policy.collect_mode.forward(obs, eps=0.6)["action"]
+        action_ND = policy.act(obs, eps=0.6)["action"]
     else:
-        policy.eval_mode.reset()
-        action_ND = policy.eval_mode.forward(obs)["action"]
+        policy.reset(explore=False)
+        action_ND = policy.act(obs, explore=False)["action"]
     assert action_ND.shape == (20_000, 2)
     # Greedy are 1 and 2. Branch 0: 0.4 + 0.6 / 2 greedy; branch 1: 0.4 + 0.6 / 3. Standard deviation 0.0035.
     for branch, shares in enumerate([[0.3, 0.7, 0.0], [0.2, 0.2, 0.6]]):
@@ -122,13 +122,13 @@ def test_a_single_choice_is_an_action_without_dimension() -> None:
     network = dict(obs_shape=OBS, action_shape=3, encoder_hidden_size_list=[16, 8])
     main, create = dict(policy=dict(model=network)), dict(env=dict(env_id="CartPole-v1"), policy=dict(type="bdq"))
     policy = BDQPolicy(compile_config((main, create)).policy)
-    action_N = policy.collect_mode.forward(torch.randn(6, OBS).numpy(), eps=0.5)["action"]
+    action_N = policy.act(torch.randn(6, OBS).numpy(), eps=0.5)["action"]
     assert action_N.shape == (6,)
     batch = {
         "obs": torch.randn(6, OBS), "next_obs": torch.randn(6, OBS), "action": action_N.clone(),
         "reward": torch.randn(6), "done": torch.zeros(6).bool(), "value_gamma": torch.full((6,), 0.99),
     }  # fmt: skip
-    assert torch.isfinite(policy.learn_mode.forward(batch)["total_loss"])
+    assert torch.isfinite(policy.learn(batch)["total_loss"])
 
 
 LOCKS = dict(type="locks", import_names=["tests.seams.branching_q"])

@@ -64,7 +64,7 @@ PRIORITY = {True: 3 / 4 * LN(3), False: 5 / 8 * LN(5 / 2) + 3 / 8 * LN(3 / 4)}  
 
 @pytest.mark.parametrize("double", FIRST)
 def test_loss_by_hand(double: bool) -> None:
-    loss, output = table_policy(f"double={double}").learn_mode.loss(table_batch())
+    loss, output = table_policy(f"double={double}").loss(table_batch())
     assert output["priority"].tolist() == pytest.approx([PRIORITY[double], 0.0], rel=1e-5, abs=1e-6)
     assert loss.item() == pytest.approx((FIRST[double] + LN(2)) / 2, rel=1e-5)
     assert output["q_value"].mean().item() == pytest.approx((2.5 + 2 + 1 + 3) / 4)
@@ -73,7 +73,7 @@ def test_loss_by_hand(double: bool) -> None:
 
 def test_importance_weights_weigh_the_loss_and_not_the_priorities() -> None:
     policy = table_policy("priority=True", "priority_IS_weight=True")
-    loss, output = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     assert loss.item() == pytest.approx((0.5 * LN(4) + 2 * LN(2)) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([PRIORITY[True], 0.0], rel=1e-5, abs=1e-6)
 
@@ -83,16 +83,16 @@ def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> Non
     # 1/4. The discount 3/2: 1 and 4, half of 1 to 0 and 2 each, and all of 4 to 4: 1/4, 1/4, 1/2, as predicted.
     for value_gamma, expected in ((0.25, 3 / 8 * LN(3 / 2) + 5 / 8 * LN(5 / 2)), (1.5, 0.0)):
         batch = table_batch(value_gamma=torch.tensor([value_gamma, 0.5]))
-        priority = table_policy().learn_mode.loss(batch)[1]["priority"][0].item()
+        priority = table_policy().loss(batch)[1]["priority"][0].item()
         assert priority == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 def test_targets_beyond_the_support_are_a_logged_figure() -> None:
     policy = table_policy()
-    _, output = policy.learn_mode.loss(table_batch(reward=torch.tensor([3.5, -1.0])))
+    _, output = policy.loss(table_batch(reward=torch.tensor([3.5, -1.0])))
     # 3.5 and 4.5, each with 1/2; -1 alone
     assert output["clipped_share"].tolist() == pytest.approx([0.5, 1.0])
-    assert "clipped_share" in policy.learn_mode.monitor_vars()
+    assert "clipped_share" in policy.monitor_vars()
 
 
 @pytest.mark.parametrize("kind", ["c51", "rainbow"])

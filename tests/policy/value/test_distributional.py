@@ -36,14 +36,14 @@ def test_its_own_model_learns_and_plays(kind: str, image: bool) -> None:
     policy = make(kind, "learn.target_update_freq=2", image=image)
     before = parameter_hash(policy.model)
     for step in range(3):
-        output = policy.learn_mode.forward(make_batch(8, step, weighed=True, image=image))
+        output = policy.learn(make_batch(8, step, weighed=True, image=image))
     assert parameter_hash(policy.model) != before
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert set(policy.monitor_vars()) <= set(output)
     assert output["priority"].shape == (8,)
     assert (output["priority"] >= 0).all()
     assert not any(value.requires_grad for value in output.values())
     obs = np.zeros((5, *(IMAGE if image else [OBS])), np.uint8 if image else np.float64)
-    played = policy.eval_mode.forward(obs)
+    played = policy.act(obs, explore=False)
     assert played["logit"].shape == (5, ACTIONS)
     assert torch.equal(played["action"], played["logit"].argmax(-1))
 
@@ -53,13 +53,13 @@ def test_the_loss_is_pure_and_leaves_the_batch_as_it_was(kind: str) -> None:
     policy = make(kind, "noisy_net=True")
     batch, state = batch_for(policy), parameter_hash(policy.model)
     before = copy.deepcopy(batch)
-    first, second = (policy.learn_mode.loss(batch)[0] for _ in range(2))
+    first, second = (policy.loss(batch)[0] for _ in range(2))
     assert torch.equal(first, second)
     assert parameter_hash(policy.model) == state
     assert batch.keys() == before.keys()
     assert all(torch.equal(batch[key], before[key]) for key in batch if key != "noise")
     other = {**batch, "noise": policy._draw_noise(batch)}
-    assert policy.learn_mode.loss(other)[0] != first
+    assert policy.loss(other)[0] != first
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,22 +67,22 @@ def test_the_loss_is_the_mean_of_its_samples_by_their_weights(kind: str) -> None
     policy = make(kind, *WEIGHED, "double=False")
     batch, weight = batch_for(policy), torch.arange(8.0)
     whole, rest, first, ones = (
-        policy.learn_mode.loss(batch | {"weight": each})[0]
+        policy.loss(batch | {"weight": each})[0]
         for each in (weight, torch.where(weight > 3, weight, 0.0), torch.where(weight > 3, 0.0, weight), torch.ones(8))
     )
     torch.testing.assert_close(whole, rest + first)
     assert whole != rest
-    torch.testing.assert_close(make(kind, "priority=False", "double=False").learn_mode.loss(batch)[0], ones)
+    torch.testing.assert_close(make(kind, "priority=False", "double=False").loss(batch)[0], ones)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_noisy_layers_explore_while_collecting_alone(kind: str) -> None:
     policy, obs = make(kind, "noisy_net=True"), torch.randn(4, OBS).numpy()
-    assert policy.collect_mode.get_collect_kwargs(0) == {"eps": 0.0}
-    noisy = [policy.collect_mode.forward(obs)["logit"] for _ in range(2)]
+    assert policy.begin_collect(0) == {"eps": 0.0}
+    noisy = [policy.act(obs)["logit"] for _ in range(2)]
     assert not torch.equal(*noisy)
     state = torch.get_rng_state()
-    calm = [policy.eval_mode.forward(obs)["logit"] for _ in range(2)]
+    calm = [policy.act(obs, explore=False)["logit"] for _ in range(2)]
     assert torch.equal(*calm)
     assert torch.equal(torch.get_rng_state(), state)  # evaluating must not change what is learned
 
@@ -93,7 +93,7 @@ def test_acting_draws_random_numbers_for_epsilon_alone(kind: str) -> None:
     obs, states = torch.randn(4, OBS).numpy(), []
     for each in (policy, dqn):
         torch.manual_seed(3)
-        each.collect_mode.forward(obs, eps=0.5)
+        each.act(obs, eps=0.5)
         states.append(torch.get_rng_state())
     assert torch.equal(*states)
 
@@ -102,11 +102,11 @@ def test_acting_draws_random_numbers_for_epsilon_alone(kind: str) -> None:
 def test_a_restored_policy_goes_on_as_the_saved_one(kind: str) -> None:
     policy, other = make(kind, "learn.target_update_freq=2"), make(kind, "learn.target_update_freq=2")
     for step in range(3):
-        policy.learn_mode.forward(batch_for(policy, step))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+        policy.learn(batch_for(policy, step))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for step in range(3, 6):
         for one in (policy, other):
-            one.learn_mode.forward(batch_for(policy, step))
+            one.learn(batch_for(policy, step))
         assert parameter_hash(policy.model) == parameter_hash(other.model)
         assert parameter_hash(target_of(policy)) == parameter_hash(target_of(other))
 
@@ -116,7 +116,7 @@ def test_bf16_computes_coarsely_and_the_loss_in_float32(kind: str) -> None:
     losses = []
     for precision in ("float32", "bf16"):
         policy = make(kind, f"precision={precision}")
-        losses.append(policy.learn_mode.loss(batch_for(policy))[0])
+        losses.append(policy.loss(batch_for(policy))[0])
     assert {loss.dtype for loss in losses} == {torch.float32}
     assert losses[0] != losses[1]
     torch.testing.assert_close(*losses, rtol=0.03, atol=0)
@@ -126,9 +126,9 @@ def test_bf16_computes_coarsely_and_the_loss_in_float32(kind: str) -> None:
 def test_the_target_network_follows_as_the_config_says(kind: str) -> None:
     policy = make(kind, "learn.target_update_freq=2")
     target = [value.clone() for value in target_of(policy).values()]
-    policy.learn_mode.forward(batch_for(policy))
+    policy.learn(batch_for(policy))
     assert same(list(target_of(policy).values()), target)
-    policy.learn_mode.forward(batch_for(policy))
+    policy.learn(batch_for(policy))
     assert parameter_hash(target_of(policy)) == parameter_hash(policy.model)
 
 

@@ -72,7 +72,7 @@ WEIGHED = ("priority=True", "priority_IS_weight=True")
 @pytest.mark.parametrize("double", [True, False])
 def test_loss_by_hand(double: bool) -> None:
     policy = table_policy(f"double={double}")
-    loss, output = policy.learn_mode.loss(table_batch())
+    loss, output = policy.loss(table_batch())
     first, second = TD[double]
     assert loss.item() == pytest.approx((first**2 + second**2) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([abs(first), abs(second)], rel=1e-5)
@@ -82,33 +82,33 @@ def test_loss_by_hand(double: bool) -> None:
 @pytest.mark.parametrize("double", [True, False])
 def test_importance_weights_enter_every_branch(double: bool) -> None:
     policy = table_policy(f"double={double}", *WEIGHED)
-    loss, output = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     first, second = TD[double]
     assert loss.item() == pytest.approx((0.5 * first**2 + 2 * second**2) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([abs(first), abs(second)], rel=1e-5)  # unweighed
 
 
 def test_priorities_alone_do_not_weigh_the_loss() -> None:
-    weighed, _ = table_policy("priority=True").learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    plain, _ = table_policy().learn_mode.loss(table_batch())
+    weighed, _ = table_policy("priority=True").loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    plain, _ = table_policy().loss(table_batch())
     assert weighed.item() == plain.item()
 
 
 def test_weights_of_one_change_nothing() -> None:
-    plain, _ = table_policy().learn_mode.loss(table_batch())
-    weighed, _ = table_policy(*WEIGHED).learn_mode.loss(table_batch(weight=torch.ones(2)))
+    plain, _ = table_policy().loss(table_batch())
+    weighed, _ = table_policy(*WEIGHED).loss(table_batch(weight=torch.ones(2)))
     assert torch.equal(plain, weighed)
 
 
 def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
     batch = table_batch(value_gamma=torch.tensor([0.5, 0.9]))
-    _, output = table_policy().learn_mode.loss(batch)
+    _, output = table_policy().loss(batch)
     assert output["priority"][0].item() == pytest.approx(2 - (1 + 0.5 * 1), rel=1e-5)
 
 
 def test_the_gradient_is_that_of_the_chosen_actions_alone() -> None:
     policy = table_policy()
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     # d/dq of the mean of (q - target)^2: 2 * 0.1 / 2 in state 0, action 1, and 2 * 3 / 2 in state 1, action 2
     torch.testing.assert_close(policy.model.q.grad, torch.tensor([[0, 0.1, 0], [0, 0, 3.0]]))
     assert output["grad_norm"].item() == pytest.approx(math.hypot(0.1, 3.0), rel=1e-5)
@@ -117,7 +117,7 @@ def test_the_gradient_is_that_of_the_chosen_actions_alone() -> None:
     expected = torch.tensor(ONLINE) - 0.001 * torch.tensor([[0.0, 1, 0], [0, 0, 1]])
     torch.testing.assert_close(policy.model.q.data, expected, atol=1e-6, rtol=0)
     assert not any(value.requires_grad for value in output.values())
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert set(policy.monitor_vars()) <= set(output)
 
 
 # -- target network ---------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_target_update_freq_says_when_the_target_is_copied(freq: int) -> None:
     policy = make_policy(f"learn.target_update_freq={freq}")
     target = [p.clone() for p in target_of(policy).values()]
     for iteration in range(1, 7):
-        policy.learn_mode.forward(make_batch(8, iteration))
+        policy.learn(make_batch(8, iteration))
         if iteration % freq == 0:
             target = [p.clone() for p in policy.model.parameters()]
         assert same(list(target_of(policy).values()), target)
@@ -140,7 +140,7 @@ def test_target_theta_mixes_that_share_in_at_every_iteration(theta: float) -> No
     policy = make_policy(f"learn.target_theta={theta}")
     for iteration in range(3):
         before = [p.clone() for p in target_of(policy).values()]
-        policy.learn_mode.forward(make_batch(8, iteration))
+        policy.learn(make_batch(8, iteration))
         for old, new, online in zip(before, target_of(policy).values(), policy.model.parameters(), strict=True):
             torch.testing.assert_close(new, (1 - theta) * old + theta * online, atol=1e-7, rtol=1e-6)
 
@@ -153,7 +153,7 @@ def test_the_default_is_a_copy_every_hundred_iterations() -> None:
 def test_the_target_network_gets_no_gradient_and_no_new_tensors() -> None:
     policy = make_policy("learn.target_update_freq=1")
     addresses = [p.data_ptr() for p in policy._target_model.parameters()]
-    policy.learn_mode.forward(make_batch(8))
+    policy.learn(make_batch(8))
     assert all(p.grad is None or not p.grad.any() for p in policy._target_model.parameters())
     assert not any(p.requires_grad for p in policy._target_model.parameters())
     assert addresses == [p.data_ptr() for p in policy._target_model.parameters()]
@@ -166,8 +166,8 @@ def test_epsilon_is_drawn_for_each_environment() -> None:
     policy = make_policy()
     obs = torch.randn(OBS).repeat(6000, 1).numpy()
     torch.manual_seed(0)
-    counts = Counter(policy.collect_mode.forward(obs, eps=0.5)["action"].tolist())
-    greedy = policy.eval_mode.forward(obs[:1])["action"].item()
+    counts = Counter(policy.act(obs, eps=0.5)["action"].tolist())
+    greedy = policy.act(obs[:1], explore=False)["action"].item()
     # greedy: 0.5 + 0.5 / 3 of 6,000 is 4,000 (standard deviation 37); each other action 1,000 (29)
     assert counts.pop(greedy) == pytest.approx(4000, abs=180)
     assert [count == pytest.approx(1000, abs=150) for count in counts.values()] == [True] * (ACTIONS - 1)
@@ -178,12 +178,12 @@ def test_epsilon_may_be_spread_over_the_environments(kind: str) -> None:
     policy = make_policy("other.eps.spread=2", kind=kind)
     obs = torch.randn(OBS).repeat(3, 1).numpy()
     torch.manual_seed(0)
-    policy.eval_mode.reset()
-    greedy = policy.eval_mode.forward(obs)["action"]
+    policy.reset(explore=False)
+    greedy = policy.act(obs, explore=False)["action"]
     random_N = torch.zeros(3)
     for _ in range(3000):
-        policy.collect_mode.reset()
-        random_N += policy.collect_mode.forward(obs, eps=0.8)["action"] != greedy
+        policy.reset()
+        random_N += policy.act(obs, eps=0.8)["action"] != greedy
     # 0.8, 0.8^2 and 0.8^3, of which one in ACTIONS is greedy; standard deviation at most 0.01
     expected = torch.tensor([0.8, 0.64, 0.512]) * (1 - 1 / ACTIONS)
     torch.testing.assert_close(random_N / 3000, expected, atol=0.04, rtol=0)
@@ -191,21 +191,21 @@ def test_epsilon_may_be_spread_over_the_environments(kind: str) -> None:
 
 def test_epsilon_falls_with_the_global_env_step() -> None:
     policy = make_policy("other.eps.type=linear", "other.eps.start=1.0", "other.eps.end=0.2", "other.eps.decay=100")
-    eps = [policy.collect_mode.get_collect_kwargs(step)["eps"] for step in (0, 50, 100, 1000)]
+    eps = [policy.begin_collect(step)["eps"] for step in (0, 50, 100, 1000)]
     assert eps == pytest.approx([1.0, 0.6, 0.2, 0.2])
 
 
 def test_a_noisy_net_explores_by_itself_and_is_judged_without_noise() -> None:
     policy = make_policy("noisy_net=True")
     obs = torch.randn(4, OBS).numpy()
-    assert policy.collect_mode.get_collect_kwargs(0) == {"eps": 0.0}
-    logits = [policy.collect_mode.forward(obs, eps=0.0)["logit"] for _ in range(2)]
+    assert policy.begin_collect(0) == {"eps": 0.0}
+    logits = [policy.act(obs, eps=0.0)["logit"] for _ in range(2)]
     assert not torch.equal(*logits)
-    calm = [policy.eval_mode.forward(obs)["logit"] for _ in range(2)]
+    calm = [policy.act(obs, explore=False)["logit"] for _ in range(2)]
     assert torch.equal(*calm)
-    assert not torch.equal(logits[0], policy.collect_mode.forward(obs)["logit"])  # evaluating did not switch it off
+    assert not torch.equal(logits[0], policy.act(obs)["logit"])  # evaluating did not switch it off
     sigma = [p.clone() for name, p in policy.model.named_parameters() if "sigma" in name]
-    policy.learn_mode.forward(make_batch(16))
+    policy.learn(make_batch(16))
     assert sigma
     assert not same(sigma, [p for name, p in policy.model.named_parameters() if "sigma" in name])
 
@@ -249,7 +249,7 @@ def test_noisy_net_needs_a_registered_model_with_noisy_layers_but_no_argument_no
         make_policy("noisy_net=True", "model.type=q_without_noise")
     policy = make_policy("noisy_net=True", "model.type=q_always_noisy")
     obs = torch.randn(4, OBS).numpy()
-    logits = [policy.collect_mode.forward(obs)["logit"] for _ in range(2)]
+    logits = [policy.act(obs)["logit"] for _ in range(2)]
     assert not torch.equal(*logits)
 
 
@@ -257,18 +257,18 @@ def test_the_noise_of_a_step_comes_with_the_batch() -> None:
     policy = make_policy("noisy_net=True")
     batch: dict[str, Any] = {**make_batch(8)}
     batch["noise"] = policy._draw_noise(batch)
-    losses = [policy.learn_mode.loss(batch)[0].item() for _ in range(2)]
+    losses = [policy.loss(batch)[0].item() for _ in range(2)]
     assert losses[0] == losses[1]
     batch["noise"] = policy._draw_noise(batch)
-    assert policy.learn_mode.loss(batch)[0].item() != losses[0]
+    assert policy.loss(batch)[0].item() != losses[0]
 
 
 def test_epsilon_and_learning_rate_are_logged() -> None:
     policy = make_policy("other.eps.type=linear", "other.eps.start=1.0", "other.eps.end=0.0", "other.eps.decay=100")
-    assert {"epsilon", "learning_rate"} <= set(policy.learn_mode.monitor_vars())
+    assert {"epsilon", "learning_rate"} <= set(policy.monitor_vars())
     for step, epsilon in ((0, 1.0), (25, 0.75), (1000, 0.0)):
-        policy.collect_mode.get_collect_kwargs(step)
-        output = policy.learn_mode.forward(make_batch(8))
+        policy.begin_collect(step)
+        output = policy.learn(make_batch(8))
         assert output["epsilon"].item() == pytest.approx(epsilon)
         assert output["learning_rate"].item() == pytest.approx(make_cfg().learn.learning_rate)
 
@@ -279,7 +279,7 @@ def test_epsilon_and_learning_rate_are_logged() -> None:
 def gradient_of(*overrides: str) -> tuple[Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     policy = make_policy(*overrides)
-    output = policy.learn_mode.forward(make_batch(32))
+    output = policy.learn(make_batch(32))
     return last_gradient(policy), output
 
 
@@ -307,11 +307,11 @@ def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(image: bool) -> 
     for precision in ("float32", "bf16"):
         torch.manual_seed(0)
         policy = make_policy(f"precision={precision}", image=image)
-        output = policy.learn_mode.forward(make_batch(16, image=image))
+        output = policy.learn(make_batch(16, image=image))
         assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
         assert output["priority"].dtype == torch.float32
         obs = make_batch(4, image=image)["obs"].numpy()
-        assert policy.collect_mode.forward(obs, eps=0.1)["action"].shape == (4,)
+        assert policy.act(obs, eps=0.1)["action"].shape == (4,)
         results.append((output["total_loss"].item(), last_gradient(policy)))
     (loss, grad), (coarse_loss, coarse_grad) = results
     assert coarse_loss != loss
@@ -331,7 +331,7 @@ def test_the_batch_is_left_as_it_was(call: str) -> None:
 def test_the_loss_is_pure() -> None:
     policy, batch = make_policy(), make_batch(8)
     state = {key: value.clone() for key, value in policy.model.state_dict().items()}
-    losses = [policy.learn_mode.loss(batch)[0] for _ in range(2)]
+    losses = [policy.loss(batch)[0] for _ in range(2)]
     assert torch.equal(*losses)
     assert all(torch.equal(value, state[key]) for key, value in policy.model.state_dict().items())
 
@@ -341,12 +341,12 @@ def test_evaluations_may_act_with_a_small_epsilon_that_changes_no_other_random_n
     greedy, half = make_policy(), make_policy("eval.eps=0.5")
     half.model.load_state_dict(greedy.model.state_dict())
     torch.set_rng_state(state)
-    best_N = greedy.eval_mode.forward(obs)["action"]
+    best_N = greedy.act(obs, explore=False)["action"]
     runs: list[Tensor] = []
     for _ in range(2):
-        half.eval_mode.reset()  # a new evaluation: the same numbers again
-        runs.append(torch.stack([half.eval_mode.forward(obs)["action"] for _ in range(2)]))
-        half.eval_mode.reset(np.array([0]))  # an episode has ended
+        half.reset(explore=False)  # a new evaluation: the same numbers again
+        runs.append(torch.stack([half.act(obs, explore=False)["action"] for _ in range(2)]))
+        half.reset(np.array([0]), explore=False)  # an episode has ended
     assert torch.equal(*runs)
     assert not torch.equal(*runs[0])
     # half of the actions are random, and a third of those happen to be the best: 2/3 agree, +- 0.015
@@ -367,7 +367,7 @@ class AbsoluteDQN(DQNPolicy):
 def test_a_subclass_that_overrides_the_loss_alone_is_trained_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POLICY_REGISTRY, "absolute_dqn", AbsoluteDQN)
     policy = make_policy(model=Table(ONLINE), kind="absolute_dqn")
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     torch.testing.assert_close(policy.model.q.grad, torch.tensor([[0, 0.5, 0], [0, 0, 0.5]]))  # sign / B
     assert output["total_loss"].item() == pytest.approx(1.0)
 
@@ -400,7 +400,7 @@ def train(name: str, rank: int = 0, world_size: int = 1) -> dict[str, Tensor]:
     policy = make_policy(*overrides, model=model, image=case.get("image", False))
     for step in range(STEPS):
         batch = make_batch(BATCH, step, **options)
-        output = policy.learn_mode.forward({key: value[rank::world_size] for key, value in batch.items()})
+        output = policy.learn({key: value[rank::world_size] for key, value in batch.items()})
     state = {f"online.{key}": value for key, value in policy.model.state_dict().items()}
     state |= {f"target.{key}": value for key, value in target_of(policy).items()}
     return {key: value.clone() for key, value in state.items()} | {"grad_norm": output["grad_norm"]}

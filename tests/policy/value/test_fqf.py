@@ -65,7 +65,7 @@ def table_policy(*overrides: str) -> Any:
 @pytest.mark.parametrize("double", LOSSES)
 def test_losses_by_hand(double: bool) -> None:
     policy = table_policy(f"double={double}", "learn.ent_coef=0.5")
-    loss, output = policy.learn_mode.loss(table_batch())
+    loss, output = policy.loss(table_batch())
     assert output["priority"].tolist() == pytest.approx(LOSSES[double])
     assert output["quantile_loss"].item() == pytest.approx(sum(LOSSES[double]) / 2)
     assert output["fraction_loss"].item() == pytest.approx(FRACTION)
@@ -75,7 +75,7 @@ def test_losses_by_hand(double: bool) -> None:
 
 def test_importance_weights_enter_every_part_of_the_loss() -> None:
     policy = table_policy("priority=True", "priority_IS_weight=True", "learn.ent_coef=0.5")
-    loss, output = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     first, second = LOSSES[True][0] - 0.25 - 0.5 * math.log(2), LOSSES[True][1] - 0.125 - 0.5 * math.log(2)
     assert loss.item() == pytest.approx((0.5 * first + 2 * second) / 2)
     assert output["priority"].tolist() == pytest.approx(LOSSES[True])
@@ -83,7 +83,7 @@ def test_importance_weights_enter_every_part_of_the_loss() -> None:
 
 def test_the_gradient_of_the_intervals_by_hand() -> None:
     policy = table_policy()
-    policy.learn_mode.forward(table_batch())
+    policy.learn(table_batch())
     # tau_1 is the length p of the first interval, and dp / d logit = p (1 - p) = 1/4 and -1/4. The features are the
     # one-hot states, so that the weights' columns have the samples' gradients -0.5 and -0.25, halved by the mean.
     expected = torch.tensor([[-0.0625, -0.03125], [0.0625, 0.03125]])
@@ -95,17 +95,17 @@ def test_each_part_has_its_own_learning_rate(still: str) -> None:
     rates = {"fraction": 1e-3, "quantile": 1e-3} | {still: 0.0}
     policy = make_policy(*(f"learn.learning_rate_{part}={rate}" for part, rate in rates.items()), kind="fqf")
     before = {name: each.clone() for name, each in policy.model.named_parameters()}
-    output = policy.learn_mode.forward(make_batch(8))
+    output = policy.learn(make_batch(8))
     for name, each in policy.model.named_parameters():
         part = "fraction" if name.startswith("fraction") else "quantile"
         assert torch.equal(each, before[name]) == (part == still), name
     for part, rate in rates.items():
         assert output[f"{part}_learning_rate"].item() == pytest.approx(rate)
-        assert f"{part}_learning_rate" in policy.learn_mode.monitor_vars()
+        assert f"{part}_learning_rate" in policy.monitor_vars()
 
 
 def test_the_intervals_are_trained_by_rmsprop_and_all_else_by_adam() -> None:
-    state = make_policy(kind="fqf").learn_mode.state_dict()["optimizer"]
+    state = make_policy(kind="fqf").state_dict()["optimizer"]
     (fraction,), (quantile,) = state["fraction"]["param_groups"], state["quantile"]["param_groups"]
     assert (fraction["alpha"], fraction["eps"]) == (0.95, 1e-5)
     assert (quantile["betas"], quantile["eps"]) == ((0.9, 0.999), pytest.approx(0.01 / 32))

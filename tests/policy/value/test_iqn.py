@@ -51,7 +51,7 @@ LOSSES = {("True", "1.0"): (0.484375, 4.5), ("False", "1.0"): (0.25, 4.5), ("Tru
 @pytest.mark.parametrize("case", LOSSES, ids=str)
 def test_loss_by_hand(case: tuple[str, str]) -> None:
     policy = table_policy(f"double={case[0]}", f"learn.kappa={case[1]}", "model.num_quantiles=2")
-    loss, output = policy.learn_mode.loss({**table_batch(), "noise": {"tau": TAU}})
+    loss, output = policy.loss({**table_batch(), "noise": {"tau": TAU}})
     assert output["priority"].tolist() == pytest.approx(LOSSES[case])
     assert loss.item() == pytest.approx(sum(LOSSES[case]) / 2)
 
@@ -71,7 +71,7 @@ def test_the_drawn_probabilities_change_the_loss_and_not_the_next_action() -> No
     policy: Any = make_policy(kind="iqn")
     batch: dict[str, Any] = {**make_batch(8)}
     first, second = ({**batch, "noise": policy._draw_noise(batch)} for _ in range(2))
-    assert policy.learn_mode.loss(first)[0] != policy.learn_mode.loss(second)[0]
+    assert policy.loss(first)[0] != policy.loss(second)[0]
     assert torch.equal(
         *(policy._outputs(each, {}, {"tau": each["noise"]["tau"]["target"]})[2] for each in (first, second))
     )

@@ -46,7 +46,7 @@ ERRORS = [1.0 + 0.5 * math.log(0.75) + 0.9 * math.log(4) - 2.0, -5.5]
 
 
 def test_loss_by_hand() -> None:
-    loss, output = table_policy().learn_mode.loss(table_batch())
+    loss, output = table_policy().loss(table_batch())
     assert loss.item() == pytest.approx(sum(error**2 for error in ERRORS) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([abs(error) for error in ERRORS], rel=1e-5)
     assert output["action_gap"].item() == pytest.approx(LOG3)
@@ -56,7 +56,7 @@ def test_loss_by_hand() -> None:
 @pytest.mark.parametrize("weighed", [False, True])
 def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) -> None:
     policy = table_policy("priority=True", f"priority_IS_weight={weighed}")
-    loss, output = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     first, second = (0.5, 2.0) if weighed else (1.0, 1.0)
     assert loss.item() == pytest.approx((first * ERRORS[0] ** 2 + second * ERRORS[1] ** 2) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([abs(error) for error in ERRORS], rel=1e-5)
@@ -64,10 +64,10 @@ def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) ->
 
 def test_a_step_moves_the_chosen_actions_alone_and_the_target_follows() -> None:
     policy = table_policy("learn.target_update_freq=1")
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     torch.testing.assert_close(policy.model.q.grad, torch.tensor([[0, -ERRORS[0], 0], [0, -ERRORS[1], 0]]))
     assert same(list(target_of(policy).values()), list(policy.model.parameters()))
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert set(policy.monitor_vars()) <= set(output)
 
 
 def test_adams_epsilon_is_the_papers_and_one_step_is_all() -> None:
@@ -85,17 +85,15 @@ def test_noisy_networks_draw_noise_for_each_of_the_three_forward_passes() -> Non
     policy, batch = make_policy("nstep=1", "noisy_net=True", kind="mdqn"), make_batch(8)
     noise = policy._draw_noise(batch)
     assert set(noise) == {"online", "current", "target"}
-    losses = [
-        policy.learn_mode.loss({**batch, "noise": drawn})[0] for drawn in (noise, noise, policy._draw_noise(batch))
-    ]
+    losses = [policy.loss({**batch, "noise": drawn})[0] for drawn in (noise, noise, policy._draw_noise(batch))]
     assert torch.equal(losses[0], losses[1])
     assert not torch.equal(losses[0], losses[2])
 
 
 def test_the_state_restores_network_and_target() -> None:
     policy, other = (make_policy("nstep=1", kind="mdqn") for _ in range(2))
-    policy.learn_mode.forward(make_batch(8))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    policy.learn(make_batch(8))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for step in (1, 2):
-        losses = [p.learn_mode.forward(make_batch(8, step))["total_loss"] for p in (policy, other)]
+        losses = [p.learn(make_batch(8, step))["total_loss"] for p in (policy, other)]
         assert torch.equal(*losses)

@@ -139,7 +139,7 @@ def test_a_cycle_trains_the_values_and_then_the_arguments(circle: int, order: st
     for iteration, expected in enumerate(order):
         before = {name: parameter_hash(getattr(policy.model, name)) for name in ("dis", "cont")}
         target = parameter_hash(policy._target_dis)
-        output = policy.learn_mode.forward(make_batch(8, iteration))
+        output = policy.learn(make_batch(8, iteration))
         changed = "".join(name[0] for name, old in before.items() if parameter_hash(getattr(policy.model, name)) != old)
         assert changed == expected
         assert ("priority" in output) == ("dis_loss" in output) == (expected == "d")
@@ -149,18 +149,18 @@ def test_a_cycle_trains_the_values_and_then_the_arguments(circle: int, order: st
 def test_it_explores_types_and_arguments_and_evaluates_the_best_ones() -> None:
     policy = make_pdqn("collect.noise_sigma=0.1")
     obs = torch.randn(OBS).repeat(6000, 1).numpy()
-    best = policy.eval_mode.forward(obs)["action"]
+    best = policy.act(obs, explore=False)["action"]
     kind, args = best["action_type"][0].item(), best["action_args"][0]
-    assert kind == policy.eval_mode.forward(obs)["logit"][0].argmax().item()
+    assert kind == policy.act(obs, explore=False)["logit"][0].argmax().item()
     torch.manual_seed(0)
-    noisy = policy.collect_mode.forward(obs, eps=0.0)["action"]
+    noisy = policy.act(obs, eps=0.0)["action"]
     assert (noisy["action_type"] == kind).all()
     assert (noisy["action_args"] - args).std().item() == pytest.approx(0.1, abs=0.005)
-    random = policy.collect_mode.forward(obs, eps=1.0)["action"]
+    random = policy.act(obs, eps=1.0)["action"]
     share = torch.bincount(random["action_type"], minlength=K) / 6000
     torch.testing.assert_close(share, torch.full((K,), 1 / 3), atol=0.03, rtol=0)
     assert random["action_args"].std().item() == pytest.approx(3**-0.5, abs=0.02)  # of a uniform one in -1..1
-    half = policy.collect_mode.forward(obs, eps=0.5)["action"]
+    half = policy.act(obs, eps=0.5)["action"]
     assert (half["action_type"] == kind).float().mean().item() == pytest.approx(0.5 + 0.5 / 3, abs=0.03)
     far = (half["action_args"] - args).abs().amax(-1) > 0.5
     assert (half["action_type"][~far] == kind).float().mean() > (half["action_type"][far] == kind).float().mean() + 0.4
@@ -168,7 +168,7 @@ def test_it_explores_types_and_arguments_and_evaluates_the_best_ones() -> None:
 
 def test_noise_stays_within_the_bounds() -> None:
     policy = make_pdqn("collect.noise_sigma=3.0")
-    args = policy.collect_mode.forward(torch.randn(100, OBS).numpy(), eps=0.5)["action"]["action_args"]
+    args = policy.act(torch.randn(100, OBS).numpy(), eps=0.5)["action"]["action_args"]
     assert args.abs().max().item() == 1.0
 
 
@@ -176,22 +176,22 @@ def test_epsilon_falls_with_the_global_env_step_and_is_logged() -> None:
     keys = ("type=linear", "start=1.0", "end=0.2", "decay=100")
     policy = make_pdqn(*(f"other.eps.{key}" for key in keys))
     for step, epsilon in ((0, 1.0), (50, 0.6), (1000, 0.2)):
-        assert policy.collect_mode.get_collect_kwargs(step)["eps"] == pytest.approx(epsilon)
-        assert policy.learn_mode.forward(make_batch(8, step))["epsilon"].item() == pytest.approx(epsilon)
+        assert policy.begin_collect(step)["eps"] == pytest.approx(epsilon)
+        assert policy.learn(make_batch(8, step))["epsilon"].item() == pytest.approx(epsilon)
 
 
 def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
     policy, other = (make_pdqn("learn.update_circle=4") for _ in range(2))
     for seed in range(3):  # stops within the cycle's second half
-        policy.learn_mode.forward(make_batch(8, seed))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+        policy.learn(make_batch(8, seed))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for seed in range(3, 6):
         for one in (policy, other):
-            one.learn_mode.forward(make_batch(8, seed))
+            one.learn(make_batch(8, seed))
     assert parameter_hash(policy.model) == parameter_hash(other.model)
     assert parameter_hash(policy._target_dis) == parameter_hash(other._target_dis)
     fresh = make_pdqn("learn.update_circle=4")
-    fresh.learn_mode.load_state_dict({"model": policy.learn_mode.state_dict()["model"]})
+    fresh.load_state_dict({"model": policy.state_dict()["model"]})
     assert parameter_hash(fresh.model) == parameter_hash(policy.model)
     assert fresh._iterations == 0
 
@@ -199,8 +199,8 @@ def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
 def test_the_batch_is_left_as_it_was_and_every_watched_figure_is_logged_in_a_cycle() -> None:
     policy, batch = make_pdqn("learn.update_circle=2"), make_batch(8, 0)
     before = copy.deepcopy(batch)
-    outputs = [policy.learn_mode.forward(batch) for _ in range(2)]
-    assert set(policy.learn_mode.monitor_vars()) <= set(outputs[0] | outputs[1])
+    outputs = [policy.learn(batch) for _ in range(2)]
+    assert set(policy.monitor_vars()) <= set(outputs[0] | outputs[1])
     assert not any(value.requires_grad for output in outputs for value in output.values())
     action, old = batch.pop("action"), before.pop("action")
     assert all(torch.equal(action[key], old[key]) for key in old)

@@ -60,7 +60,7 @@ LOSSES = {("True", "1.0"): (0.3125, 4.0), ("False", "1.0"): (0.6875, 4.0), ("Tru
 @pytest.mark.parametrize("case", LOSSES, ids=str)
 def test_loss_by_hand(case: tuple[str, str]) -> None:
     policy = table_policy(f"double={case[0]}", f"learn.kappa={case[1]}")
-    loss, output = policy.learn_mode.loss(table_batch())
+    loss, output = policy.loss(table_batch())
     assert output["priority"].tolist() == pytest.approx(LOSSES[case])
     assert loss.item() == pytest.approx(sum(LOSSES[case]) / 2)
     assert output["q_value"].mean().item() == pytest.approx((1 + 2 + 4 + 0) / 4)
@@ -68,20 +68,20 @@ def test_loss_by_hand(case: tuple[str, str]) -> None:
 
 def test_importance_weights_weigh_the_loss_and_not_the_priorities() -> None:
     policy = table_policy("priority=True", "priority_IS_weight=True")
-    loss, output = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     assert loss.item() == pytest.approx((0.5 * 0.3125 + 2 * 4.0) / 2)
     assert output["priority"].tolist() == pytest.approx((0.3125, 4.0))
 
 
 def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
     # 1/4 for 1/2: the targets are 1 and 1.5. u of 1: 0, 0.5; u of 3: -2, -1.5. 1/4 (0.125) / 2 + 1/4 (1.5 + 1) / 2
-    _, output = table_policy().learn_mode.loss(table_batch(value_gamma=torch.tensor([0.25, 0.5])))
+    _, output = table_policy().loss(table_batch(value_gamma=torch.tensor([0.25, 0.5])))
     assert output["priority"][0].item() == pytest.approx(0.015625 + 0.3125)
 
 
 def test_the_gradient_moves_the_quantiles_of_the_chosen_actions_alone() -> None:
     policy = table_policy("learn.kappa=0.0")
-    policy.learn_mode.forward(table_batch())
+    policy.learn(table_batch())
     # Of |u|, half of the mean over targets of 1{u < 0} - tau. Sample 0: the quantile 1 has one target above it and one
     # that it equals (|u| has the derivative 0 there): -1/4 / 2; the quantile 3 has both below: 1/4. Sample 1: 3/4, 1/4.
     expected = torch.tensor([[[0.0, 0.0], [-0.0625, 0.125]], [[0.375, 0.125], [0.0, 0.0]]])

@@ -41,7 +41,7 @@ def play(*overrides: str) -> tuple[Any, Any, dict[str, Any]]:
     """Return config and policy, untrained, and a block of episodes of 2 to 8 steps, terminated or truncated."""
     cfg, policy = build(*overrides)
     env = create_vector_env(cfg.env, N, 0, True)
-    block, _ = SampleCollector(env, policy.collect_mode, T * N, list(range(N))).collect()
+    block, _ = SampleCollector(env, policy, T * N, list(range(N))).collect()
     env.close()
     return cfg, policy, copy.deepcopy(block)
 
@@ -135,7 +135,7 @@ def test_loss_and_priorities_are_those_of_errors_worked_out_step_by_step(burnin:
     assert batch["done"].any()
     assert batch["episode_start"][1:].any()
     all_errors = [errors(cfg, policy, block, n, rescale) for n in range(N)]
-    loss, figures = policy.learn_mode.loss(batch)
+    loss, figures = policy.loss(batch)
     total = 0.0
     for b, (t, n) in enumerate(pairs):
         error = np.array(all_errors[n][t + burnin : t + burnin + UNROLL])
@@ -176,7 +176,7 @@ def test_loss_and_priority_by_hand() -> None:
         "final_index": torch.tensor([1]),
         "final_obs": state[[0]],
     }
-    loss, figures = policy.learn_mode.loss(batch)
+    loss, figures = policy.loss(batch)
     # The best action in state 0 is 1, worth 6 to the target: y_0 = 2.5 + 0.25 * 6 = 4 against Q = 1, and
     # y_1 = 3 + 0.5 * 6 = 6 against Q = 0. The errors are 3 and 6.
     assert loss.item() == pytest.approx((9 + 36) / 2)
@@ -189,7 +189,7 @@ def test_burn_in_is_without_gradient() -> None:
     replay = replay_of(cfg, block)
     batch = tree_map(to_double, replay.sample(16))
     batch["obs"].requires_grad_(True)
-    policy.learn_mode.loss(batch)[0].backward()
+    policy.loss(batch)[0].backward()
     reached = batch["obs"].grad.flatten(1).abs().sum(1) > 0
     assert reached.tolist() == [False] * 4 + [True] * UNROLL + [False] * 2  # burn-in, steps to learn from, sums' ends
 
@@ -198,14 +198,14 @@ def test_burn_in_brings_a_wrong_state_up_to_date() -> None:
     cfg, policy, block = play("policy.burnin_step=8")  # as long as the longest episode
     batch = tree_map(to_double, replay_of(cfg, block).sample(16))
     wrong = batch | {"prev_state": tree_map(lambda leaf: leaf + 5.0, batch["prev_state"])}
-    torch.testing.assert_close(policy.learn_mode.loss(wrong)[0], policy.learn_mode.loss(batch)[0])
+    torch.testing.assert_close(policy.loss(wrong)[0], policy.loss(batch)[0])
 
 
 def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
     cfg, policy, block = play()
     batch = tree_map(to_double, replay_of(cfg, block).sample(8))
     before = copy.deepcopy(batch)
-    losses = [policy.learn_mode.loss(batch)[0].item() for _ in range(2)]
+    losses = [policy.loss(batch)[0].item() for _ in range(2)]
     assert losses[0] == losses[1]
     assert batch.keys() == before.keys()
     assert all(torch.equal(batch[key], before[key]) for key in batch if key != "prev_state")
@@ -216,11 +216,11 @@ def test_the_state_goes_on_from_a_checkpoint_and_is_forgotten_where_an_episode_e
     _, policy, block = play()
     _, restored = build()
     obs = block["last_obs"].numpy()
-    policy.collect_mode.forward(obs)  # every environment is inside an episode now
-    restored.collect_mode.load_state_dict(copy.deepcopy(policy.collect_mode.state_dict()))
+    policy.act(obs)  # every environment is inside an episode now
+    restored.load_local_state_dict(copy.deepcopy(policy.local_state_dict()))
     for each in (policy, restored):
-        each.collect_mode.reset(np.array([1]))
-    before, again = (each.collect_mode.forward(obs)["prev_state"] for each in (policy, restored))
+        each.reset(np.array([1]))
+    before, again = (each.act(obs)["prev_state"] for each in (policy, restored))
     for name, part in before.items():
         assert part.any(1).tolist() == [True, False, True]
         assert torch.equal(part, again[name])
@@ -229,18 +229,18 @@ def test_the_state_goes_on_from_a_checkpoint_and_is_forgotten_where_an_episode_e
 def test_evaluating_has_a_memory_of_its_own() -> None:
     _, policy, block = play()
     obs = block["last_obs"].numpy()
-    before = copy.deepcopy(policy.collect_mode.state_dict()["state"])
-    first = policy.eval_mode.forward(obs)["logit"]
-    second = policy.eval_mode.forward(obs)["logit"]
-    policy.eval_mode.reset(np.array([0, 2]))
-    third = policy.eval_mode.forward(obs)["logit"]
+    before = copy.deepcopy(policy.local_state_dict()["state"])
+    first = policy.act(obs, explore=False)["logit"]
+    second = policy.act(obs, explore=False)["logit"]
+    policy.reset(np.array([0, 2]), explore=False)
+    third = policy.act(obs, explore=False)["logit"]
     assert not torch.equal(first, second)
     torch.testing.assert_close(third[[0, 2]], first[[0, 2]])
     assert not torch.equal(third[1], first[1])
-    after = policy.collect_mode.state_dict()["state"]
+    after = policy.local_state_dict()["state"]
     assert all(torch.equal(part, before[name]) for name, part in after.items())
-    policy.eval_mode.reset()
-    assert torch.equal(policy.eval_mode.forward(obs)["logit"], first)
+    policy.reset(explore=False)
+    assert torch.equal(policy.act(obs, explore=False)["logit"], first)
 
 
 @pytest.mark.parametrize(
@@ -304,8 +304,8 @@ def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: 
     train("part", *quick, max_train_iter=12)
     hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
     resumed = train("rest", "policy.learn.resume_training=True", hook, *quick, max_train_iter=24)
-    assert resumed.learn_mode.checksum() == whole.learn_mode.checksum()
-    states = [each.collect_mode.state_dict()["state"] for each in (resumed, whole)]
+    assert resumed.checksum() == whole.checksum()
+    states = [each.local_state_dict()["state"] for each in (resumed, whole)]
     for name, part in states[0].items():
         assert torch.equal(part, states[1][name])
         assert part.any()

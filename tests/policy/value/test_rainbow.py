@@ -18,9 +18,9 @@ def loss_of(kind: str, *overrides: str, state: Any = None) -> tuple[torch.Tensor
     torch.manual_seed(0)
     policy = make_policy(*overrides, kind=kind)
     if state is not None:
-        policy.learn_mode.load_state_dict({"model": state})
+        policy.load_state_dict({"model": state})
     torch.manual_seed(1)
-    return *policy.learn_mode.loss(make_batch(8, weighed=True)), policy.model.state_dict()
+    return *policy.loss(make_batch(8, weighed=True)), policy.model.state_dict()
 
 
 def test_without_its_other_parts_it_is_c51() -> None:
@@ -36,7 +36,7 @@ def test_without_distributions_too_it_is_dqn() -> None:
     assert torch.equal(policy_loss, expected)
     assert output.keys() == of_dqn.keys()
     policy = make_policy(*PLAIN, "model.distributional=False", kind="rainbow")
-    assert "clipped_share" not in policy.learn_mode.monitor_vars()
+    assert "clipped_share" not in policy.monitor_vars()
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_a_support_is_needed_only_for_distributions() -> None:
 
 
 def test_it_explores_by_noise_or_by_epsilon() -> None:
-    assert make_policy(kind="rainbow").collect_mode.get_collect_kwargs(0) == {"eps": 0.0}
-    assert make_policy("noisy_net=False", kind="rainbow").collect_mode.get_collect_kwargs(0) == {"eps": 0.95}
+    assert make_policy(kind="rainbow").begin_collect(0) == {"eps": 0.0}
+    assert make_policy("noisy_net=False", kind="rainbow").begin_collect(0) == {"eps": 0.95}

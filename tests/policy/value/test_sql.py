@@ -28,31 +28,31 @@ ERRORS = [-1.0 + 0.9 * LOG4, -5.0]
 
 
 def test_loss_by_hand() -> None:
-    loss, output = table_policy().learn_mode.loss(table_batch())
+    loss, output = table_policy().loss(table_batch())
     assert loss.item() == pytest.approx(sum(error**2 for error in ERRORS) / 2, rel=1e-5)
     assert output["priority"].tolist() == pytest.approx([abs(error) for error in ERRORS], rel=1e-5)
     assert output["soft_value"].tolist() == pytest.approx([LOG4, LOG4])
 
 
 def test_a_truncated_sum_bootstraps_by_the_discount_of_the_steps_taken() -> None:
-    _, output = table_policy().learn_mode.loss(table_batch(value_gamma=torch.tensor([0.5, 0.9])))
+    _, output = table_policy().loss(table_batch(value_gamma=torch.tensor([0.5, 0.9])))
     assert output["priority"][0].item() == pytest.approx(1.0 - 0.5 * LOG4, rel=1e-5)
 
 
 @pytest.mark.parametrize("weighed", [False, True])
 def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) -> None:
     policy = table_policy("priority=True", f"priority_IS_weight={weighed}")
-    loss, _ = policy.learn_mode.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
+    loss, _ = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
     first, second = (0.5, 2.0) if weighed else (1.0, 1.0)
     assert loss.item() == pytest.approx((first * ERRORS[0] ** 2 + second * ERRORS[1] ** 2) / 2, rel=1e-5)
 
 
 def test_a_step_moves_the_chosen_actions_alone_and_the_target_follows() -> None:
     policy = table_policy("learn.target_update_freq=1")
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     torch.testing.assert_close(policy.model.q.grad, torch.tensor([[0, -ERRORS[0], 0], [0, -ERRORS[1], 0]]))
     assert same(list(target_of(policy).values()), list(policy.model.parameters()))
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert set(policy.monitor_vars()) <= set(output)
 
 
 def test_it_collects_from_the_softmax_and_evaluates_the_argmax() -> None:
@@ -62,10 +62,10 @@ def test_it_collects_from_the_softmax_and_evaluates_the_argmax() -> None:
         next(policy.model.parameters()).copy_(torch.tensor(TARGET))  # 1/4, 3/4 and 0 in state 0
     obs = torch.eye(2)[:1].expand(20_000, 2)
     for eps, expected in ((0.0, [0.25, 0.75, 0.0]), (0.6, [0.3, 0.5, 0.2])):  # 0.4 of the former and 0.2 each
-        action_N = policy.collect_mode.forward(obs, eps=eps)["action"]
+        action_N = policy.act(obs, eps=eps)["action"]
         shares = torch.bincount(action_N, minlength=3) / 20_000
         torch.testing.assert_close(shares, torch.tensor(expected), atol=0.015, rtol=0)  # standard deviation 0.0035
-    assert policy.eval_mode.forward(obs[:3])["action"].tolist() == [1, 1, 1]
+    assert policy.act(obs[:3], explore=False)["action"].tolist() == [1, 1, 1]
 
 
 def test_the_temperature_must_be_above_zero() -> None:
@@ -79,10 +79,8 @@ def test_the_temperature_must_be_above_zero() -> None:
 def test_noisy_networks_explore_by_their_noise() -> None:
     policy, batch = make_policy("noisy_net=True", kind="sql"), make_batch(8)
     noise = policy._draw_noise(batch)
-    losses = [
-        policy.learn_mode.loss({**batch, "noise": drawn})[0] for drawn in (noise, noise, policy._draw_noise(batch))
-    ]
+    losses = [policy.loss({**batch, "noise": drawn})[0] for drawn in (noise, noise, policy._draw_noise(batch))]
     assert torch.equal(losses[0], losses[1])
     assert not torch.equal(losses[0], losses[2])
-    assert policy.collect_mode.get_collect_kwargs(0) == {"eps": 0.0}
-    assert policy.collect_mode.forward(torch.randn(4, OBS).numpy(), eps=0.0)["action"].shape == (4,)
+    assert policy.begin_collect(0) == {"eps": 0.0}
+    assert policy.act(torch.randn(4, OBS).numpy(), eps=0.0)["action"].shape == (4,)

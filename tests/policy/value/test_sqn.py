@@ -82,25 +82,25 @@ def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) ->
 
 def test_a_step_moves_both_networks_by_their_own_errors() -> None:
     policy = table_policy("learn.target_theta=1.0")
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     expected = torch.tensor([[[0, -ERRORS[0][0]], [4.0, 0]], [[0, -ERRORS[1][0]], [2.0, 0]]])
     torch.testing.assert_close(last_gradient(policy), expected.flatten())
     assert same(list(target_of(policy).values()), list(policy.model.parameters()))
     assert output["q_loss"].item() == pytest.approx(loss_of((1.0, 1.0)), rel=1e-5)
-    assert set(policy.learn_mode.monitor_vars()) <= set(output)
+    assert set(policy.monitor_vars()) <= set(output)
 
 
 @pytest.mark.parametrize(("target", "sign"), [(0.2, -1), (0.65, 1)])
 def test_the_temperature_rises_while_the_entropy_is_below_its_target(target: float, sign: int) -> None:
     policy = table_policy(f"learn.target_entropy={target}", "learn.learning_rate_alpha=0.01")
-    output = policy.learn_mode.forward(table_batch())
+    output = policy.learn(table_batch())
     gap = sum(ENTROPIES) / 2 - target  # log alpha times this is the loss; the mean entropy is 0.63
     assert output["alpha_grad_norm"].item() == pytest.approx(abs(gap), rel=1e-4)
     assert output["alpha"].item() == pytest.approx(1.0)
     # Adam's first step is the learning rate against the gradient's sign
     assert policy._alpha().item() == pytest.approx(math.exp(sign * 0.01), rel=1e-4)
     fixed = table_policy("learn.learning_rate_alpha=0.0")
-    fixed.learn_mode.forward(table_batch())
+    fixed.learn(table_batch())
     assert fixed._alpha().item() == pytest.approx(1.0)
 
 
@@ -110,16 +110,16 @@ def test_it_collects_from_the_softmax_at_the_learned_temperature_and_evaluates_t
     with torch.no_grad():
         next(policy.model.parameters())[0, 0] = torch.tensor([0.0, LOG3 / 2])  # 1/4 and 3/4 at temperature 1/2
     for eps, expected in ((0.0, 0.75), (0.6, 0.4 * 0.75 + 0.6 * 0.5)):
-        action_N = policy.collect_mode.forward(obs, eps=eps)["action"]
+        action_N = policy.act(obs, eps=eps)["action"]
         assert action_N.double().mean().item() == pytest.approx(expected, abs=0.015)  # standard deviation 0.0035
-    assert policy.eval_mode.forward(obs[:3])["action"].tolist() == [1, 1, 1]
-    assert policy.collect_mode.get_collect_kwargs(0) == {"eps": 1.0}
-    assert policy.collect_mode.get_collect_kwargs(10**6)["eps"] == pytest.approx(0.05)
+    assert policy.act(obs[:3], explore=False)["action"].tolist() == [1, 1, 1]
+    assert policy.begin_collect(0) == {"eps": 1.0}
+    assert policy.begin_collect(10**6)["eps"] == pytest.approx(0.05)
 
 
 def test_without_learn_mode_it_acts_at_the_initial_temperature() -> None:
     policy = SQNPolicy(make_cfg("learn.alpha=0.3", kind="sqn"), enable_field=("collect", "eval"))
-    assert policy.collect_mode.forward(torch.randn(4, OBS).numpy(), eps=0.0)["action"].shape == (4,)
+    assert policy.act(torch.randn(4, OBS).numpy(), eps=0.0)["action"].shape == (4,)
     assert policy._alpha().item() == pytest.approx(0.3)
 
 
@@ -130,32 +130,32 @@ def test_a_policy_that_only_acts_takes_the_learned_temperature_along(fields: tup
         next(learned.model.parameters())[0, 0] = torch.tensor([0.0, LOG3 / 2])  # 1/4 and 3/4 at temperature 1/2
         learned._alpha.learned.fill_(math.log(0.5))
     acting = SQNPolicy(cfg, TwinTable(ONLINE), fields)
-    acting.eval_mode.load_state_dict(learned.learn_mode.state_dict())
+    acting.load_to_act(learned.state_dict())
     assert parameter_hash(acting.model) == parameter_hash(learned.model)
     if "collect" in fields:
         torch.manual_seed(0)
-        action_N = acting.collect_mode.forward(torch.eye(2)[:1].expand(20_000, 2), eps=0.0)["action"]
+        action_N = acting.act(torch.eye(2)[:1].expand(20_000, 2), eps=0.0)["action"]
         # The standard deviation of the mean is 0.003. At the initial temperature the share would be 0.63.
         assert action_N.float().mean().item() == pytest.approx(0.75, abs=0.015)
 
 
 def test_the_state_restores_networks_targets_and_temperature() -> None:
     policy, other = (make_policy(kind="sqn") for _ in range(2))
-    policy.learn_mode.forward(make_batch(8))
-    other.learn_mode.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))
+    policy.learn(make_batch(8))
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
     for step in (1, 2):
-        outputs = [p.learn_mode.forward(make_batch(8, step)) for p in (policy, other)]
+        outputs = [p.learn(make_batch(8, step)) for p in (policy, other)]
         for key in ("q_loss", "alpha_loss", "alpha"):
             assert torch.equal(outputs[0][key], outputs[1][key])
 
 
 def test_a_model_alone_starts_a_new_run() -> None:
     policy, other = (make_policy(kind="sqn") for _ in range(2))
-    policy.learn_mode.forward(make_batch(8))
-    other.learn_mode.load_state_dict({"model": copy.deepcopy(policy.learn_mode.state_dict()["model"])})
+    policy.learn(make_batch(8))
+    other.load_state_dict({"model": copy.deepcopy(policy.state_dict()["model"])})
     assert same(list(other.model.parameters()), list(policy.model.parameters()))
     assert same(list(target_of(other).values()), list(policy.model.parameters()))
-    assert other.learn_mode.forward(make_batch(8))["alpha"].item() == pytest.approx(0.2)
+    assert other.learn(make_batch(8))["alpha"].item() == pytest.approx(0.2)
 
 
 def test_an_entropy_that_no_policy_has_is_refused() -> None:

@@ -24,7 +24,7 @@ with DDPContext(timeout=60):
     torch.manual_seed(get_rank())
     policy = make_policy("multi_gpu=True")
     for seed in range(3):
-        policy.learn_mode.forward(make_batch(8, 2 * seed + get_rank()))
+        policy.learn(make_batch(8, 2 * seed + get_rank()))
     flat = policy._optimizer.flat
     Path(sys.argv[1], f"rank{get_rank()}").write_text(f"{flat.is_shared} {parameter_hash(policy.model)}")
 """

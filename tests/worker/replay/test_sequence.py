@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ding_lite.worker import SampleCollector, SequenceReplayBuffer
-from tests.worker.games import CountingGame, NestedGame, collect_mode, game_env
+from tests.worker.games import Acting, CountingGame, NestedGame, game_env
 from tests.worker.replay.history import GAMMA, History, check_sequences
 
 
@@ -22,7 +22,7 @@ def collector_of(*games: CountingGame) -> SampleCollector:
         return {"action": torch.zeros(len(games), dtype=torch.int64), "logit": {"mu": number, "sigma": number + 0.5}}
 
     seeds = [100 * (n + 1) for n in range(len(games))]
-    return SampleCollector(game_env(*games), collect_mode(forward), len(games), seeds)
+    return SampleCollector(game_env(*games), Acting(forward), len(games), seeds)
 
 
 def filled(game: CountingGame, unroll_len: int, n_steps: tuple[int, ...]) -> dict[str, Any]:
