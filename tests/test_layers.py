@@ -23,7 +23,8 @@ ALLOWED = {
     "reward_model": {"model", "rl_utils", "torch_utils", "utils"},
     "results": {"config", "utils"},
     "sweep": {"config", "results", "utils"},
-    "worker": {"envs", "rl_utils", "torch_utils", "utils"},  # rl_utils: the n-step sums of replay and data sets
+    # rl_utils: the n-step sums of replay and data sets; policy: only to annotate what a learner and an evaluator call
+    "worker": {"envs", "policy", "rl_utils", "torch_utils", "utils"},
     "entry": {
         "config",
         "envs",

@@ -1,4 +1,4 @@
-"""Functions used by several losses and returns: checks of shapes, weighted means, sums backward in time."""
+"""Functions that several losses and returns use: checks of shapes, picks, weighted means, sums backward in time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ def check_same_shape(**tensors: Tensor | None) -> None:
     if len(set(shapes.values())) > 1:
         given = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         raise ValueError(f"expected tensors of the same shape, got {given}")
+
+
+def pick(x_BA: Tensor, action_B: Tensor) -> Tensor:
+    """Return the element of each row that an action chooses, `[...]`, for values `[..., A]` and integers `[...]`."""
+    return x_BA.gather(-1, action_B.unsqueeze(-1)).squeeze(-1)
 
 
 def weighted_mean(x: Tensor, weight: Tensor | None) -> Tensor:

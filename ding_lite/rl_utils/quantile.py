@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.td import return_and_discount
 
 
@@ -76,8 +77,8 @@ def qrdqn_nstep_td_error(
     with torch.no_grad():
         next_theta_BJ = next_n_q[sample_B, next_n_action]
         target_BJ = _target(next_theta_BJ, reward, done, gamma, nstep, cum_reward, value_gamma)
-    loss_B = _quantile_loss(q[sample_B, action], target_BJ, tau[..., 0], kappa)
-    return _weighted_mean(loss_B, weight), loss_B.detach()
+    loss_B = quantile_loss(q[sample_B, action], target_BJ, tau[..., 0], kappa)
+    return weighted_mean(loss_B, weight), loss_B.detach()
 
 
 class iqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
@@ -137,8 +138,8 @@ def iqn_nstep_td_error(
         next_theta_BJ = next_n_q[:, sample_B, next_n_action].t()
         target_BJ = _target(next_theta_BJ, reward, done, gamma, nstep, cum_reward, value_gamma)
     tau_BK = replay_quantiles.reshape(q.shape[:2]).t()
-    loss_B = _quantile_loss(q[:, sample_B, action].t(), target_BJ, tau_BK, kappa) / (kappa or 1.0)
-    return _weighted_mean(loss_B, weight), loss_B.detach()
+    loss_B = quantile_loss(q[:, sample_B, action].t(), target_BJ, tau_BK, kappa) / (kappa or 1.0)
+    return weighted_mean(loss_B, weight), loss_B.detach()
 
 
 class fqf_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
@@ -227,7 +228,7 @@ def fqf_calculate_fraction_loss(
         left_BK, right_BK = end_BK - middle_BK[:, :-1], end_BK - middle_BK[:, 1:]
         slope_BK = torch.where(end_BK > before_BK, left_BK, -left_BK)
         slope_BK = slope_BK + torch.where(end_BK < after_BK, right_BK, -right_BK)
-    return _weighted_mean((slope_BK * quantiles[:, 1:-1]).sum(1), weight)
+    return weighted_mean((slope_BK * quantiles[:, 1:-1]).sum(1), weight)
 
 
 def _target(
@@ -245,8 +246,15 @@ def _target(
     return (return_B + discount_B * next_theta_JB).t()
 
 
-def _quantile_loss(theta_BK: Tensor, target_BJ: Tensor, tau_BK: Tensor, kappa: float) -> Tensor:
-    """Return sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij), u_ij = target_j - theta_i, `[B]`; with kappa 0, L(u) = |u|."""
+def quantile_loss(theta_BK: Tensor, target_BJ: Tensor, tau_BK: Tensor, kappa: float) -> Tensor:
+    """Return sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij), u_ij = target_j - theta_i, `[B]`.
+
+    Args:
+        theta_BK: quantiles of the return; the gradient flows through them.
+        target_BJ: quantiles of the target.
+        tau_BK: the probabilities of `theta_BK`.
+        kappa: L is the Huber loss, u^2 / 2 if |u| <= kappa, else kappa (|u| - kappa / 2); with 0, L(u) = |u|.
+    """
     theta_BKJ, target_BKJ = torch.broadcast_tensors(theta_BK[..., None], target_BJ[:, None])
     weight_BKJ = (tau_BK[..., None] - (target_BKJ < theta_BKJ).to(theta_BK.dtype)).abs().detach()
     if kappa > 0:
@@ -254,7 +262,3 @@ def _quantile_loss(theta_BK: Tensor, target_BJ: Tensor, tau_BK: Tensor, kappa: f
     else:
         error_BKJ = (target_BKJ - theta_BKJ).abs()
     return (weight_BKJ * error_BKJ).mean(2).sum(1)
-
-
-def _weighted_mean(loss_B: Tensor, weight_B: Tensor | None) -> Tensor:
-    return loss_B.mean() if weight_B is None else (loss_B * weight_B).mean()

@@ -48,6 +48,13 @@ def soft_value(q: Tensor, tau: float | Tensor) -> Tensor:
     return tau * torch.logsumexp(q / tau, dim=-1)
 
 
+@torch.no_grad()
+def action_gap(q_BA: Tensor) -> Tensor:
+    """Return the mean over the batch of the difference between the two largest values, a scalar; 0 of one action."""
+    largest_BK = q_BA.topk(min(2, q_BA.shape[1]), dim=1).values
+    return (largest_BK[:, 0] - largest_BK[:, -1]).mean()
+
+
 def m_q_1step_td_error(
     data: m_q_1step_td_data,
     gamma: float,
@@ -84,11 +91,9 @@ def m_q_1step_td_error(
         log_policy_B = tau * functional.log_softmax(target_q / tau, dim=1).gather(1, act.unsqueeze(1)).squeeze(1)
         value_B = soft_value(next_q, tau).masked_fill(done.bool(), 0.0)
         target_B = reward + alpha * log_policy_B.clamp(min=LOWEST_LOG_POLICY) + gamma * value_B
-        largest_BK = target_q.topk(min(2, target_q.shape[1]), dim=1).values  # K is 1 if there is a single action
-        action_gap = (largest_BK[:, 0] - largest_BK[:, -1]).mean()
         clipped_B = (log_policy_B < LOWEST_LOG_POLICY).to(q.dtype)
     loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
-    return loss, target_B - q_B.detach(), action_gap, clipped_B
+    return loss, target_B - q_B.detach(), action_gap(target_q), clipped_B
 
 
 def q_nstep_sql_td_error(

@@ -30,7 +30,7 @@ from torch.nn import functional
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.offline.source import OfflinePolicy
-from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -87,12 +87,13 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         with torch.no_grad():
             target_q_BAK = self._run(self._target_model, batch["next_obs"])["q"]
             next_action_B = self._run(self._model, batch["next_obs"])["logit"].argmax(-1)
-        q_BAK, tau = output["q"], output["tau"]
+        q_BAK = output["q"]
+        row_B = torch.arange(len(next_action_B), device=next_action_B.device)
         done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
-        data = qrdqn_nstep_td_data(q_BAK, target_q_BAK, batch["action"], next_action_B, batch["reward"], done_B, tau)
-        td_loss, _ = qrdqn_nstep_td_error(
-            data, self._cfg.discount_factor, self._cfg.nstep, batch["value_gamma"], True, self._cfg.learn.kappa
-        )
+        next_theta_BK = target_q_BAK[row_B, next_action_B].masked_fill(done_B[:, None], 0.0)
+        target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
+        theta_BK = q_BAK[row_B, batch["action"]]
+        td_loss = quantile_loss(theta_BK, target_BK, output["tau"][..., 0], self._cfg.learn.kappa).mean()
         q_BA = q_BAK.mean(-1)
         min_q_loss = functional.cross_entropy(q_BA, batch["action"])  # log sum_a exp Q(s, a) - Q(s, a of the data)
         loss = td_loss + self._cfg.learn.min_q_weight * min_q_loss

@@ -29,9 +29,8 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.branching import bdq_nstep_td_error
+from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
-from ding_lite.rl_utils.td import q_nstep_td_data
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -61,21 +60,17 @@ class BDQPolicy(DQNPolicy):
         action_BD = batch["action"].reshape(len(batch["action"]), -1)
         q_BDA = self._branches(self._model, batch, "obs", "online")
         with torch.no_grad():
-            target_q_BDA = self._branches(self._target_model, batch, "next_obs", "target")
-            chooser_BDA = target_q_BDA
+            target_q_BDA = chooser_BDA = self._branches(self._target_model, batch, "next_obs", "target")
             if self._cfg.double:
                 chooser_BDA = self._branches(self._model, batch, "next_obs", "chooser")
-        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
-        step = (action_BD, chooser_BDA.argmax(-1), batch["reward"], batch["done"], weight_B)
-        loss, error_B = bdq_nstep_td_error(
-            q_nstep_td_data(q_BDA, target_q_BDA, *step),
-            self._cfg.discount_factor,
-            self._cfg.nstep,
-            cum_reward=True,
-            value_gamma=batch["value_gamma"],
-            mean_target=self._cfg.learn.mean_target,
-        )
-        return loss, {"priority": error_B, "q_value": q_BDA.detach().gather(2, action_BD.unsqueeze(2))}
+            next_q_DB = pick(target_q_BDA, chooser_BDA.argmax(-1)).t()
+            if self._cfg.learn.mean_target:  # the branches have a common target
+                next_q_DB = next_q_DB.mean(0).expand_as(next_q_DB)
+            target_DB = batch["reward"] + batch["value_gamma"] * next_q_DB.masked_fill(batch["done"], 0.0)
+        q_BD = pick(q_BDA, action_BD)
+        error_DB = target_DB - q_BD.t()
+        loss = weighted_mean(error_DB.square().mean(0), self._weight(batch))
+        return loss, {"priority": error_DB.detach().abs().mean(0), "q_value": q_BD.detach()}
 
     def _branches(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
         """Return the values of all branches, `[B, D, A]`, see `DQNPolicy._output`."""

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.model.c51 import check_support
-from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.categorical import dist_nstep_clipped_share, dist_nstep_td_data, dist_nstep_td_error
+from ding_lite.rl_utils.categorical import categorical_clipped_share, categorical_projection, kl_to_target
+from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -72,30 +73,40 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> Support
 
 
 def categorical_loss(
-    outputs: tuple[dict[str, Tensor], dict[str, Tensor], Tensor], batch: dict[str, Any], cfg: EasyDict, support: Support
+    outputs: tuple[dict[str, Tensor], dict[str, Tensor], Tensor],
+    batch: dict[str, Any],
+    weight_B: Tensor | None,
+    support: Support,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of the module's docstring, and detached figures.
 
     Args:
-        outputs: what `DistributionalPolicy._outputs` returned. The networks' outputs are those of `C51DQN`;
-            `log_distribution` may be left out, see `dist_1step_td_data`.
+        outputs: what `DQNPolicy._outputs` returned. The networks' outputs are those of `C51DQN`; `log_distribution` may
+            be left out, but a probability that was rounded to 0 then has no gradient.
         batch: see `DQNPolicy._loss`.
-        cfg: the compiled `cfg.policy`.
+        weight_B: importance weights; None: all are 1.
         support: the atoms of the distributions.
     """
     online, target, next_action_B = outputs
-    step = (batch["action"], next_action_B, batch["reward"], batch["done"])
-    weight_B = batch["weight"] if cfg.priority_IS_weight else None
-    dists = (online["distribution"], target["distribution"])
-    data = dist_nstep_td_data(*dists, *step, weight_B, online.get("log_distribution"))
-    bellman = (cfg.discount_factor, *support, cfg.nstep, batch["value_gamma"], True)
-    loss, priority_B = dist_nstep_td_error(data, *bellman)
-    clipped_B = dist_nstep_clipped_share(data, *bellman)
+    row_B = torch.arange(len(next_action_B), device=next_action_B.device)
+    if "log_distribution" in online:
+        logp_BK = online["log_distribution"][row_B, batch["action"]]
+    else:
+        p_BK = online["distribution"][row_B, batch["action"]]
+        logp_BK = p_BK.clamp_min(torch.finfo(p_BK.dtype).tiny).log()
+    with torch.no_grad():
+        next_p_BK = target["distribution"][row_B, next_action_B]
+        step = (batch["reward"], batch["done"], batch["value_gamma"], support.v_min, support.v_max)
+        target_BK = categorical_projection(next_p_BK, *step)  # of R + g^n z_j, with these probabilities
+        clipped_B = categorical_clipped_share(next_p_BK, *step)
+    cross_entropy_B = -(target_BK * logp_BK).sum(-1)
+    loss = weighted_mean(cross_entropy_B, weight_B)
+    priority_B = kl_to_target(cross_entropy_B, target_BK)
     return loss, {"priority": priority_B, "q_value": online["logit"].detach(), "clipped_share": clipped_B}
 
 
 @POLICY_REGISTRY.register("c51")
-class C51Policy(DistributionalPolicy, DQNPolicy):
+class C51Policy(DQNPolicy):
     """C51. Its model returns what `C51DQN` returns."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -124,4 +135,4 @@ class C51Policy(DistributionalPolicy, DQNPolicy):
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        return categorical_loss(self._outputs(batch), batch, self._cfg, self._support)
+        return categorical_loss(self._outputs(batch), batch, self._weight(batch), self._support)

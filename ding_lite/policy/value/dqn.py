@@ -20,6 +20,7 @@ Shapes: B samples in a batch, N environments, A actions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, ClassVar
 
@@ -32,8 +33,8 @@ from torch import Tensor
 from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, spread_epsilon
-from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -107,17 +108,43 @@ class DQNPolicy(Policy):
         Returns:
             The loss, a scalar, and the detached tensors `priority` `[B]`, the absolute errors, and `q_value` `[B, A]`.
         """
-        q_BA = self._output(self._model, batch, "obs", "online")["logit"]
+        online, target, next_action_B = self._outputs(batch)
+        q_B = pick(online["logit"], batch["action"])
         with torch.no_grad():
-            target_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
-            chooser_BA = target_q_BA
-            if self._cfg.double:
-                chooser_BA = self._output(self._model, batch, "next_obs", "chooser")["logit"]
-        step = (batch["action"], chooser_BA.argmax(-1), batch["reward"], batch["done"])
-        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
-        data = q_nstep_td_data(q_BA, target_q_BA, *step, weight_B)
-        loss, error_B = q_nstep_td_error(data, self._cfg.discount_factor, self._cfg.nstep, True, batch["value_gamma"])
-        return loss, {"priority": error_B.abs(), "q_value": q_BA.detach()}
+            next_q_B = pick(target["logit"], next_action_B).masked_fill(batch["done"], 0.0)
+            target_B = batch["reward"] + batch["value_gamma"] * next_q_B  # replay has summed n rewards
+        error_B = target_B - q_B
+        loss = weighted_mean(error_B.square(), self._weight(batch))
+        return loss, {"priority": error_B.detach().abs(), "q_value": online["logit"].detach()}
+
+    def _outputs(
+        self, batch: dict[str, Any], online: Mapping[str, Any] = {}, target: Mapping[str, Any] = {}
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
+        """Run the networks on a batch, see `_output`.
+
+        The next actions are those with the largest values in the online network (double Q-learning) or, with
+        `double=False`, in the target network.
+
+        Args:
+            batch: see `_loss`.
+            online: further arguments of the online network for `obs`.
+            target: further arguments of the target network for `next_obs`; the actions are chosen without them.
+
+        Returns:
+            The online network's output for `obs`, the target network's output for `next_obs`, and the next actions
+            `[B]`. Gradients flow only through the first of them.
+        """
+        predicted = self._output(self._model, batch, "obs", "online", **online)
+        with torch.no_grad():
+            bootstrap = chooser = self._output(self._target_model, batch, "next_obs", "target", **target)
+            if self._cfg.double or target:
+                network = self._model if self._cfg.double else self._target_model
+                chooser = self._output(network, batch, "next_obs", "chooser")
+        return predicted, bootstrap, chooser["logit"].argmax(-1)
+
+    def _weight(self, batch: dict[str, Any]) -> Tensor | None:
+        """Return the importance weights `[B]` of a batch from prioritised replay; None: the loss is not weighted."""
+        return batch["weight"] if self._cfg.priority_IS_weight else None
 
     def _output(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str, **kwargs: Any) -> Any:
         """Return what a network returns for the observations `batch[key]`, including `logit` `[B, A]`, the values.
@@ -135,7 +162,7 @@ class DQNPolicy(Policy):
         return {name: draw_noise(network, len(batch["action"])) for name, network in networks.items()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = super()._forward_learn(batch)
+        output = self._optimizer.step(self._loss, batch)
         self._target.update()
         return output | {"epsilon": self._epsilon}
 

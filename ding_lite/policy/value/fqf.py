@@ -24,19 +24,20 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from ding_lite.model.fqf import FractionHead
-from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, fqf_nstep_td_data, fqf_nstep_td_error
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, quantile_loss
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
 @POLICY_REGISTRY.register("fqf")
-class FQFPolicy(DistributionalPolicy, DQNPolicy):
+class FQFPolicy(DQNPolicy):
     """FQF. Its model takes and returns what `FQF` does, and has one `FractionHead`."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -83,23 +84,24 @@ class FQFPolicy(DistributionalPolicy, DQNPolicy):
 
         The gradient of each loss flows only to the parameters that it trains.
         """
-        cfg, action_B = self._cfg, batch["action"]
+        learn, action_B, weight_B = self._cfg.learn, batch["action"], self._weight(batch)
         online, target, next_action_B = self._outputs(batch, {"boundaries": True})
-        step = (action_B, next_action_B, batch["reward"], batch["done"])
-        weight_B = batch["weight"] if cfg.priority_IS_weight else None
-        data = fqf_nstep_td_data(online["q"], target["q"], *step, online["quantiles_hats"], weight_B)
-        quantile_loss, loss_B = fqf_nstep_td_error(
-            data, cfg.discount_factor, cfg.nstep, cfg.learn.kappa, batch["value_gamma"], True
-        )
+        row_B = torch.arange(len(action_B), device=action_B.device)
+        theta_BK = online["q"][row_B, :, action_B]
+        with torch.no_grad():
+            next_theta_BK = target["q"][row_B, :, next_action_B].masked_fill(batch["done"][:, None], 0.0)
+            target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
+        loss_B = quantile_loss(theta_BK, target_BK, online["quantiles_hats"], learn.kappa) / (learn.kappa or 1.0)
+        quantile_term = weighted_mean(loss_B, weight_B)
         fraction_loss = fqf_calculate_fraction_loss(
             online["q_tau_i"], online["q"], online["quantiles"], action_B, weight_B
         )
         entropy_B = online["entropies"][:, 0]
-        bonus = (entropy_B if weight_B is None else entropy_B * weight_B).mean()
-        return quantile_loss + fraction_loss - cfg.learn.ent_coef * bonus, {
-            "priority": loss_B,
+        bonus = weighted_mean(entropy_B, weight_B)
+        return quantile_term + fraction_loss - learn.ent_coef * bonus, {
+            "priority": loss_B.detach(),
             "q_value": online["logit"].detach(),
-            "quantile_loss": quantile_loss.detach(),
+            "quantile_loss": quantile_term.detach(),
             "fraction_loss": fraction_loss.detach(),
             "entropy": entropy_B.detach(),
         }

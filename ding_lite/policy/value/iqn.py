@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.quantile import iqn_nstep_td_data, iqn_nstep_td_error
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -34,7 +34,7 @@ NUM_QUANTILES = Key(32, "K: quantiles in a loss, for each of the two states, and
 
 
 @POLICY_REGISTRY.register("iqn")
-class IQNPolicy(DistributionalPolicy, DQNPolicy):
+class IQNPolicy(DQNPolicy):
     """IQN. Its model takes and returns what `IQN` does."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -60,13 +60,14 @@ class IQNPolicy(DistributionalPolicy, DQNPolicy):
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        cfg = self._cfg
-        tau = batch["noise"]["tau"]
+        tau, kappa = batch["noise"]["tau"], self._cfg.learn.kappa
         online, target, next_action_B = self._outputs(batch, {"tau": tau["online"]}, {"tau": tau["target"]})
-        step = (batch["action"], next_action_B, batch["reward"], batch["done"])
-        weight_B = batch["weight"] if cfg.priority_IS_weight else None
-        data = iqn_nstep_td_data(online["q"], target["q"], *step, online["quantiles"], weight_B)
-        loss, loss_B = iqn_nstep_td_error(
-            data, cfg.discount_factor, cfg.nstep, cfg.learn.kappa, batch["value_gamma"], True
-        )
-        return loss, {"priority": loss_B, "q_value": online["logit"].detach()}
+        row_B = torch.arange(len(next_action_B), device=next_action_B.device)
+        theta_KB = online["q"][:, row_B, batch["action"]]
+        with torch.no_grad():
+            next_theta_KB = target["q"][:, row_B, next_action_B].masked_fill(batch["done"], 0.0)
+            target_KB = batch["reward"] + batch["value_gamma"] * next_theta_KB
+        tau_BK = online["quantiles"].reshape(theta_KB.shape).t()
+        loss_B = quantile_loss(theta_KB.t(), target_KB.t(), tau_BK, kappa) / (kappa or 1.0)
+        loss = weighted_mean(loss_B, self._weight(batch))
+        return loss, {"priority": loss_B.detach(), "q_value": online["logit"].detach()}

@@ -31,8 +31,8 @@ from torch import Tensor
 
 from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_at
-from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -86,10 +86,12 @@ class PDQNPolicy(QACPolicy):
             target_q_BK = self._run(self._target_dis, batch["next_obs"], action_args=args_BD)
             next_type_B = self._run(self._model.dis, batch["next_obs"], action_args=args_BD).argmax(-1)
         q_BK = self._run(self._model.dis, batch["obs"], action_args=batch["action"]["action_args"])
-        step = (batch["action"]["action_type"], next_type_B, batch["reward"], batch["done"], batch.get("weight"))
-        data = q_nstep_td_data(q_BK, target_q_BK, *step)
-        loss, error_B = q_nstep_td_error(data, self._cfg.discount_factor, self._cfg.nstep, True, batch["value_gamma"])
-        error_B = error_B.abs()
+        with torch.no_grad():
+            next_q_B = pick(target_q_BK, next_type_B).masked_fill(batch["done"], 0.0)
+            target_B = batch["reward"] + batch["value_gamma"] * next_q_B
+        error_B = target_B - pick(q_BK, batch["action"]["action_type"])
+        loss = weighted_mean(error_B.square(), batch.get("weight"))
+        error_B = error_B.detach().abs()
         return loss, {"priority": error_B, "td_error": error_B, "q_value": q_BK.detach()}
 
     def _cont_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -19,17 +19,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data, qrdqn_nstep_td_error
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("qrdqn")
-class QRDQNPolicy(DistributionalPolicy, DQNPolicy):
+class QRDQNPolicy(DQNPolicy):
     """QR-DQN. Its model returns what `QRDQN` returns."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -47,12 +48,12 @@ class QRDQNPolicy(DistributionalPolicy, DQNPolicy):
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        cfg = self._cfg
         online, target, next_action_B = self._outputs(batch)
-        step = (batch["action"], next_action_B, batch["reward"], batch["done"])
-        weight_B = batch["weight"] if cfg.priority_IS_weight else None
-        data = qrdqn_nstep_td_data(online["q"], target["q"], *step, online["tau"], weight_B)
-        loss, loss_B = qrdqn_nstep_td_error(
-            data, cfg.discount_factor, cfg.nstep, batch["value_gamma"], True, cfg.learn.kappa
-        )
-        return loss, {"priority": loss_B, "q_value": online["logit"].detach()}
+        row_B = torch.arange(len(next_action_B), device=next_action_B.device)
+        theta_BK = online["q"][row_B, batch["action"]]
+        with torch.no_grad():
+            next_theta_BK = target["q"][row_B, next_action_B].masked_fill(batch["done"][:, None], 0.0)
+            target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
+        loss_B = quantile_loss(theta_BK, target_BK, tau_BK=online["tau"][..., 0], kappa=self._cfg.learn.kappa)
+        loss = weighted_mean(loss_B, self._weight(batch))
+        return loss, {"priority": loss_B.detach(), "q_value": online["logit"].detach()}

@@ -35,9 +35,9 @@ from torch import Tensor, nn
 from ding_lite.model.recurrent import unroll
 from ding_lite.policy.episode_state import EpisodeState
 from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
-from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
-from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale
+from ding_lite.rl_utils.value_rescale import value_inv_transform, value_transform
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -96,17 +96,20 @@ class R2D2Policy(DQNPolicy):
         # the successors of row t + n - 1, or of an earlier row at which the trajectory was cut
         last_UB1 = (batch["last_step"][learned] - learned.start).unsqueeze(-1).expand(-1, -1, q_TBA.shape[-1])
         next_q_UBA, target_q_UBA = next_q_TBA.gather(0, last_UB1), target_q_TBA.gather(0, last_UB1)
-        q_UBA, action_UB = q_TBA[: cfg.unroll_len], batch["action"][learned]
-        weight_UB = batch["weight"].expand_as(action_UB).flatten() if cfg.priority_IS_weight else None
-        values = (q_UBA.flatten(0, 1), target_q_UBA.flatten(0, 1), action_UB.flatten(), next_q_UBA.argmax(-1).flatten())
-        data = q_nstep_td_data(*values, batch["reward"][learned].flatten(), batch["done"][learned].flatten(), weight_UB)
-        error = q_nstep_td_error_with_rescale if cfg.learn.value_rescale else q_nstep_td_error
-        value_gamma = batch["value_gamma"][learned].flatten()
-        loss, error_M = error(data, cfg.discount_factor, cfg.nstep, cum_reward=True, value_gamma=value_gamma)
-        size_UB = error_M.abs().view_as(action_UB)
+        q_UB = pick(q_TBA[: cfg.unroll_len], batch["action"][learned])
+        with torch.no_grad():
+            next_q_UB = pick(target_q_UBA, next_q_UBA.argmax(-1))
+            if cfg.learn.value_rescale:  # h^-1
+                next_q_UB = value_inv_transform(next_q_UB)
+            next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
+            target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
+            if cfg.learn.value_rescale:  # h
+                target_UB = value_transform(target_UB)
+        error_UB = target_UB - q_UB
+        loss = weighted_mean(error_UB.square(), self._weight(batch))
+        size_UB = error_UB.detach().abs()
         priority_B = torch.lerp(size_UB.mean(0), size_UB.amax(0), cfg.learn.priority_eta)
-        q_value_UB = q_UBA.detach().gather(-1, action_UB.unsqueeze(-1)).squeeze(-1)
-        return loss, {"priority": priority_B, "q_value": q_value_UB}
+        return loss, {"priority": priority_B, "q_value": q_UB.detach()}
 
     def _unroll(self, network: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Return the values of the rows after burn-in, and those of their successors, both `[T - burnin_step, B, A]`.

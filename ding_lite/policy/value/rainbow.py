@@ -22,14 +22,13 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, categorical_loss, read_support
-from ding_lite.policy.value.distributional import DistributionalPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("rainbow")
-class RainbowDQNPolicy(DistributionalPolicy, DQNPolicy):
+class RainbowDQNPolicy(DQNPolicy):
     """Rainbow. Its model returns what `RainbowDQN` returns."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -75,4 +74,4 @@ class RainbowDQNPolicy(DistributionalPolicy, DQNPolicy):
         """Return the loss of C51 or of DQN, and detached figures; see `DQNPolicy._loss` for the batch."""
         if self._support is None:
             return super()._loss(batch)
-        return categorical_loss(self._outputs(batch), batch, self._cfg, self._support)
+        return categorical_loss(self._outputs(batch), batch, self._weight(batch), self._support)

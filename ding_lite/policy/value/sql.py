@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.soft_q import epsilon_softmax, q_nstep_sql_td_error
-from ding_lite.rl_utils.td import q_nstep_td_data
+from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -48,14 +48,11 @@ class SQLPolicy(DQNPolicy):
         q_BA = self._output(self._model, batch, "obs", "online")["logit"]
         with torch.no_grad():
             target_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
-        action_B = batch["action"]
-        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
-        # The loss does not use the next action, which is the fourth field.
-        data = q_nstep_td_data(q_BA, target_q_BA, action_B, action_B, batch["reward"], batch["done"], weight_B)
-        loss, error_B, value_B = q_nstep_sql_td_error(
-            data, self._cfg.discount_factor, self._cfg.learn.alpha, self._cfg.nstep, True, batch["value_gamma"]
-        )
-        return loss, {"priority": error_B.abs(), "q_value": q_BA.detach(), "soft_value": value_B}
+            value_B = soft_value(target_q_BA, self._cfg.learn.alpha)
+            target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        error_B = target_B - pick(q_BA, batch["action"])
+        loss = weighted_mean(error_B.square(), self._weight(batch))
+        return loss, {"priority": error_B.detach().abs(), "q_value": q_BA.detach(), "soft_value": value_B}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:

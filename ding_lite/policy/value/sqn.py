@@ -32,11 +32,11 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.distribution import entropy
 from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
-from ding_lite.rl_utils.soft_q import epsilon_softmax, q_nstep_sql_td_error
-from ding_lite.rl_utils.td import q_nstep_td_data
+from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.torch_utils.target_network import TargetNetwork
@@ -105,16 +105,14 @@ class SQNPolicy(Policy):
         with torch.no_grad():
             alpha = self._alpha()
             target_q_BA = self._run(self._target_model, batch["next_obs"])["q_value"].amin(0)
-        action_B = batch["action"]
+            value_B = soft_value(target_q_BA, alpha)
+            target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
         weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
-        # The loss does not use the next action, which is the fourth field.
-        data = q_nstep_td_data(q_CBA[0], target_q_BA, action_B, action_B, batch["reward"], batch["done"], weight_B)
-        options = (self._cfg.discount_factor, alpha, self._cfg.nstep, True, batch["value_gamma"])
-        losses, errors, values = zip(
-            *(q_nstep_sql_td_error(data._replace(q=q_BA), *options) for q_BA in q_CBA), strict=True
-        )
-        figures = {"q_value": q_CBA.detach(), "soft_value": values[0], "entropy": entropy(target_q_BA / alpha)}
-        return torch.stack(losses).sum(), {"priority": torch.stack(errors).abs().mean(0), **figures}
+        errors = [target_B - pick(q_BA, batch["action"]) for q_BA in q_CBA]
+        loss = torch.stack([weighted_mean(error_B.square(), weight_B) for error_B in errors]).sum()
+        priority_B = torch.stack(errors).detach().abs().mean(0)
+        figures = {"q_value": q_CBA.detach(), "soft_value": value_B, "entropy": entropy(target_q_BA / alpha)}
+        return loss, {"priority": priority_B, **figures}
 
     def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_alpha, and alpha as a figure, for a batch with `entropy` `[B]`."""
