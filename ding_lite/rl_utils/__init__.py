@@ -13,6 +13,7 @@ from ding_lite.rl_utils.categorical import (
     dist_nstep_td_error,
     project_distribution,
 )
+from ding_lite.rl_utils.common import pick, sum_of_means, weighted_mean
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -60,7 +61,6 @@ from ding_lite.rl_utils.q_continuous import (
     advantage_weight,
     conservative_gap,
     expectile_error,
-    q_td_error,
     td3_bc_actor_error,
     temperature_error,
 )
@@ -158,6 +158,7 @@ __all__ = [
     "pg_error",
     "pg_error_continuous",
     "pg_loss",
+    "pick",
     "ppo_data",
     "ppo_data_continuous",
     "ppo_error",
@@ -178,7 +179,6 @@ __all__ = [
     "q_nstep_td_data",
     "q_nstep_td_error",
     "q_nstep_td_error_with_rescale",
-    "q_td_error",
     "q_v_1step_td_data",
     "q_v_1step_td_error",
     "qrdqn_nstep_td_data",
@@ -188,6 +188,7 @@ __all__ = [
     "soft_value",
     "spread_epsilon",
     "squashed_sample",
+    "sum_of_means",
     "symlog",
     "td3_bc_actor_error",
     "td_lambda_data",
@@ -207,4 +208,5 @@ __all__ = [
     "vtrace_error_discrete_action",
     "vtrace_loss",
     "vtrace_nstep_return",
+    "weighted_mean",
 ]

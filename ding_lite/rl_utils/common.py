@@ -31,6 +31,11 @@ def weighted_mean(x: Tensor, weight: Tensor | None) -> Tensor:
     return x.mean() if weight is None else (x * weight).mean()
 
 
+def sum_of_means(x_CB: Tensor, weight_B: Tensor | None = None) -> Tensor:
+    """Return sum_c mean_b(weight_b x_cb), a scalar, such as the loss of several critics. None: all weights are 1."""
+    return (x_CB if weight_B is None else x_CB * weight_B).mean(-1).sum()
+
+
 @torch.no_grad()
 def discounted_sum(delta_TB: Tensor, factor_TB: Tensor) -> Tensor:
     """Return the sums s_t = delta_t + factor_t s_{t+1}, with s_T = 0, without gradient.

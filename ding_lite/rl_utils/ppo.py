@@ -161,8 +161,6 @@ def ppo_policy_error(
     Raises:
         ValueError: dual_clip is not above 1, the fields' shapes do not fit together, or kl_type is unknown.
     """
-    if dual_clip is not None and dual_clip <= 1.0:
-        raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
     logit_new, logit_old, action, adv, weight, logit_pretrained = data
     logp, entropy = log_prob_entropy(logit_new, action)
     with torch.no_grad():
@@ -170,15 +168,10 @@ def ppo_policy_error(
     check_same_shape(log_prob=logp, log_prob_old=logp_old, adv=adv, weight=weight)
     log_ratio = logp - logp_old
     ratio = log_ratio.exp()
-    objective = ratio * adv
-    with torch.no_grad():  # where the clipped objective is the smaller one, it is constant
-        clipped = ratio.clamp(1.0 - clip_ratio, 1.0 + clip_ratio) * adv
+    objective = clipped_objective(ratio, adv, clip_ratio, dual_clip)
+    with torch.no_grad():
         approx_kl = -weighted_mean(log_ratio, weight)
         clipfrac = weighted_mean(((ratio - 1.0).abs() > clip_ratio).to(adv.dtype), weight)
-    objective = torch.where(clipped < objective, clipped, objective)
-    if dual_clip is not None:
-        floor = dual_clip * adv
-        objective = torch.where((adv < 0.0) & (objective < floor), floor, objective)
     losses = (-weighted_mean(objective, weight), weighted_mean(entropy, weight))
     info = ppo_info(approx_kl, clipfrac)
     if logit_pretrained is None:
@@ -204,9 +197,40 @@ def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_cli
     """
     value_new, value_old, return_, weight = data
     check_same_shape(value_new=value_new, value_old=value_old, return_=return_, weight=weight)
-    error = (return_ - value_new).square()
-    if use_value_clip:
-        with torch.no_grad():  # where the clipped error is the larger one, it is constant
-            clipped = (return_ - value_new.clamp(value_old - clip_ratio, value_old + clip_ratio)).square()
-        error = torch.where(clipped > error, clipped, error)
-    return 0.5 * weighted_mean(error, weight)
+    square = squared_value_error(value_new, value_old, return_, clip_ratio if use_value_clip else None)
+    return 0.5 * weighted_mean(square, weight)
+
+
+def clipped_objective(ratio_B: Tensor, adv_B: Tensor, clip_ratio: float, dual_clip: float | None = None) -> Tensor:
+    """Return the clipped surrogate objective of each sample, see `ppo_policy_error`; its gradient is the ratio's.
+
+    Raises:
+        ValueError: dual_clip is not above 1.
+    """
+    if dual_clip is not None and dual_clip <= 1.0:
+        raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
+    objective_B = ratio_B * adv_B
+    with torch.no_grad():  # where the clipped objective is the smaller one, it is constant
+        clipped_B = ratio_B.clamp(1.0 - clip_ratio, 1.0 + clip_ratio) * adv_B
+    objective_B = torch.where(clipped_B < objective_B, clipped_B, objective_B)
+    if dual_clip is not None:
+        floor_B = dual_clip * adv_B
+        objective_B = torch.where((adv_B < 0.0) & (objective_B < floor_B), floor_B, objective_B)
+    return objective_B
+
+
+def squared_value_error(value_B: Tensor, old_B: Tensor, return_B: Tensor, clip_ratio: float | None) -> Tensor:
+    """Return the squared error of each value, see `ppo_value_error`; the gradient flows through the new value.
+
+    Args:
+        value_B: the learning critic's values.
+        old_B: the values when the batch was prepared.
+        return_B: targets.
+        clip_ratio: largest change that counts, in the units of the values; None: any.
+    """
+    square_B = (return_B - value_B).square()
+    if clip_ratio is None:
+        return square_B
+    with torch.no_grad():  # where the clipped error is the larger one, it is constant
+        clipped_B = (return_B - value_B.clamp(old_B - clip_ratio, old_B + clip_ratio)).square()
+    return torch.where(clipped_B > square_B, clipped_B, square_B)

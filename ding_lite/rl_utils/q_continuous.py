@@ -11,40 +11,6 @@ from torch import Tensor
 from ding_lite.rl_utils.common import check_same_shape
 
 
-def q_td_error(
-    q_CB: Tensor,
-    next_value_B: Tensor,
-    reward_B: Tensor,
-    done_B: Tensor,
-    value_gamma_B: Tensor,
-    weight_B: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the squared error of critics against a common target, y = r + gamma (1 - done) V'(s').
-
-    Args:
-        q_CB: Q_c(s, a); the only argument that the gradient flows through.
-        next_value_B: V'(s'), the algorithm's estimate of the next state's value.
-        reward_B: the discounted sum of the rewards of n steps.
-        done_B: true where s' is terminal.
-        value_gamma_B: discount of V'(s'), gamma^n.
-        weight_B: importance weights of prioritised replay; None: all are 1.
-
-    Returns:
-        The scalar loss, the sum over c of mean(w (y - Q_c)^2), and the errors y - Q_c `[C, B]`, detached and without
-        weights. The mean over c of their absolute values can be the priority of a sample (Schaul et al. 2016,
-        arXiv:1511.05952).
-
-    Raises:
-        ValueError: shapes differ.
-    """
-    vectors = {"next_value": next_value_B, "reward": reward_B, "done": done_B, "value_gamma": value_gamma_B}
-    check_same_shape(q=q_CB[0], weight=weight_B, **vectors)
-    target_B = (reward_B + value_gamma_B * next_value_B.masked_fill(done_B.bool(), 0.0)).detach()
-    error_CB = target_B - q_CB
-    square_CB = error_CB.square() if weight_B is None else error_CB.square() * weight_B
-    return square_CB.mean(-1).sum(), error_CB.detach()
-
-
 def td3_bc_actor_error(
     q_B: Tensor, action_BD: Tensor, data_action_BD: Tensor, q_scale: Tensor, alpha: float
 ) -> tuple[Tensor, Tensor]:

@@ -10,30 +10,15 @@ from ding_lite.rl_utils import (
     advantage_weight,
     conservative_gap,
     expectile_error,
-    q_td_error,
     squashed_sample,
+    sum_of_means,
     td3_bc_actor_error,
     temperature_error,
 )
 
 
-def test_all_critics_learn_one_target_which_a_terminal_state_cuts() -> None:
-    q = tensor([[1.0, 2.0], [3.0, 0.0]], requires_grad=True)
-    value, reward, done = tensor([10.0, 10.0], requires_grad=True), tensor([1.0, 1.0]), tensor([False, True])
-    loss, error = q_td_error(q, value, reward, done, tensor([0.5, 0.5]))
-    # targets 1 + 5 and 1: errors 5, -1 and 3, 1, whose squares' means are 13 and 5
-    assert error.tolist() == [[5.0, -1.0], [3.0, 1.0]]
-    assert loss.item() == 18.0
-    loss.backward()
-    assert q.grad is not None
-    assert q.grad.tolist() == [[-5.0, 1.0], [-3.0, -1.0]]
-    assert value.grad is None
-
-
 def test_values_that_would_broadcast_are_refused() -> None:
     column = torch.zeros(2, 1)
-    with pytest.raises(ValueError, match="the same shape"):
-        q_td_error(torch.zeros(2, 2), torch.zeros(2), column, torch.zeros(2), torch.zeros(2))
     with pytest.raises(ValueError, match="the same shape"):
         td3_bc_actor_error(torch.zeros(2), column, torch.zeros(2), tensor(1.0), 1.0)
     with pytest.raises(ValueError, match="the same shape"):
@@ -109,14 +94,8 @@ def test_the_temperature_falls_while_the_entropy_is_above_its_target() -> None:
     assert logp.grad is None
 
 
-def test_importance_weights_scale_each_samples_loss_and_leave_the_errors_alone() -> None:
-    q_CB, next_value_B = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([4.0, 9.0])
-    args = (q_CB, next_value_B, torch.tensor([1.0, 2.0]), torch.tensor([False, True]), torch.tensor([0.5, 0.5]))
-    plain, errors_CB = q_td_error(*args)
-    weighed, same_CB = q_td_error(*args, weight_B=torch.tensor([0.5, 2.0]))
-    # targets 1 + 0.5 * 4 = 3 and 2: errors 2, 0 of the first critic and 0, 2 of the second
-    assert errors_CB.tolist() == same_CB.tolist() == [[2.0, 0.0], [0.0, 2.0]]
-    assert plain.item() == pytest.approx((4 + 0) / 2 + (0 + 4) / 2)
-    assert weighed.item() == pytest.approx((0.5 * 4 + 0) / 2 + (0 + 2 * 4) / 2)
-    with pytest.raises(ValueError, match="weight"):
-        q_td_error(*args, weight_B=torch.ones(2, 1))
+def test_the_losses_of_several_critics_are_summed_over_critics_and_averaged_over_samples() -> None:
+    square_CB = torch.tensor([[4.0, 0.0], [0.0, 4.0]])
+    assert sum_of_means(square_CB).item() == pytest.approx((4 + 0) / 2 + (0 + 4) / 2)
+    weight_B = torch.tensor([0.5, 2.0])
+    assert sum_of_means(square_CB, weight_B).item() == pytest.approx((0.5 * 4 + 0) / 2 + (0 + 2 * 4) / 2)

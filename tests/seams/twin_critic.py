@@ -22,7 +22,7 @@ from gymnasium.spaces import Box
 from torch import Tensor
 
 from ding_lite.policy import QACPolicy
-from ding_lite.rl_utils import q_td_error
+from ding_lite.rl_utils import sum_of_means
 from ding_lite.utils import ENV_REGISTRY, POLICY_REGISTRY
 
 
@@ -65,9 +65,10 @@ class TwinCriticPolicy(QACPolicy):
             action_BD = (self._run(self._target_actor, batch["next_obs"]) + noise_BD).clamp(-1.0, 1.0)
             next_value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target = (next_value_B, batch["reward"], batch["done"], batch["value_gamma"])
-        loss, error_CB = q_td_error(q_CB, *target, batch.get("weight"))
-        return loss, {"priority": error_CB.abs().mean(0), "q_value": q_CB.detach()}
+        target_B = batch["reward"] + batch["value_gamma"] * next_value_B.masked_fill(batch["done"], 0.0)
+        error_CB = target_B - q_CB
+        loss = sum_of_means(error_CB.square(), batch.get("weight"))
+        return loss, {"priority": error_CB.detach().abs().mean(0), "q_value": q_CB.detach()}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         action_BD = self._run(self._model.actor, batch["obs"])

@@ -29,6 +29,7 @@ from torch import Tensor
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, read_support
 from ding_lite.rl_utils.categorical import categorical_clipped_share, categorical_projection, kl_to_target
+from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -73,7 +74,7 @@ class D4PGPolicy(DDPGPolicy):
             clipped_B = categorical_clipped_share(next_dist_BK, *step)
         output = self._run(self._model.critic, batch["obs"], action=batch["action"])
         entropy_B = -(target_BK * output["logit"].log_softmax(-1)).sum(-1)
-        loss = (entropy_B * batch["weight"] if "weight" in batch else entropy_B).mean()
+        loss = weighted_mean(entropy_B, batch.get("weight"))
         return loss, {
             "q_value": output["q_value"].detach(),
             "cross_entropy": entropy_B.detach(),

@@ -46,7 +46,7 @@ class QACPolicy(Policy):
     * `_init_learn` creates the optimizers with `_add_optimizer` and the target networks with `_add_target`.
     * `_forward_learn` calls `_prepare`, then `_step` for each network, then `_update_targets`.
     * If replay is prioritised, the critics' loss returns `priority` `[B]` among its figures, for example the mean over
-      the critics of the absolute errors that `q_td_error` returns.
+      the critics of the absolute errors.
 
     Attributes:
         action_space: the required value of `policy.model.action_space`.

@@ -26,7 +26,8 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.qac import INIT_W, QACPolicy
-from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
+from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
@@ -94,9 +95,10 @@ class SACPolicy(QACPolicy):
             value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
             value_B = value_B - self._alpha() * logp_B
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target = (value_B, batch["reward"], batch["done"], batch["value_gamma"])
-        loss, error_CB = q_td_error(q_CB, *target, batch.get("weight"))
-        priority_B = error_CB.abs().mean(0)
+        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        error_CB = target_B - q_CB
+        loss = sum_of_means(error_CB.square(), batch.get("weight"))
+        priority_B = error_CB.detach().abs().mean(0)
         return loss, {"q_value": q_CB.detach(), "td_error": priority_B, "priority": priority_B}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

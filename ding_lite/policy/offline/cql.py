@@ -37,7 +37,8 @@ from torch import Tensor
 
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
-from ding_lite.rl_utils.q_continuous import conservative_gap, q_td_error
+from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.q_continuous import conservative_gap
 from ding_lite.rl_utils.squashed import squashed_sample
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
@@ -107,10 +108,12 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
             log_density = torch.cat([half, *logp_KX.chunk(2, dim=1)])
         q = self._run(self._model.critic, batch["obs"], action=action)  # the data's action is the first
         q_CB = q[:, 0]
-        loss, error_CB = q_td_error(q_CB, value_B, batch["reward"], batch["done"], batch["value_gamma"])
+        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        error_CB = target_B - q_CB
+        loss = sum_of_means(error_CB.square())
         gap_C = conservative_gap(q[:, 1:], log_density, q_CB)
         weight = self._lagrange().detach().clamp(max=LARGEST_LAGRANGE) * learn.min_q_weight
-        figures = {"q_value": q_CB.detach(), "td_error": error_CB.abs(), "conservative_gap": gap_C.detach()}
+        figures = {"q_value": q_CB.detach(), "td_error": error_CB.detach().abs(), "conservative_gap": gap_C.detach()}
         return loss + weight * gap_C.sum(), figures
 
     def _lagrange_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

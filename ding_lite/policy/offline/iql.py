@@ -30,8 +30,9 @@ from torch import Tensor
 
 from ding_lite.policy.continuous.qac import INIT_W, QACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
+from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.distribution import log_prob, sample
-from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error, q_td_error
+from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -90,8 +91,9 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch with `next_value` `[B]`, V(s')."""
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        loss, _ = q_td_error(q_CB, batch["next_value"], batch["reward"], batch["done"], batch["value_gamma"])
-        return loss, {"q_value": q_CB.detach()}
+        next_value_B = batch["next_value"].masked_fill(batch["done"], 0.0)
+        target_B = batch["reward"] + batch["value_gamma"] * next_value_B
+        return sum_of_means((target_B - q_CB).square()), {"q_value": q_CB.detach()}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor and detached figures, for a batch with `adv` `[B]`, u."""

@@ -21,7 +21,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
-from ding_lite.rl_utils.a2c import a2c_data, a2c_error
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.distribution import log_prob_entropy
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -60,10 +61,11 @@ class A2CPolicy(ActorCriticPolicy):
             batch: `obs`, `action`, `adv` `[B]`, `return_` `[B]`, and `weight` `[B]` if B differs between ranks.
         """
         output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
-        data = a2c_data(
-            output["logit"], batch["action"], output["value"], batch["adv"], batch["return_"], batch.get("weight")
-        )
-        policy_loss, value_loss, entropy = a2c_error(data)
+        weight_B = batch.get("weight")
+        logp_B, entropy_B = log_prob_entropy(output["logit"], batch["action"])
+        policy_loss = -weighted_mean(logp_B * batch["adv"], weight_B)
+        value_loss = weighted_mean((batch["return_"] - output["value"]).square(), weight_B)
+        entropy = weighted_mean(entropy_B, weight_B)
         loss = policy_loss + self._cfg.learn.value_weight * value_loss - self._cfg.learn.entropy_weight * entropy
         figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         return loss, {key: value.detach() for key, value in figures.items()}

@@ -27,8 +27,9 @@ from torch import Tensor
 
 from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.continuous.sac import SACPolicy
+from ding_lite.rl_utils.common import pick, sum_of_means
 from ding_lite.rl_utils.exploration import epsilon_at
-from ding_lite.rl_utils.q_continuous import q_td_error, temperature_error
+from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_policy import soft_policy_value
 from ding_lite.rl_utils.soft_q import epsilon_softmax
 from ding_lite.utils.key import Key
@@ -71,10 +72,11 @@ class DiscreteSACPolicy(SACPolicy):
             next_q_BA = self._run(self._target_critic, batch["next_obs"]).amin(0)
             next_value_B, _ = soft_policy_value(next_q_BA, logit_BA, self._alpha())
         q_CBA = self._run(self._model.critic, batch["obs"])
-        q_CB = q_CBA.gather(-1, batch["action"].expand(len(q_CBA), -1).unsqueeze(-1)).squeeze(-1)
-        target = (next_value_B, batch["reward"], batch["done"], batch["value_gamma"])
-        loss, error_CB = q_td_error(q_CB, *target, batch.get("weight"))
-        error_CB = error_CB.abs()
+        q_CB = pick(q_CBA, batch["action"].expand(len(q_CBA), -1))
+        target_B = batch["reward"] + batch["value_gamma"] * next_value_B.masked_fill(batch["done"], 0.0)
+        error_CB = target_B - q_CB
+        loss = sum_of_means(error_CB.square(), batch.get("weight"))
+        error_CB = error_CB.detach().abs()
         return loss, {"priority": error_CB.mean(0), "q_value": q_CB.detach(), "td_error": error_CB}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.rl_utils.distribution import mode, sample
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.distribution import log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.gae import gae, gae_data
-from ding_lite.rl_utils.pg import pg_data, pg_error
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -85,7 +85,9 @@ class PGPolicy(Policy):
             batch: `obs`, `action`, `return_` `[B]`, and `weight` `[B]` if B differs between ranks.
         """
         logit = self._run(self._model, batch["obs"])["logit"]
-        policy_loss, entropy = pg_error(pg_data(logit, batch["action"], batch["return_"], batch.get("weight")))
+        logp_B, entropy_B = log_prob_entropy(logit, batch["action"])
+        policy_loss = -weighted_mean(logp_B * batch["return_"], batch.get("weight"))
+        entropy = weighted_mean(entropy_B, batch.get("weight"))
         figures = {"policy_loss": policy_loss.detach(), "entropy": entropy.detach(), "return": batch["return_"]}
         return policy_loss - self._cfg.learn.entropy_weight * entropy, figures
 

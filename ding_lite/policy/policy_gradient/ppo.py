@@ -30,9 +30,10 @@ from torch import Tensor, nn
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.policy.policy_gradient.kl_penalty import load_pretrained
 from ding_lite.policy.policy_gradient.ppo_checks import check_kl_keys, check_schedulers
-from ding_lite.rl_utils.distribution import kl_divergence
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy
 from ding_lite.rl_utils.kl import pretrained_kl
-from ding_lite.rl_utils.ppo import ppo_data, ppo_error
+from ding_lite.rl_utils.ppo import clipped_objective, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
@@ -161,27 +162,38 @@ class PPOPolicy(ActorCriticPolicy):
                 `weight` `[B]` if B differs between ranks; `logit_pretrained` if there is a pretrained policy. A
                 recurrent model's are described in `Sequences.minibatches`.
         """
-        learn, weight, pretrained = self._cfg.learn, batch.get("weight"), batch.get("logit_pretrained")
+        learn, weight_B, pretrained = self._cfg.learn, batch.get("weight"), batch.get("logit_pretrained")
         if self._sequences:
             output = self._sequences.evaluate(batch)
         else:
             output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
-        new = (output["logit"], batch["logit"], batch["action"], output["value"])
-        data = ppo_data(*new, batch["value"], batch["adv"], batch["return_"], weight)
-        errors, info = ppo_error(data, self._clip_ratio, learn.value_clip, learn.dual_clip)
-        loss = errors.policy_loss + learn.value_weight * errors.value_loss - learn.entropy_weight * errors.entropy_loss
-        figures = {"policy_loss": errors.policy_loss, "value_loss": errors.value_loss, "entropy": errors.entropy_loss}
+        logp_B, entropy_B = log_prob_entropy(output["logit"], batch["action"])
+        with torch.no_grad():
+            logp_old_B = log_prob(batch["logit"], batch["action"])
+        ratio_B, clip = (logp_B - logp_old_B).exp(), self._clip_ratio
+        objective_B = clipped_objective(ratio_B, batch["adv"], clip, learn.dual_clip)
+        value_clip = clip if learn.value_clip else None
+        square_B = squared_value_error(output["value"], batch["value"], batch["return_"], value_clip)
+        policy_loss = -weighted_mean(objective_B, weight_B)
+        value_loss = 0.5 * weighted_mean(square_B, weight_B)
+        entropy = weighted_mean(entropy_B, weight_B)
+        loss = policy_loss + learn.value_weight * value_loss - learn.entropy_weight * entropy
+        figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        with torch.no_grad():
+            figures["approx_kl"] = -weighted_mean(logp_B - logp_old_B, weight_B)
+            figures["clipfrac"] = weighted_mean(((ratio_B - 1.0).abs() > clip).to(ratio_B.dtype), weight_B)
         if (self._kl_beta and pretrained is None) or learn.get("target_kl") is not None:
-            kl_B = kl_divergence(batch["logit"], output["logit"])
-            figures["kl"] = kl_B.mean() if weight is None else (kl_B * weight).mean()
+            figures["kl"] = weighted_mean(kl_divergence(batch["logit"], output["logit"]), weight_B)
         if pretrained is not None:
-            figures["kl_div"] = pretrained_kl(output["logit"], pretrained, batch["action"], learn.kl_type, weight)
+            figures["kl_div"] = pretrained_kl(output["logit"], pretrained, batch["action"], learn.kl_type, weight_B)
         penalty = figures.get("kl" if pretrained is None else "kl_div")
         loss = loss if penalty is None else loss + self._kl_beta * penalty
-        return loss, {key: value.detach() for key, value in (figures | info._asdict()).items()}
+        return loss, {key: value.detach() for key, value in figures.items()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = super()._forward_learn(batch)
+        output = self._optimizer.step(self._loss, batch)
+        if self._explained is not None:
+            output["explained_variance"] = self._explained
         self._kl += [output["kl"]] if "kl" in output else []
         return output
 

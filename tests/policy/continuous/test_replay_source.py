@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ding_lite.config import compile_config
 from ding_lite.policy import OfflinePolicy, Policy, QACPolicy
-from ding_lite.rl_utils import q_td_error
+from ding_lite.rl_utils import sum_of_means
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.policy.continuous.helpers import OBS, D, make_batch
 
@@ -42,9 +42,10 @@ class TwinCriticPolicy(QACPolicy):
             action_BD = self._run(self._target_actor, batch["next_obs"])
             value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target = (batch["reward"], batch["done"], batch["value_gamma"], batch.get("weight"))
-        loss, error_CB = q_td_error(q_CB, value_B, *target)
-        return loss, {"priority": error_CB.abs().mean(0)}
+        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        error_CB = target_B - q_CB
+        loss = sum_of_means(error_CB.square(), batch.get("weight"))
+        return loss, {"priority": error_CB.detach().abs().mean(0)}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         action_BD = self._run(self._model.actor, batch["obs"])
