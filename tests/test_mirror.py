@@ -38,7 +38,7 @@ COVERED = {
     "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
     "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
-    "policy/test_modes.py": ["torch_utils/modes.py"],
+    "policy/test_modes.py": ["policy/base.py"],
     "policy/test_nonfinite.py": ["torch_utils/diagnosis.py"],
     "policy/policy_gradient/test_ppo.py": [
         *("policy/policy_gradient/actor_critic.py", "policy/policy_gradient/ppo_checks.py"),
@@ -48,7 +48,6 @@ COVERED = {
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "sweep/test_driver.py": ["sweep/trial.py"],
     "seams/test_corridors.py": ["cli/export.py"],
-    "seams/test_curiosity.py": ["entry/reward.py"],
     "torch_utils/test_optimizer_step.py": [
         *(
             "torch_utils/data_parallel.py",

@@ -284,6 +284,7 @@ PUBLIC = {
         "LoaderError",
         "OfflineDataset",
         "OfflineLoader",
+        "Player",
         "PrioritizedReplayBuffer",
         "PrioritizedSampler",
         "ReplayBuffer",

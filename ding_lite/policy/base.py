@@ -123,6 +123,7 @@ class Policy:
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub does not declare it
         self._dtype = next(self._model.parameters()).dtype
         self._optimizers = Optimizers()
+        self._figures: dict[str, Tensor] = {}  # of the last collect; every update returns them
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         self.normalizer = Normalizer(None, None)
@@ -185,7 +186,7 @@ class Policy:
         if self._drifting:
             average_buffers(self._drifting)
         self._schedules.count_iteration()
-        return self._schedules.figures | output | self._optimizers.figures()
+        return self._schedules.figures | output | self._figures | self._optimizers.figures()
 
     def loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch, a scalar, and detached figures, see `_loss`; nothing changes."""
@@ -244,7 +245,10 @@ class Policy:
         """
         self._schedules.count_collect(envstep)
         self._schedules.set_numbers()
-        return self._begin_collect(envstep)
+        kwargs = self._begin_collect(envstep)
+        if "eps" in kwargs:
+            self._figures["epsilon"] = torch.tensor(kwargs["eps"])
+        return kwargs
 
     def act(self, obs: Any, explore: bool = True, **kwargs: Any) -> dict[str, Any]:
         """Choose actions.

@@ -51,6 +51,7 @@ class OptimizerStep:
         check: decides whether a step is taken or skipped.
         overlaps: whether torch's DistributedDataParallel averages gradients during backward.
         steps: number of steps so far, including skipped ones.
+        prefix: the start of the names of its figures; empty if it is a policy's only optimizer.
 
     Raises:
         ValueError: nothing is trainable, or the parts share a parameter or differ in dtype or device.
@@ -79,7 +80,7 @@ class OptimizerStep:
         self.optimizers = {name: optimizer for name, (optimizer, _) in zip(parts, created, strict=True)}
         self._changing = {name: options for name, (_, options) in zip(parts, created, strict=True) if options}
         self.check = StepCheck(cfg.learn.on_nonfinite, self.network)
-        self.steps = 0
+        self.steps, self.prefix = 0, ""
         self._known_rates: dict[str, float] = {}
         self._rates: dict[str, Tensor] = {}
 
@@ -106,8 +107,9 @@ class OptimizerStep:
             batch: a dict of `[B, ...]` tensors on the network's device.
 
         Returns:
-            The figures that the loss returned, `total_loss`, and `grad_norm`, the Euclidean norm of the averaged
-            gradient before clipping.
+            The figures that the loss returned, and of the optimizer 'critic', for instance, `critic_loss` and
+            `critic_grad_norm`, the Euclidean norm of the averaged gradient before clipping. Those of a policy's only
+            optimizer are called `total_loss` and `grad_norm`.
 
         Raises:
             NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is
@@ -135,7 +137,7 @@ class OptimizerStep:
             for optimizer in self.optimizers.values():
                 optimizer.step()
         self.steps += 1
-        return figures | {"grad_norm": norm, "total_loss": loss.detach()}
+        return figures | {f"{self.prefix}grad_norm": norm, f"{self.prefix or 'total_'}loss": loss.detach()}
 
     def _wrap(self, loss_of: Loss) -> OverlappedLoss | CompiledLoss:
         if self.overlaps:
@@ -163,9 +165,10 @@ class OptimizerStep:
                 group.update({key: value(self.steps) for key, value in options.items()})
 
     def learning_rates(self) -> dict[str, Tensor]:
-        """Return the current `learning_rate`, or `<part>_learning_rate` for each part."""
+        """Return the current `learning_rate`, or `<part>_learning_rate` for each part, after the prefix."""
         for name, optimizer in self.optimizers.items():
-            key, rate = f"{name}_learning_rate".removeprefix("_"), optimizer.param_groups[0]["lr"]
+            key = self.prefix + f"{name}_learning_rate".removeprefix("_")
+            rate = optimizer.param_groups[0]["lr"]
             if self._known_rates.get(name) != rate:
                 self._known_rates[name], self._rates[key] = rate, torch.tensor(rate, dtype=torch.float64)
         return self._rates
@@ -215,6 +218,7 @@ class Optimizers(dict[str, OptimizerStep]):
         """
         if name in self or (self and ALONE in (name, *self)):
             raise ValueError(f"optimizer '{name}' after {list(self)}: expected unique names, 'model' only if alone.")
+        optimizer.prefix = "" if name == ALONE else f"{name}_"
         self[name] = optimizer
         return optimizer
 
@@ -235,9 +239,8 @@ class Optimizers(dict[str, OptimizerStep]):
     def figures(self) -> dict[str, Tensor]:
         """Return the current learning rates, and `skipped_updates` if any update was skipped."""
         rates: dict[str, Tensor] = {}
-        for name, optimizer in self.items():
-            prefix = "" if name == ALONE else f"{name}_"
-            rates |= {f"{prefix}{key}": rate for key, rate in optimizer.learning_rates().items()}
+        for optimizer in self.values():
+            rates |= optimizer.learning_rates()
         skipped = self.skipped
         return rates | {"skipped_updates": torch.tensor(skipped)} if skipped else rates
 

@@ -37,7 +37,7 @@ class Halving(RewardModel):
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
         self.trained_in.append(self.parts["net"].training)
-        return {"loss": self.step.step(self._loss, {"obs": block["obs"].flatten(0, 1)})["total_loss"]}
+        return {"loss": self.step.step(self._loss, {"obs": block["obs"].flatten(0, 1)})["net_loss"]}
 
     def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
         self.relabelled_in = (self.parts["net"].training, torch.is_grad_enabled())

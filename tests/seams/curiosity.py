@@ -58,7 +58,7 @@ class CuriosityRewardModel(RewardModel):
         with torch.no_grad():
             self._bonus_stat.update(self._error(obs_BD))
         figures = self._optimizer.step(self._loss, {"obs": obs_BD})
-        return {"loss": figures["total_loss"], "bonus_std": self._bonus_stat.std}
+        return {"loss": figures["predictor_loss"], "bonus_std": self._bonus_stat.std}
 
     def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
         bonus_TN = self._error(self._to_device(next_obs(block))) / self._bonus_stat.std

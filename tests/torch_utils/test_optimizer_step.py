@@ -51,7 +51,7 @@ class TwoNetworks(DQNPolicy):
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         output = self._critic.step(self._critic_loss, batch)
-        return output | {f"actor_{key}": value for key, value in self._actor.step(self._actor_loss, batch).items()}
+        return output | self._actor.step(self._actor_loss, batch)
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super(DQNPolicy, self)._state_dict_learn()
@@ -96,7 +96,7 @@ def test_each_network_is_stepped_by_its_own_loss_at_its_own_rate() -> None:
     before = [p.detach().clone() for p in policy.model.parameters()]
     output = policy._critic.step(policy._critic_loss, make_batch(8))
     actor, critic = (list(module.parameters()) for module in (policy._model.actor, policy._model.critic))
-    assert output.keys() == {"error", "total_loss", "grad_norm"}
+    assert output.keys() == {"error", "critic_loss", "critic_grad_norm"}
     assert same(actor, before[:2])
     assert not same(critic, before[2:])
     before = [p.detach().clone() for p in policy.model.parameters()]

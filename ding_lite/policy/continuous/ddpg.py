@@ -128,10 +128,10 @@ class DDPGPolicy(QACPolicy):
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         batch = self._prepare(batch)
-        output = self._step("critic", self._critic_loss, batch)
+        output = self._optimizers["critic"].step(self._critic_loss, batch)
         self._iterations += 1
         if self._iterations % self._cfg.learn.actor_update_freq == 0:
-            output |= self._step("actor", self._actor_loss, batch)
+            output |= self._optimizers["actor"].step(self._actor_loss, batch)
             self._update_targets()
         return output
 

@@ -56,10 +56,6 @@ class PADDPGPolicy(DDPGPolicy):
     def default_model() -> tuple[str, list[str]]:
         return "hybrid_qac", ["ding_lite.model"]
 
-    def _init_learn(self) -> None:
-        super()._init_learn()
-        self._epsilon = torch.zeros(())  # of the last collect
-
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "epsilon"]
 
@@ -78,13 +74,8 @@ class PADDPGPolicy(DDPGPolicy):
         action["action_type"] = action["action_type"].softmax(-1)
         return -self._run_frozen(self._model.critic, batch["obs"], action=action)[0].mean(), {}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        return super()._forward_learn(batch) | {"epsilon": self._epsilon}
-
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        epsilon = epsilon_at(envstep, **self._cfg.other.eps)
-        self._epsilon = torch.tensor(epsilon)
-        return {"eps": epsilon}
+        return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
@@ -44,7 +43,7 @@ class QACPolicy(Policy):
     The model has the networks `actor` and `critic`, like `QAC`. A subclass does the following:
 
     * `_init_learn` creates the optimizers with `_add_optimizer` and the target networks with `_add_target`.
-    * `_forward_learn` calls `_prepare`, then `_step` for each network, then `_update_targets`.
+    * `_forward_learn` calls `_prepare`, then the `step` of each optimizer, then `_update_targets`.
     * If replay is prioritised, the critics' loss returns `priority` `[B]` among its figures, for example the mean over
       the critics of the absolute errors.
 
@@ -142,16 +141,6 @@ class QACPolicy(Policy):
         if not self._cfg.get("priority_IS_weight", False):
             batch.pop("weight", None)
         return batch
-
-    def _step(self, name: str, loss: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Take one step of the optimizer of this name on a loss.
-
-        Returns:
-            The figures of its loss, and `<name>_loss` and `<name>_grad_norm`.
-        """
-        output = self._optimizers[name].step(loss, batch)
-        common = {f"{name}_loss": output.pop("total_loss"), f"{name}_grad_norm": output.pop("grad_norm")}
-        return output | common
 
     def _run_frozen(self, network: nn.Module, obs: Tensor, **kwargs: Any) -> Any:
         """Return the result of `_run`; its gradient flows to `kwargs`, but not to the network's parameters."""

@@ -117,10 +117,10 @@ class SACPolicy(QACPolicy):
         batch = self._prepare(batch)
         if self._alpha_is_scheduled:
             self._alpha.set(self._cfg.learn.alpha)
-        output = self._step("critic", self._critic_loss, batch)
-        output |= self._step("actor", self._actor_loss, batch)
+        output = self._optimizers["critic"].step(self._critic_loss, batch)
+        output |= self._optimizers["actor"].step(self._actor_loss, batch)
         if self._cfg.learn.auto_alpha:
-            output |= self._step("alpha", self._alpha_loss, batch | output)
+            output |= self._optimizers["alpha"].step(self._alpha_loss, batch | output)
         self._alpha.bound()
         self._update_targets()
         return output

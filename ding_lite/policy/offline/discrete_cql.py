@@ -100,7 +100,7 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         return loss, {"td_loss": td_loss.detach(), "min_q_loss": min_q_loss.detach(), "q_value": q_BA.detach()}
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        output = super()._forward_learn(batch)
+        output = self._optimizer.step(self._loss, batch)
         self._target.update()
         return output
 

@@ -106,10 +106,10 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         batch = self._prepare(batch)
         with torch.no_grad():
             batch["next_value"] = self._run(self._model.value, batch["next_obs"])[0]
-        output = self._step("value", self._value_loss, batch)
+        output = self._optimizers["value"].step(self._value_loss, batch)
         batch["adv"] = output["adv"]
-        output |= self._step("critic", self._critic_loss, batch)
-        output |= self._step("actor", self._actor_loss, batch)
+        output |= self._optimizers["critic"].step(self._critic_loss, batch)
+        output |= self._optimizers["actor"].step(self._actor_loss, batch)
         self._update_targets()
         return output
 

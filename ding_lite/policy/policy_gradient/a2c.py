@@ -49,7 +49,7 @@ class A2CPolicy(ActorCriticPolicy):
         block = self._to_device(samples)
         value_TN, next_value_TN = self._values(block)
         adv_TN, return_TN = self._advantages(block, value_TN, next_value_TN)
-        self._explained = explained_variance(value_TN, return_TN)
+        self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
         columns = {"obs": block["obs"], "action": block["action"], "adv": adv_TN, "return_": return_TN}
         samples_M = flatten_rows(columns)
         yield from self._minibatches(samples_M, rank_sizes(len(samples_M["adv"])))

@@ -166,7 +166,7 @@ class ACERPolicy(Policy):
         return total, figures | {"kl_div": kl_divergence(average_UBA, constant_UBA)}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = super()._forward_learn(batch)
+        output = self._optimizer.step(self._loss, batch)
         self._average.update()
         return output
 

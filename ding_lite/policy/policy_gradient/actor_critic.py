@@ -46,7 +46,6 @@ class ActorCriticPolicy(Policy):
         *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),
     )
     recurrent: ClassVar[bool] = False  # whether its model may have `lstm_type`
-    _explained: Tensor | None = None  # `explained_variance` of the last collect
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -73,10 +72,6 @@ class ActorCriticPolicy(Policy):
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "policy_loss", "value_loss", "entropy", "explained_variance"]
-
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = super()._forward_learn(batch)
-        return output if self._explained is None else output | {"explained_variance": self._explained}
 
     # Preparing minibatches.
 

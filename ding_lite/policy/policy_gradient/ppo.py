@@ -149,7 +149,7 @@ class PPOPolicy(ActorCriticPolicy):
         adv_TN, return_TN = self._advantages(block, plain_TN, next_TN)
         targets_M = self._arrange({"value": value_TN, "adv": adv_TN, "return_": return_TN})
         if epoch == 0:
-            self._explained = explained_variance(plain_TN, return_TN)
+            self._figures["explained_variance"] = explained_variance(plain_TN, return_TN)
         if norm and epoch == 0:
             stats.update(targets_M["return_"])
         return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
@@ -192,8 +192,6 @@ class PPOPolicy(ActorCriticPolicy):
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizer.step(self._loss, batch)
-        if self._explained is not None:
-            output["explained_variance"] = self._explained
         self._kl += [output["kl"]] if "kl" in output else []
         return output
 

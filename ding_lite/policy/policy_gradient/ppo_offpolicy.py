@@ -68,7 +68,7 @@ class PPOOffPolicy(PPOPolicy):
             value_TN, next_value_TN = denormalize(value_TN), denormalize(next_value_TN)
         value_TN, next_value_TN = value_TN.cpu(), next_value_TN.cpu()
         adv_TN, return_TN = self._advantages(given, value_TN, next_value_TN)
-        self._explained = explained_variance(value_TN, return_TN)
+        self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
         return block | {"value": value_TN, "adv": adv_TN, "return_": return_TN}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
@@ -79,4 +79,4 @@ class PPOOffPolicy(PPOPolicy):
                 batch[key] = self._value_stats.normalize(batch[key])
         if self._cfg.learn.adv_norm:
             (batch["adv"],) = normalize_parts([batch["adv"]])
-        return super()._forward_learn(batch)
+        return self._optimizer.step(self._loss, batch)

@@ -89,7 +89,6 @@ class DQNPolicy(Policy):
 
     def _init_learn(self) -> None:
         self._init_optimizer()
-        self._epsilon = torch.zeros(())  # of the last collect
         learn = self._cfg.learn
         self._target = TargetNetwork(self._model, self._optimizer.flat, learn.target_update_freq, learn.target_theta)
         self._target_model = self._target.network
@@ -164,7 +163,7 @@ class DQNPolicy(Policy):
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizer.step(self._loss, batch)
         self._target.update()
-        return output | {"epsilon": self._epsilon}
+        return output
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | self._target.state_dict()
@@ -183,7 +182,6 @@ class DQNPolicy(Policy):
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
         eps = self._cfg.other.eps
         epsilon = 0.0 if self._cfg.get("noisy_net") else epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)
-        self._epsilon = torch.tensor(epsilon)
         return {"eps": epsilon}
 
     @torch.inference_mode()

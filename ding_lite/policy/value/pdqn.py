@@ -74,7 +74,7 @@ class PDQNPolicy(QACPolicy):
         self._add_optimizer("dis", self._model.dis, learn.learning_rate_dis)
         self._add_optimizer("cont", self._model.cont, learn.learning_rate_cont)
         self._target_dis = self._add_target("dis")
-        self._iterations, self._epsilon = 0, torch.zeros(())
+        self._iterations = 0
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "q_value", "td_error", "epsilon"]
@@ -105,11 +105,11 @@ class PDQNPolicy(QACPolicy):
         trains_values = 2 * (self._iterations % circle) < circle
         self._iterations += 1
         if trains_values:
-            output = self._step("dis", self._dis_loss, batch)
+            output = self._optimizers["dis"].step(self._dis_loss, batch)
             self._update_targets()
         else:
-            output = self._step("cont", self._cont_loss, batch)
-        return output | {"epsilon": self._epsilon}
+            output = self._optimizers["cont"].step(self._cont_loss, batch)
+        return output
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | {"iterations": self._iterations}
@@ -119,9 +119,7 @@ class PDQNPolicy(QACPolicy):
         self._iterations = state["iterations"] if "optimizer" in state else 0
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        epsilon = epsilon_at(envstep, **self._cfg.other.eps)
-        self._epsilon = torch.tensor(epsilon)
-        return {"eps": epsilon}
+        return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:

@@ -38,7 +38,6 @@ from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
 from ding_lite.torch_utils.coefficient import Coefficient
-from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -87,7 +86,6 @@ class SQNPolicy(Policy):
                 f"policy.learn.target_entropy={largest} cannot be reached: the entropy of {num_actions} "
                 f"actions is at most {math.log(num_actions):.3f} nats: reduce it."
             )
-        self._epsilon = torch.zeros(())  # of the last collect
         self._alpha = Coefficient(learn.alpha).to(self._device, self._dtype)
         flat = self._add_optimizer("q", self._model, learn.learning_rate_q).flat
         self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
@@ -120,16 +118,10 @@ class SQNPolicy(Policy):
         return loss, {"alpha": self._alpha().detach()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = self._step("q", self._q_loss, batch)
-        output |= self._step("alpha", self._alpha_loss, {"entropy": output["entropy"]})
+        output = self._optimizers["q"].step(self._q_loss, batch)
+        output |= self._optimizers["alpha"].step(self._alpha_loss, {"entropy": output["entropy"]})
         self._target.update()
-        return output | {"epsilon": self._epsilon}
-
-    def _step(self, name: str, loss: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Take one step of the optimizer of this name, and return its figures under the names of the log."""
-        output = self._optimizers[name].step(loss, batch)
-        common = {f"{name}_loss": output.pop("total_loss"), f"{name}_grad_norm": output.pop("grad_norm")}
-        return output | common
+        return output
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | self._target.state_dict() | {"alpha": self._alpha.state_dict()}
@@ -150,9 +142,7 @@ class SQNPolicy(Policy):
             self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        epsilon = epsilon_at(envstep, **self._cfg.other.eps)
-        self._epsilon = torch.tensor(epsilon)
-        return {"eps": epsilon}
+        return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:

@@ -73,7 +73,7 @@ def test_alpha_follows_the_target_entropy(overrides: list[str], learned: float, 
     loss, figures = losses(policy, batch)["alpha"]
     assert figures["alpha"].item() == pytest.approx(0.5)
     assert loss.item() == pytest.approx(-learned * (-3.0 + target))
-    policy._step("alpha", policy._alpha_loss, batch)  # the entropy is 3, above its target
+    policy._optimizers["alpha"].step(policy._alpha_loss, batch)  # the entropy is 3, above its target
     assert policy._alpha().item() < 0.5
 
 

@@ -66,7 +66,7 @@ def test_alpha_follows_the_target_entropy(overrides: list[str], target: float) -
     assert figures["alpha"].item() == pytest.approx(0.5)
     assert loss.item() == pytest.approx(-math.log(0.5) * (-3.0 + target))
     before = policy._alpha().item()
-    policy._step("alpha", policy._alpha_loss, batch)  # the entropy is 3, above its target
+    policy._optimizers["alpha"].step(policy._alpha_loss, batch)  # the entropy is 3, above its target
     assert policy._alpha().item() < before
 
 
@@ -83,7 +83,7 @@ def test_the_lagrange_multiplier_grows_while_the_gap_is_too_large(threshold: flo
     policy, batch = hand(*keys)
     loss, _ = losses(policy, batch)["lagrange"]
     assert loss.item() == pytest.approx(-(2.0 * 2.0 - threshold))  # the gaps' mean is 2, alpha' starts at 1
-    policy._step("lagrange", policy._lagrange_loss, batch)
+    policy._optimizers["lagrange"].step(policy._lagrange_loss, batch)
     assert (policy._lagrange().item() > 1.0) == grows
 
 
