@@ -43,6 +43,7 @@ setup(
             "pytest-xdist>=3.7",
             "ruff>=0.6",
             "mypy>=1.11",
+            "jedi>=0.19",
             "types-tqdm>=4.66",
             *BOX2D,
             *MINIGRID,

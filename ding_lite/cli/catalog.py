@@ -30,6 +30,8 @@ REGISTRIES = {
 }
 NARROWEST = 20  # columns of a folded summary, on a terminal that is narrower than its names
 
+SOURCES = {"replay": "from replay", "collect": "on-policy", "dataset": "from a data set"}
+
 
 def describe(kind: str, width: int | None = None) -> str:
     """Return a heading, and each name of a kind with a summary.
@@ -55,7 +57,7 @@ def _fold(start: str, text: str, width: int | None) -> str:
 
 def _summary(kind: str, cls: Any) -> str:
     if kind == "policies":
-        return f"{_spaces(cls.action_spaces)}; learns {_source(cls.pipeline)}"
+        return f"{_spaces(cls.action_spaces)}; learns {SOURCES[cls.learns_from]}"
     if kind == "environments":
         return f"import_names=['{cls.__module__}']"
     return (inspect.getdoc(cls) or "").partition("\n")[0]
@@ -64,10 +66,6 @@ def _summary(kind: str, cls: Any) -> str:
 def _spaces(spaces: Iterable[type]) -> str:
     names = [space.__name__ for space in spaces]
     return "any actions" if names == ["Space"] else ", ".join(names)
-
-
-def _source(pipeline: str) -> str:
-    return {"serial_pipeline": "from replay", "serial_pipeline_onpolicy": "on-policy"}.get(pipeline, "from a data set")
 
 
 def _import_dizoo() -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ding_lite.config import SavedRun, divided_sizes, find_policy, read_limits, read_saved_run
-from ding_lite.config.schema import TOP_KEYS
+from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.eval_entry import evaluate_checkpoint, find_pair
 from ding_lite.entry.launcher.ranks import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
@@ -54,7 +54,7 @@ def _train(args: argparse.Namespace) -> None:
     """Run a config with the pipeline that `-m` or the policy's class names."""
     limits, overrides = split_words(args.words)
     pair, policy_cls = find_policy(args.config, overrides)
-    pipeline = load_pipeline(MODES[args.mode] if args.mode else policy_cls.pipeline)
+    pipeline = load_pipeline(MODES[args.mode] if args.mode else PIPELINE_OF[policy_cls.learns_from])
     limits = limits_for(pipeline, {**read_limits(args.config), **limits})
     if args.divide and get_world_size() > 1:
         overrides = [TOGETHER, *overrides, *divided_sizes(pair, get_world_size(), overrides)]
@@ -125,7 +125,7 @@ def check_limits(config: str, limits: dict[str, int], overrides: Sequence[str]) 
     Raises:
         ConfigError: the pipeline has no such limit, or the config cannot be read.
     """
-    return limits_for(load_pipeline(find_policy(config, overrides)[1].pipeline), limits)
+    return limits_for(load_pipeline(PIPELINE_OF[find_policy(config, overrides)[1].learns_from]), limits)
 
 
 def read_resumable(directory: str) -> SavedRun:

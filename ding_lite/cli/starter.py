@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.utils.key import Key, declared_keys
@@ -172,7 +173,7 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
         ConfigError: there is no such algorithm, or it learns from a data set.
     """
     policy_cls = POLICY_REGISTRY.find(algorithm)
-    if policy_cls.pipeline == "serial_pipeline_offline":
+    if policy_cls.learns_from == "dataset":
         raise ConfigError(
             f"Policy '{algorithm}' learns from a data set, which a starter config cannot know: begin with a file of "
             "dizoo, see docs/offline.md."
@@ -256,7 +257,7 @@ def _find_algorithm(env_id: str) -> str:
 
 def _check(main: dict[str, Any], create: dict[str, Any]) -> RunSetup:
     """Check a pair as a run would be checked; return the run, with the pipeline that trains it."""
-    pipeline: str = POLICY_REGISTRY.find(create["policy"]["type"]).pipeline
+    pipeline = PIPELINE_OF[POLICY_REGISTRY.find(create["policy"]["type"]).learns_from]
     return prepare_run((_values(main), create), pipeline=pipeline, all_ranks=False)
 
 

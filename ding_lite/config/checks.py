@@ -45,7 +45,7 @@ def round_counts(cfg: EasyDict, notes: list[str]) -> None:
             sc.set_key(cfg, path, near)
             notes.append(f"{path}={value} is {near} here: {sc.get_key(cfg, divisor)} environments step together.")
     n_sample, batch_size = sc.get_key(cfg, "policy.collect.n_sample"), cfg.policy.learn.batch_size
-    on_policy = POLICY_REGISTRY.find(cfg.policy.type).pipeline == "serial_pipeline_onpolicy"
+    on_policy = POLICY_REGISTRY.find(cfg.policy.type).learns_from == "collect"
     if on_policy and n_sample is not None and batch_size > n_sample:
         cfg.policy.learn.batch_size = n_sample
         notes.append(f"policy.learn.batch_size={batch_size} is {n_sample} here: a collect has no more samples.")
@@ -130,12 +130,12 @@ def check_schedules(policy: EasyDict, policy_cls: Any) -> None:
             or changes a number that this run reads only once.
     """
     for path, schedule in find_schedules(policy, declared_keys(policy_cls)).items():
-        if policy_cls.pipeline == "serial_pipeline_offline" and schedule["by"] != "iteration":
+        if policy_cls.learns_from == "dataset" and schedule["by"] != "iteration":
             raise ConfigError(
                 f"policy.{path}.by: expected 'iteration', got '{schedule['by']}', because policy '{policy.type}' "
                 "learns from a data set and collects nothing."
             )
-        if policy_cls.pipeline == "serial_pipeline_offline" and path == "discount_factor":
+        if policy_cls.learns_from == "dataset" and path == "discount_factor":
             raise ConfigError(
                 f"policy.{path} is a schedule, but policy '{policy.type}' learns from a data set, whose rewards are "
                 "summed once, when it is read: give a number."

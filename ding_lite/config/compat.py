@@ -11,7 +11,7 @@ from collections.abc import Container
 from types import ModuleType
 from typing import Any
 
-from ding_lite.config.schema import BUFFER, ENCODER, UNSET, Schema, get_key, merge, set_key
+from ding_lite.config.schema import BUFFER, ENCODER, PIPELINE_OF, UNSET, Schema, get_key, merge, set_key
 from ding_lite.utils.key import show
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
@@ -152,8 +152,8 @@ RENAMED_KEYS = {
 }
 # Sections that accept `True` or `False` for their key `use_norm`.
 SWITCHES = ("env.norm_obs", "env.norm_reward")
-# Keys of `policy` that select the training loop in DI-engine; each is True for policies of this pipeline.
-LOOP_KEYS = {"on_policy": "serial_pipeline_onpolicy", "offline": "serial_pipeline_offline"}
+# Keys of `policy` that select the training loop in DI-engine; each is True for policies that learn from this.
+LOOP_KEYS = {"on_policy": "collect", "offline": "dataset"}
 MUJOCO = (
     *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum"),
     *("Pusher", "Reacher", "Swimmer", "Walker2d"),
@@ -355,13 +355,19 @@ def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
         ConfigError: one of the two keys contradicts the class.
     """
     policy_type = schema["policy.type"].default
-    pipeline = POLICY_REGISTRY.find(policy_type).pipeline
-    for name, loop in LOOP_KEYS.items():
-        path, right = f"policy.{name}", pipeline == loop
+    policy_cls = POLICY_REGISTRY.find(policy_type)
+    learns_from = policy_cls.learns_from
+    if hasattr(policy_cls, "pipeline"):
+        raise ConfigError(
+            f"The class of policy '{policy_type}' declares `pipeline`: set `learns_from` to "
+            f"{', '.join(map(repr, PIPELINE_OF))} instead."
+        )
+    for name, source in LOOP_KEYS.items():
+        path, right = f"policy.{name}", learns_from == source
         if path in schema and schema[path].default != right:
             raise ConfigError(
-                f"The class of policy '{policy_type}' declares {name}={not right}, but is trained by {pipeline}: set "
-                f"its attribute `pipeline`, such as pipeline = '{loop}'."
+                f"The class of policy '{policy_type}' declares {name}={not right}, but learns from {learns_from}: set "
+                f"its attribute `learns_from`, such as learns_from = '{source}'."
             )
         value = get_key(user, path, right)
         if value != right:

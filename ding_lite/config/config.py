@@ -406,7 +406,7 @@ def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: i
 def format_config(cfg: EasyDict, pipeline: str = "", **limits: int) -> str:
     """Return a compiled config as the text of a Python file; the arguments are those of `save_config`."""
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
-    pipeline = pipeline or POLICY_REGISTRY.find(cfg.policy.type).pipeline
+    pipeline = pipeline or sc.PIPELINE_OF[POLICY_REGISTRY.find(cfg.policy.type).learns_from]
     create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in PARTS if part in main}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
     return f'''"""Compiled by ding_lite. Sizes are per process: run this file on as many processes as wrote it."""

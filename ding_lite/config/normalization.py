@@ -11,8 +11,6 @@ from easydict import EasyDict
 
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
-OFFLINE = ("serial_pipeline_offline", "serial_pipeline_bc")  # pipelines that learn from a data set
-
 
 def check_normalization(cfg: EasyDict) -> None:
     """Check that the policy's training loop can normalise what the config wants normalised.
@@ -24,7 +22,7 @@ def check_normalization(cfg: EasyDict) -> None:
         ConfigError: it cannot.
     """
     norm_obs, norm_reward = cfg.env.norm_obs, cfg.env.norm_reward
-    offline = POLICY_REGISTRY.find(cfg.policy.type).pipeline in OFFLINE
+    offline = POLICY_REGISTRY.find(cfg.policy.type).learns_from == "dataset"
     if norm_obs.offline_stats.use_offline_stats and norm_obs.use_norm and not offline:
         raise ConfigError(
             f"env.norm_obs.offline_stats.use_offline_stats=True: policy '{cfg.policy.type}' learns without a data set. "

@@ -35,6 +35,12 @@ from ding_lite.utils.registry import (
 Schema = dict[str, Key]
 UNSET, REQUIRED = object(), object()
 BUFFER = "policy.other.replay_buffer"
+# The function of `ding_lite.entry` that trains a policy, by what the policy learns from.
+PIPELINE_OF = {
+    "replay": "serial_pipeline",
+    "collect": "serial_pipeline_onpolicy",
+    "dataset": "serial_pipeline_offline",
+}
 MAX_DEPTH = 50  # levels of nested dicts and lists in a config
 TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),

@@ -152,15 +152,15 @@ def _expected_actions(policy_cls: type) -> str:
 
 
 def _advice(policy_type: str, space: type) -> str:
-    """Return which policies to use instead: those that take the space, first those trained by the same pipeline."""
-    loops = {name: POLICY_REGISTRY.find(name).pipeline for name in sorted(POLICY_REGISTRY)}
-    loop, offline = loops[policy_type], "serial_pipeline_offline"
-    declared = {name: _spaces_of(POLICY_REGISTRY.find(name)) for name in loops}
+    """Return which policies to use instead: those that take the space, first those that learn from the same source."""
+    sources = {name: POLICY_REGISTRY.find(name).learns_from for name in sorted(POLICY_REGISTRY)}
+    source, offline = sources[policy_type], "dataset"
+    declared = {name: _spaces_of(POLICY_REGISTRY.find(name)) for name in sources}
     names = [name for name, spaces in declared.items() if gymnasium.Space not in spaces and issubclass(space, spaces)]
-    names = [name for name in names if (loops[name] == offline) == (loop == offline)]
-    names.sort(key=lambda name: loops[name] != loop)
+    names = [name for name in names if (sources[name] == offline) == (source == offline)]
+    names.sort(key=lambda name: sources[name] != source)
     if not names:
-        what = " that learns from a data set" if loop == offline else ""
+        what = " that learns from a data set" if source == offline else ""
         return f"no policy{what} takes {space.__name__} actions; wrap the environment."
     return f"use {_listed(names)}."
 

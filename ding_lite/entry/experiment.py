@@ -71,7 +71,7 @@ def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStac
     return Source(collector, lines, setup.limits["max_env_step"])
 
 
-class Experiment(AbstractContextManager[Any]):
+class Experiment:
     """Builds the parts of one run and offers the steps of a training loop as methods.
 
     All methods are collective: every rank calls the same ones in the same order. An experiment is a context manager. At
@@ -302,6 +302,9 @@ class Experiment(AbstractContextManager[Any]):
             size = self._setup.cfg.policy.learn.batch_size
             cause += f", {self._replay.count()} samples in a rank's replay buffer, policy.learn.batch_size={size}"
         self._reporter.warning(f"This run learned nothing: {cause}.")
+
+    def __enter__(self) -> Experiment:
+        return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with cleaning_up(error), self._stack:

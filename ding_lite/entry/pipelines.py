@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
 
@@ -88,7 +89,7 @@ def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:
     Args:
         policy_cfg: the `policy` part of a compiled or saved config.
     """
-    return load_pipeline(POLICY_REGISTRY.find(policy_cfg["type"]).pipeline)
+    return load_pipeline(PIPELINE_OF[POLICY_REGISTRY.find(policy_cfg["type"]).learns_from])
 
 
 def check_pipeline(policy_cfg: Mapping[str, Any], pipeline: str) -> None:
@@ -101,7 +102,7 @@ def check_pipeline(policy_cfg: Mapping[str, Any], pipeline: str) -> None:
     Raises:
         ConfigError: the policy needs another pipeline.
     """
-    right = POLICY_REGISTRY.find(policy_cfg["type"]).pipeline
+    right = PIPELINE_OF[POLICY_REGISTRY.find(policy_cfg["type"]).learns_from]
     if right != pipeline:
         load_pipeline(right)
         raise ConfigError(

@@ -196,7 +196,7 @@ class RolloutDataset(IterableDataset[Any]):
         policy, num_envs = self.cfg.policy, self.cfg.env.collector_env_num
         if self.unit == "episode":
             return EpisodeStream(num_envs)
-        if POLICY_REGISTRY.find(policy.type).pipeline == "serial_pipeline_onpolicy":
+        if POLICY_REGISTRY.find(policy.type).learns_from == "collect":
             return None
         batch_size = policy.learn.batch_size if self.unit == "batch" else None
         options = (policy.get("nstep", 1), policy.discount_factor, self._frame_stack)

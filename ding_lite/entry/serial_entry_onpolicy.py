@@ -33,18 +33,9 @@ def serial_pipeline_onpolicy(
     options = (input_cfg, seed, env_setting, model, overrides)
     setup = prepare_run(*options, pipeline="serial_pipeline_onpolicy", limits=limits)
     with Experiment(setup, callbacks=callbacks) as experiment:
-        learn_onpolicy(experiment)
+        while not experiment.finished():
+            if experiment.evaluate():
+                break
+            samples = experiment.collect()
+            experiment.learn(experiment.policy.batches(samples))
     return experiment.policy
-
-
-def learn_onpolicy(experiment: Experiment) -> None:
-    """Run the loop until a limit or the stop value is reached, or the run is interrupted.
-
-    Args:
-        experiment: the parts of the run; its policy must be on-policy.
-    """
-    while not experiment.finished():
-        if experiment.evaluate():
-            break
-        samples = experiment.collect()
-        experiment.learn(experiment.policy.batches(samples))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ding_lite.config import find_policy, replace_values
-from ding_lite.config.schema import TOP_KEYS
+from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.agent import Agent, load
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.pipelines import limits_for, load_pipeline, whole_limit
@@ -106,7 +106,7 @@ def train(
         if hint := closest(name, (*given, "callbacks")):  # else the config says what it does not know
             raise ConfigError(f"Unknown argument '{name}'.{hint}")
     pair, policy_cls = find_policy(replace_values(config, overrides))
-    pipeline = load_pipeline(policy_cls.pipeline)
+    pipeline = load_pipeline(PIPELINE_OF[policy_cls.learns_from])
     given_limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
     limits = limits_for(pipeline, given_limits)
     opened = opened_exp_dirs()

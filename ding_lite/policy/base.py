@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import numpy as np
@@ -66,7 +66,7 @@ class Policy:
     """
 
     config: ClassVar[dict[str, Any]] = COMMON_KEYS
-    pipeline: ClassVar[str] = "serial_pipeline"  # name of the function in ding_lite.entry that trains the policy
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"  # which decides the pipeline
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
@@ -219,15 +219,12 @@ class Policy:
 
     def _normalized(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch with normalised observations and rewards. Those of a collect are, see `to_samples`."""
-        return batch if self._learns_from_collects() else self.normalizer.normalize(batch)
+        return batch if self.learns_from == "collect" else self.normalizer.normalize(batch)
 
     def _with_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the batch with the random numbers that its losses need. Noise already in the batch is kept."""
         noise = batch.get("noise") or self._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
-
-    def _learns_from_collects(self) -> bool:
-        return self.pipeline == "serial_pipeline_onpolicy"
 
     def _set_training(self, training: bool) -> None:
         """Set training or evaluation mode of those networks that are not in it, because switching takes time."""
@@ -279,7 +276,7 @@ class Policy:
         that probabilities and values that were stored while acting belong to them. Replay keeps them unchanged: each
         batch is normalised when it is learned from, by the newest statistics.
         """
-        if self._learns_from_collects():
+        if self.learns_from == "collect":
             block = self.normalizer.observe(block)
         else:
             self.normalizer.update(block)

@@ -113,7 +113,7 @@ def summary(start: Start, folder: Path) -> dict[str, Any] | None:
 def fitting(patterns: list[str]) -> Iterator[tuple[str, str]]:
     """Yield environments and algorithms whose `ENV/ALGORITHM` matches a pattern, the cheapest first."""
     names = [name for name, cls in POLICY_REGISTRY.items() if cls.config.get("type") == name]
-    names = [name for name in names if POLICY_REGISTRY[name].pipeline != "serial_pipeline_offline"]
+    names = [name for name in names if POLICY_REGISTRY[name].learns_from != "dataset"]
     names.sort(key=lambda name: (-1 if name not in SLOW else len(SLOW) - SLOW.index(name), name))
     for env_id in GOALS:
         for name in names:

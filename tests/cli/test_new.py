@@ -25,7 +25,7 @@ from ding_lite.utils import POLICY_REGISTRY, ConfigError
 from tests.distributed.launcher import ROOT
 from tests.entry.helpers import CONFIG, result
 
-OFFLINE = [name for name, cls in POLICY_REGISTRY.items() if cls.pipeline == "serial_pipeline_offline"]
+OFFLINE = [name for name, cls in POLICY_REGISTRY.items() if cls.learns_from == "dataset"]
 FIT = {"Box": "Pendulum-v1", "Discrete": "CartPole-v1"}
 
 

@@ -48,7 +48,7 @@ class BasePolicy:
         collect=dict(n_sample=Key(None, "env steps", type=int), n_episode=Key(None, "episodes", type=int)),
         other=dict(),
     )
-    pipeline = "serial_pipeline"
+    learns_from = "replay"
 
     def default_model(self) -> tuple[str, list[str]]:  # a plain method, as DI-engine writes it
         return "config_test", ["ding_lite.model"]

@@ -285,10 +285,13 @@ def test_a_class_whose_config_contradicts_its_pipeline_is_told_what_to_set(monke
         config = dict(type="config_test_loop", on_policy=True)
 
     monkeypatch.setitem(POLICY_REGISTRY, "config_test_loop", Declares)
-    with pytest.raises(ConfigError, match="`pipeline`, such as pipeline = 'serial_pipeline_onpolicy'"):
+    with pytest.raises(ConfigError, match="`learns_from`, such as learns_from = 'collect'"):
         compile_config(pair(policy=dict(type="config_test_loop")))
-    Declares.pipeline = "serial_pipeline_onpolicy"
+    Declares.learns_from = "collect"
     assert compile_config(pair(policy=dict(type="config_test_loop"))).policy.on_policy
+    Declares.pipeline = "serial_pipeline"  # type: ignore[attr-defined]  # of an older version
+    with pytest.raises(ConfigError, match="declares `pipeline`: set `learns_from` to 'replay', 'collect', 'dataset'"):
+        compile_config(pair(policy=dict(type="config_test_loop")))
 
 
 def test_sizes_are_divided_whoever_sets_them() -> None:

@@ -27,7 +27,7 @@ POLICIES = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module_
 
 
 def compiled(policy: str, main: dict[str, Any] | None = None) -> Any:
-    offline = POLICY_REGISTRY.find(policy).pipeline == "serial_pipeline_offline"
+    offline = POLICY_REGISTRY.find(policy).learns_from == "dataset"
     collect = dict(collect=dict(data_path="data.npz")) if offline else {}
     return compile_config((dict(policy={**collect, **(main or {})}), dict(policy=dict(type=policy))))
 
@@ -166,7 +166,7 @@ def test_a_policy_takes_the_actions_or_names_policies_that_do(policy: str, kind:
     others = [other for other, module in advice.items() if module.startswith("ding_lite.")]  # not one of another test
     for other in others:
         check_shapes(compiled(other), space)
-    offline = POLICY_REGISTRY.find(policy).pipeline == "serial_pipeline_offline"
+    offline = POLICY_REGISTRY.find(policy).learns_from == "dataset"
     if kind == "bits" or (offline and kind == "hybrid"):
         what = " that learns from a data set" if offline else ""
         assert f"no policy{what} takes {type(SPACES[kind]).__name__} actions; wrap the environment." in str(error.value)
@@ -200,7 +200,7 @@ def test_a_kind_of_actions_that_a_policy_does_not_take_is_refused_when_the_confi
         assert isinstance(SPACES[kind], POLICY_REGISTRY.find(other).action_spaces)
     if kind == "hybrid":
         assert {"paddpg", "pdqn"} <= set(others)
-    assert all(POLICY_REGISTRY.find(other).pipeline != "serial_pipeline_offline" for other in others)
+    assert all(POLICY_REGISTRY.find(other).learns_from != "dataset" for other in others)
 
 
 @pytest.mark.parametrize("policy", ["cql", "td3_bc", "iql", "bc", "discrete_cql"])

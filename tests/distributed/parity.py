@@ -42,7 +42,7 @@ UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), 
 
 
 def is_on_policy(cfg: EasyDict) -> bool:
-    return POLICY_REGISTRY.find(cfg.policy.type).pipeline == "serial_pipeline_onpolicy"
+    return POLICY_REGISTRY.find(cfg.policy.type).learns_from == "collect"
 
 
 @ENV_REGISTRY.register("parity")

@@ -39,7 +39,7 @@ def train(name: str) -> dict[str, Any]:
     POLICY_REGISTRY["watched"] = Watched
     main_config, create_config = read_config(CONFIGS / f"cartpole_{name}_config.py")
     create_config["policy"]["type"] = "watched"
-    pipeline = serial_pipeline_onpolicy if Watched.pipeline == "serial_pipeline_onpolicy" else serial_pipeline
+    pipeline = serial_pipeline_onpolicy if Watched.learns_from == "collect" else serial_pipeline
     overrides = [f"exp_name={name}", "policy.multi_gpu=True", "env.stop_value=None"]
     policy = pipeline((main_config, create_config), seed=0, max_env_step=STEPS, overrides=overrides)
     state = policy.state_dict()

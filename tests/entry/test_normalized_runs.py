@@ -66,8 +66,9 @@ def test_replay_stores_observations_and_rewards_as_the_environment_gave_them() -
     seen: list[dict[str, Any]] = []
     with Experiment(setup, replays=True) as experiment:
         replay = experiment.fill_replay_buffer()
-        forward = experiment.policy._forward_learn
-        experiment.policy._forward_learn = lambda batch: [seen.append(batch), forward(batch)][1]  # type: ignore[func-returns-value]
+        policy: Any = experiment.policy
+        forward = policy._forward_learn
+        policy._forward_learn = lambda batch: [seen.append(batch), forward(batch)][1]
         while not experiment.finished():
             replay.push(experiment.collect())
             experiment.learn(experiment.sample(replay), replay.update)

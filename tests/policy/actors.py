@@ -49,7 +49,7 @@ def make_actor(kind: str, *overrides: str, model: nn.Module | None = None, space
     network = {
         "obs_shape": OBS, "action_shape": SHAPES[space], "action_space": space, "encoder_hidden_size_list": [16, 8],
     }  # fmt: skip
-    on_policy = POLICY_REGISTRY.find(kind).pipeline == "serial_pipeline_onpolicy"
+    on_policy = POLICY_REGISTRY.find(kind).learns_from == "collect"
     collect = {"n_sample": 64} if on_policy and kind != "pg" else {}
     main = dict(policy=dict(model={} if model else network, collect=collect, learn=dict(batch_size=4)))
     create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))

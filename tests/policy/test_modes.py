@@ -64,7 +64,7 @@ def batches_of(cfg: EasyDict, policy: Any) -> list[dict[str, Any]]:
     torch.manual_seed(1)
     block = parity.collect_block(cfg)
     samples = policy.to_samples(block)
-    if policy.pipeline == "serial_pipeline_onpolicy":
+    if policy.learns_from == "collect":
         return list(policy.batches(samples))
     return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
 

@@ -272,7 +272,7 @@ def test_what_is_not_finite_is_described_in_nested_dicts() -> None:
 
 def batches_of(policy: Any, cfg: Any, block: dict[str, Any]) -> list[dict[str, Any]]:
     samples = policy.to_samples(copy.deepcopy(block))
-    if type(policy).pipeline != "serial_pipeline_onpolicy":
+    if type(policy).learns_from != "collect":
         return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
     return policy.batches(samples)
 

@@ -47,7 +47,7 @@ def run(kind: str, task: str, *overrides: str, max_env_step: int = 40_000) -> Po
     )
     main["policy"]["model"] = dict(encoder_hidden_size_list=[32, 32])
     create = dict(env=dict(type="corridor" if task == "corridor" else "match"), policy=dict(type=kind))
-    on_policy = POLICY_REGISTRY.find(kind).pipeline == "serial_pipeline_onpolicy"
+    on_policy = POLICY_REGISTRY.find(kind).learns_from == "collect"
     pipeline = serial_pipeline_onpolicy if on_policy else serial_pipeline
     return pipeline((main, create), seed=0, max_env_step=max_env_step, overrides=overrides)
 

@@ -18,6 +18,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from ding_lite.config import find_policy
+from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.entry.launcher import ranks
 from ding_lite.entry.pipelines import load_pipeline
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
@@ -112,7 +113,7 @@ def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which win
     overrides = [*together, *kwargs.pop("overrides", ())]
     pair, policy_cls = find_policy(config, overrides)
-    pipeline = load_pipeline(policy_cls.pipeline)
+    pipeline = load_pipeline(PIPELINE_OF[policy_cls.learns_from])
     known = inspect.signature(pipeline).parameters
     for key in set(kwargs) - set(known):
         raise ConfigError(f"launch: {pipeline.__name__} takes no '{key}'.{closest(key, known)}")

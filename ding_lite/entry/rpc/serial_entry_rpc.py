@@ -15,7 +15,6 @@ from ding_lite.entry.normalized import refuse_normalization
 from ding_lite.entry.rpc.agent import create_remote
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.rpc.observer import Observer
-from ding_lite.entry.serial_entry_onpolicy import learn_onpolicy
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys
@@ -88,7 +87,11 @@ def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:
     with RPCLink(None) as link:
         try:
             with Experiment(setup, partial(create_remote, link), callbacks=callbacks) as experiment:
-                learn_onpolicy(experiment)
+                while not experiment.finished():
+                    if experiment.evaluate():
+                        break
+                    samples = experiment.collect()
+                    experiment.learn(experiment.policy.batches(samples))
         except SystemExit as end:
             status = end.code
         for answer in [link.ask(rank, "end", status) for rank in link.observers]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from easydict import EasyDict
 
@@ -49,7 +49,7 @@ class OfflinePolicy:
             ),
         ),
     )
-    pipeline: ClassVar[str] = "serial_pipeline_offline"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "dataset"
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")
 
     @classmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import numpy as np
@@ -30,7 +30,7 @@ from ding_lite.utils.tree import tree_map
 class ActorCriticPolicy(Policy):
     """Base of policies whose model returns `logit` and `value`.
 
-    They are on-policy unless a subclass changes `pipeline`.
+    They are on-policy unless a subclass changes `learns_from`.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -40,7 +40,7 @@ class ActorCriticPolicy(Policy):
             ppo_param_init=Key(False, "initialise weights orthogonally, small ones in the policy's last layer"),
         ),
     )
-    pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     transition_with_policy_data: ClassVar[bool] = True
     action_spaces: ClassVar[tuple[type, ...]] = (
         *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),

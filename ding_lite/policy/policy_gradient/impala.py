@@ -15,7 +15,7 @@ Shapes: U steps of a sequence, B sequences, K episodes truncated inside them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ class IMPALAPolicy(ActorCriticPolicy):
             ),
         ),
     )
-    pipeline: ClassVar[str] = "serial_pipeline"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.

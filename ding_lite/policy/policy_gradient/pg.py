@@ -15,7 +15,7 @@ policy learns from each collect in one pass of minibatches.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import numpy as np
@@ -53,7 +53,7 @@ class PGPolicy(Policy):
             ),
         ),
     )
-    pipeline: ClassVar[str] = "serial_pipeline_onpolicy"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
     action_spaces: ClassVar[tuple[type, ...]] = (
         *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),

@@ -10,7 +10,7 @@ Deviation from PPO (Schulman et al. 2017, arXiv:1707.06347): the samples of a ba
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -44,7 +44,7 @@ class PPOOffPolicy(PPOPolicy):
             ),
         ),
     )
-    pipeline: ClassVar[str] = "serial_pipeline"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"
     reads_next_obs: ClassVar[bool] = False  # returns are estimated before samples are stored
     recurrent: ClassVar[bool] = False
 

@@ -69,7 +69,7 @@ def make(*overrides: str) -> Any:
 
 def test_it_has_the_keys_of_a_replay_buffer_and_none_of_a_data_set() -> None:
     cfg = TwinCriticPolicy.default_config()
-    assert TwinCriticPolicy.pipeline == "serial_pipeline"
+    assert TwinCriticPolicy.learns_from == "replay"
     assert {"priority", "nstep", "random_collect_size"} <= set(cfg)
     assert cfg.learn.update_per_collect is None  # one for each env step
     assert "data_path" not in cfg.collect
@@ -84,7 +84,7 @@ def test_the_offline_policies_are_the_same_base_with_another_source(name: str) -
     assert issubclass(policy_cls, QACPolicy)
     assert not issubclass(OfflinePolicy, Policy)
     cfg = policy_cls.default_config()
-    assert policy_cls.pipeline == "serial_pipeline_offline"
+    assert policy_cls.learns_from == "dataset"
     assert "data_path" in cfg.collect
     assert not {"priority", "random_collect_size"} & set(cfg)
     assert "replay_buffer" not in cfg.other
