@@ -68,7 +68,12 @@ def test_replay_stores_observations_and_rewards_as_the_environment_gave_them() -
         replay = experiment.fill_replay_buffer()
         policy: Any = experiment.policy
         forward = policy._forward_learn
-        policy._forward_learn = lambda batch: [seen.append(batch), forward(batch)][1]
+
+        def watched(batch: dict[str, Any]) -> dict[str, Any]:
+            seen.append(batch)
+            return forward(batch)
+
+        policy._forward_learn = watched
         while not experiment.finished():
             replay.push(experiment.collect())
             experiment.learn(experiment.sample(replay), replay.update)
