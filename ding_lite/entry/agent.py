@@ -31,11 +31,11 @@ from ding_lite.entry.acting import AgentError, Observations
 from ding_lite.entry.eval_entry import episode_counts, find_pair, play_evaluation
 from ding_lite.entry.export import check_target, export_policy
 from ding_lite.entry.keeper import load_model, trained_env_steps
-from ding_lite.entry.setup import RunSetup, prepare_run, restoring_threads
+from ding_lite.entry.process import policy_process
+from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.envs.rendering import build_rendered
-from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.checkpoint.find import find_checkpoint
 from ding_lite.utils.ranks.ranks import get_world_size
@@ -101,9 +101,9 @@ class Agent:
     def __init__(self, setup: RunSetup, state: dict[str, Any], name: str, missing: ConfigError | None = None) -> None:
         self._missing = missing
         self._setup, self._name, self._iteration = setup, name, state.get("learner", {}).get("train_iter", 0)
-        with _undisturbed():
-            self.policy: Policy = _greedy(setup).create_policy("policy", fields=("collect", "eval"))
-        load_model(self.policy, state, name)
+        fields = ("collect", "eval")
+        with _undisturbed(), policy_process(_greedy(setup), "policy", fields=fields) as self.policy:
+            load_model(self.policy, state, name)
         spec = setup.spec
         layout = setup.cfg.env.image_layout
         self._observations = Observations(spec.observation_space, spec.env_observation_space, layout)
@@ -203,9 +203,7 @@ class Agent:
 
     def _state_dict(self) -> dict[str, Any]:
         """Return the policy's current state, in the form of a checkpoint that `load_model` reads."""
-        state = {"model": self.policy.model.state_dict()}
-        if self.policy.normalizer is not None:
-            state["normalizer"] = self.policy.normalizer.state_dict()
+        state = {"model": self.policy.model.state_dict(), "normalizer": self.policy.normalizer.state_dict()}
         return {"policy": state, "learner": {"train_iter": self._iteration}}
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
@@ -239,8 +237,7 @@ class Agent:
         check_target(path)
         setup = _greedy(self._setup)
         setup.cfg.policy.cuda = False
-        with _undisturbed():
-            policy = setup.create_policy("policy", fields=("eval",))  # the running episodes are not touched
+        with _undisturbed(), policy_process(setup, "policy", fields=("eval",)) as policy:  # the running episodes go on
             load_model(policy, self._state_dict(), self._name)
             export_policy(policy, setup.spec.observation_space, self._units, path)
 
@@ -268,10 +265,9 @@ def _greedy(setup: RunSetup) -> RunSetup:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Return a context manager that finally restores the random generators and the number of threads."""
+    """Return a context manager that finally restores the random generators."""
     state = random_state()
     try:
-        with restoring_threads():
-            yield
+        yield
     finally:
         set_random_state(state)

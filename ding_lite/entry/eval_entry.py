@@ -9,8 +9,9 @@ from typing import Any
 
 from ding_lite.config import read_saved_run
 from ding_lite.entry.keeper import load_model
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.reporter import describe_eval_epsilon, describe_numbers
-from ding_lite.entry.setup import RunSetup, prepare_run, restoring_threads
+from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import load_checkpoint
@@ -74,7 +75,6 @@ def evaluate_checkpoint(
     return info
 
 
-@restoring_threads()
 def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[dict[str, Any], Policy]:
     """Build a policy with the parameters of a checkpoint, and evaluate it once as `setup` says.
 
@@ -90,9 +90,9 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[
         CheckpointError: the checkpoint belongs to another model.
     """
     cfg = setup.cfg
-    policy = setup.create_policy("policy", fields=("eval",))
-    load_model(policy, state, name)
     with ExitStack() as stack:
+        policy = stack.enter_context(policy_process(setup, "policy", fields=("eval",)))
+        load_model(policy, state, name)
         env = setup.create_eval_env(stack)
         progress = stack.enter_context(Progress(None, True))
         evaluator = Evaluator(

@@ -16,9 +16,8 @@ import torch
 from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
-from ding_lite.entry.setup import RunSetup, first_steps, restoring_threads
+from ding_lite.entry.setup import RunSetup, first_steps
 from ding_lite.policy import Policy
-from ding_lite.utils.allocator import keep_freed_memory
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import cleaning_up
 from ding_lite.utils.ranks.interrupt import InterruptGuard
@@ -80,6 +79,7 @@ class Experiment:
 
     Args:
         setup: the checked config and everything else that describes the run.
+        policy: the policy to train, see `policy_process`.
         create_source: builds the source of samples; by default this process plays environments.
         axis: the count on the horizontal axis of curves: 'envstep', or 'train_iter' if no environment is played.
         callbacks: what the user attached to the run.
@@ -101,40 +101,38 @@ class Experiment:
     def __init__(
         self,
         setup: RunSetup,
+        policy: Policy,
         create_source: Callable[[RunSetup, Policy, InterruptGuard, ExitStack], Source] = play,
         axis: str = "envstep",
         callbacks: Sequence[Callback] = (),
         replays: bool = False,
     ) -> None:
-        self._setup, self.stop_reason = setup, ""
+        self._setup, self.policy, self.stop_reason = setup, policy, ""
         self._callbacks = CallbackList(callbacks) if callbacks else None
         self._asked_to_stop = False  # by a callback of this rank
         self._collected = 0  # env steps of all ranks in the last collect
         self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
-        keep_freed_memory()
         with ExitStack() as stack:
-            stack.enter_context(restoring_threads())
-            self.policy = setup.create_policy(get_rank(), "policy")
-            self._keeper = keeper = stack.enter_context(RunKeeper(setup, self.policy, axis))
+            self._keeper = keeper = stack.enter_context(RunKeeper(setup, policy, axis))
             self._reporter = keeper.reporter
-            self._reward_model = reward_model = setup.create_reward_model(self.policy)
-            self._source = source = create_source(setup, self.policy, keeper.guard, stack)
+            self._reward_model = reward_model = setup.create_reward_model(policy)
+            self._source = source = create_source(setup, policy, keeper.guard, stack)
             self.collector = source.collector
             options = (lambda: keeper.guard.requested, keeper.reporter.evaluating, stack)
-            self.evaluator = setup.create_evaluator(self.policy, *options)
+            self.evaluator = setup.create_evaluator(policy, *options)
             hook = setup.cfg.policy.learn.learner.hook
             self.learner = Learner(
-                self.policy,
+                policy,
                 hook.log_show_after_iter,
                 self._on_log,
                 hook.check_ranks_after_iter,
                 self._on_update if self._callbacks else None,
                 reward_model.networks if reward_model else (),
             )
-            self._replay = setup.create_replay_buffer(self.policy) if replays else None
+            self._replay = setup.create_replay_buffer(policy) if replays else None
             parts = (self.learner, self.collector, self.evaluator, self.counts, self._replay, reward_model)
             keeper.resume(*parts, self._callbacks, self._on_save if self._callbacks else None)
-            self._reporter.begin(self.policy, source.lines, setup.spec, self.counts()[axis], source.total)
+            self._reporter.begin(policy, source.lines, setup.spec, self.counts()[axis], source.total)
             if self._callbacks is not None:
                 self._callbacks.on_start(self)
             self._stack = stack.pop_all()

@@ -12,8 +12,10 @@ from torch import nn
 
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
+from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import ConfigError
 
 
@@ -56,7 +58,10 @@ def serial_pipeline(
         raise ConfigError("dynamic_seed=False: every episode has its own seed here; leave it out.")
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
-    with Experiment(setup, callbacks=callbacks, replays=True) as experiment:
+    with (
+        policy_process(setup, get_rank(), "policy") as policy,
+        Experiment(setup, policy, callbacks=callbacks, replays=True) as experiment,
+    ):
         replay = experiment.fill_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():

@@ -9,8 +9,10 @@ from torch import nn
 
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
+from ding_lite.utils.ranks.ranks import get_rank
 
 
 def serial_pipeline_onpolicy(
@@ -32,7 +34,10 @@ def serial_pipeline_onpolicy(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     options = (input_cfg, seed, env_setting, model, overrides)
     setup = prepare_run(*options, pipeline="serial_pipeline_onpolicy", limits=limits)
-    with Experiment(setup, callbacks=callbacks) as experiment:
+    with (
+        policy_process(setup, get_rank(), "policy") as policy,
+        Experiment(setup, policy, callbacks=callbacks) as experiment,
+    ):
         while not experiment.finished():
             if experiment.evaluate():
                 break

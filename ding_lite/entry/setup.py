@@ -11,8 +11,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -31,9 +31,8 @@ from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.spec_state import load_spec
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
-from ding_lite.torch_utils.networks import is_small
 from ding_lite.utils.passwords import fill_in
-from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, usable_cores
+from ding_lite.utils.ranks.launch_environment import LOCAL_RANK
 from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
@@ -46,16 +45,6 @@ from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.worker import EpisodeCollector, Evaluator, Player, ReplayBuffer, SampleCollector
 
 FIELDS = ("learn", "collect", "eval")  # the uses of a policy
-
-
-@contextmanager
-def restoring_threads() -> Iterator[None]:
-    """Return a context manager that finally restores torch's number of threads, which `create_policy` sets."""
-    threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -81,28 +70,9 @@ class RunSetup:
     builders: tuple[Any, Any]
     pipeline: str
 
-    def create_policy(self, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Policy:
-        """Set the number of threads of this process, seed it, and build the policy.
-
-        Without `policy.num_threads`, a small network gets one thread. There are at most as many as cores.
-
-        From then on, denormal numbers (below 1e-38) are rounded to 0 in this process. Adam's moments of a parameter
-        without gradient become denormal, and processors compute with them up to a hundred times more slowly.
-
-        Args:
-            seed_path: names the use of the seed, which is derived from this path and the config's seed.
-            fields: what to build it for. Without 'learn' there is no optimizer.
-
-        Raises:
-            ConfigError: the policy or its model is the user's own, and they do not fit, see `check_model`.
-        """
-        policy = self.cfg.policy
-        torch.set_num_threads(min(policy.num_threads or torch.get_num_threads(), usable_cores()))
-        torch.set_flush_denormal(True)
-        set_seed(derive_seeds(self.cfg.seed, *seed_path, n=1)[0])
-        built: Policy = POLICY_REGISTRY.find(policy.type)(policy, self.model, fields)
-        if policy.num_threads is None and is_small(built.model):
-            torch.set_num_threads(1)
+    def create_policy(self, fields: tuple[str, ...] = FIELDS) -> Policy:
+        """Build the policy, see `policy_process`, which seeds and prepares the process first."""
+        built: Policy = POLICY_REGISTRY.find(self.cfg.policy.type)(self.cfg.policy, self.model, fields)
         built.normalizer = create_normalizer(self.cfg, self.spec.observation_space).to(built.device)
         check_model(built, self.spec, fields)
         return built

@@ -47,7 +47,7 @@ def make_setup(env: dict[str, Any], name: str, *overrides: str) -> RunSetup:
 
 def make_agent(setup: RunSetup, policy: Policy | None = None, **state: Any) -> Agent:
     """Return an agent with the parameters of a policy, by default of a new one."""
-    policy = policy or setup.create_policy("policy", fields=("eval",))
+    policy = policy or setup.create_policy(fields=("eval",))
     if policy.normalizer is not None:
         state = {"normalizer": policy.normalizer.state_dict()} | state
     return Agent(setup, {"policy": {"model": policy.model.state_dict(), **state}}, "new")
@@ -64,7 +64,7 @@ def rows(action: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind: str) -> None:
     setup = make_setup(parity_env(kind), name)
-    policy = setup.create_policy("policy", fields=("eval",))
+    policy = setup.create_policy(fields=("eval",))
     agent, env = make_agent(setup, policy), make_agent(setup, policy).make_env()
     obs_N = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     batch = agent.act(obs_N)
@@ -264,13 +264,13 @@ def test_wrappers_are_those_of_the_environment() -> None:
 
 def test_observations_are_normalised_by_the_statistics_of_the_checkpoint() -> None:
     setup = make_setup(parity_env(), "ppo", "env.norm_obs=True")
-    policy = setup.create_policy("policy", fields=("eval",))
+    policy = setup.create_policy(fields=("eval",))
     statistics = {"obs.mean": torch.full((4,), 3.0), "obs.var": torch.full((4,), 4.0), "obs.count": torch.tensor(9.0)}
     assert policy.normalizer is not None
     known = policy.normalizer.state_dict()
     statistics = {key: statistics.get(key, value).to(value.dtype).reshape(value.shape) for key, value in known.items()}
     agent = make_agent(setup, policy, normalizer=statistics)
-    plain_policy = make_setup(parity_env(), "ppo").create_policy("policy", fields=("eval",))
+    plain_policy = make_setup(parity_env(), "ppo").create_policy(fields=("eval",))
     plain_policy.model.load_state_dict(policy.model.state_dict())
     plain = make_agent(make_setup(parity_env(), "ppo"), plain_policy)
     obs_N = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
@@ -296,7 +296,7 @@ def test_greedy_is_greedy_whatever_the_evaluator_does_and_exploring_follows_the_
 def test_exploring_has_the_temperature_that_was_learned() -> None:
     keys = ("policy.learn.alpha=100.0", "policy.other.eps.start=0.0", "policy.other.eps.end=0.0")
     setup = make_setup(parity_env(), "sqn", *keys)
-    policy: Any = setup.create_policy("policy")
+    policy: Any = setup.create_policy()
     with torch.no_grad():
         policy._alpha.learned.fill_(-20.0)  # a temperature of 2e-9, at which the softmax is the argmax
     obs_N = np.random.default_rng(0).normal(size=(200, 4))

@@ -14,6 +14,7 @@ from ding_lite.config import compile_config
 from ding_lite.config.schema import merge
 from ding_lite.entry import RolloutDataset, collect_demo_data, evaluate_checkpoint, serial_pipeline_offline
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.setup import prepare_run
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, save_checkpoint
@@ -46,7 +47,7 @@ def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_the_policy
     train(kind, "run", *NORM)
     setup = prepare_run("run/total_config.py", overrides=["exp_name=again"], limits={"max_env_step": 40})
     train_state = load_checkpoint(LAST)
-    with Experiment(setup) as experiment:
+    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy) as experiment:
         policy = experiment.policy
         policy.load_state_dict(train_state["policy"])
         before = copy.deepcopy(policy.state_dict()["normalizer"])
@@ -64,7 +65,7 @@ def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_the_policy
 def test_replay_stores_observations_and_rewards_as_the_environment_gave_them() -> None:
     setup = prepare_run(pair("dqn"), 0, overrides=[*NORM, "exp_name=run"], limits={"max_env_step": 160})
     seen: list[dict[str, Any]] = []
-    with Experiment(setup, replays=True) as experiment:
+    with policy_process(setup, 0, "policy") as built, Experiment(setup, built, replays=True) as experiment:
         replay = experiment.fill_replay_buffer()
         policy: Any = experiment.policy
         forward = policy._forward_learn
@@ -94,8 +95,9 @@ def test_replay_stores_observations_and_rewards_as_the_environment_gave_them() -
 
 def test_recorded_returns_are_the_true_ones() -> None:
     setup = prepare_run(pair("ppo"), 0, overrides=[*NORM, "exp_name=run"], limits={"max_env_step": 3200})
-    with Experiment(setup) as experiment:
-        samples, figures = experiment.collector.collect()
+    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy) as experiment:
+        block, figures = experiment.collector.collect()
+        samples = policy.to_samples(block)
         experiment.evaluator.last_iter = experiment.learner.train_iter
         experiment.stop_reason = "max_env_step"
     assert figures["return"] == figures["length"] > 0  # CartPole pays 1 a step
@@ -123,7 +125,7 @@ def test_a_data_set_is_recorded_with_frozen_statistics_and_true_observations(mon
     with np.load("demo.npz") as columns:
         assert (columns["reward"] == 1).all()
         assert np.abs(columns["obs"][:, 2]).max() < 0.3  # the pole's angle in radians
-    model = prepare_run(pair("dqn"), 0).create_policy("policy").model
+    model = prepare_run(pair("dqn"), 0).create_policy().model
     with pytest.raises(ConfigError, match=r"env\.norm_obs=True needs the statistics of a checkpoint"):
         collect_demo_data(pair("dqn"), 0, 8, "other.npz", model=model, overrides=["env.norm_obs=True"])
 

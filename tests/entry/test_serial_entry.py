@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
@@ -215,7 +216,7 @@ def test_a_policy_whose_losses_need_what_it_predicted_plays_these_steps_itself(k
     words = [] if kind == "ppo_offpolicy" else ["policy.unroll_len=8"]
     limits = {"max_env_step": 1000}
     setup = prepare_run((main, dict(policy=dict(type=kind))), 0, None, None, words, limits=limits)
-    with Experiment(setup, replays=True) as experiment:
+    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy, replays=True) as experiment:
         for bias in (parameter for parameter in experiment.policy.model.parameters() if parameter.shape == (2,)):
             bias.data[0] = 30.0  # the policy always chooses action 0
         ring = experiment.fill_replay_buffer().ring
@@ -316,7 +317,7 @@ def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None
     saved = last_checkpoint(tmp_path / "run")
     local = load_checkpoint("run/ckpt/iteration_160.rank_0.pth.tar")
     setup = prepare_run(pair(), 0, overrides=[*SHORT, *resume_from("run")], limits=LIMITS)
-    with Experiment(setup) as experiment:
+    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy) as experiment:
         state = experiment.policy.state_dict()
         for part in ("learner", "collector", "evaluator"):
             assert getattr(experiment, part).state_dict() == saved[part]
@@ -355,7 +356,7 @@ def test_resuming_twice_gives_the_same_run(tmp_path: Path) -> None:
 def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> None:
     policy = run()
     setup = prepare_run(pair(), 1, overrides=[*SHORT, resume_from("run")[1]], limits=LIMITS)
-    with Experiment(setup) as experiment:
+    with policy_process(setup, 0, "policy") as other, Experiment(setup, other) as experiment:
         state = experiment.policy.state_dict()
         assert parameter_hash(experiment.policy.model) == parameter_hash(policy.model)
         assert parameter_hash(state["target_model"]) == parameter_hash(policy.model)

@@ -17,6 +17,7 @@ import ding_lite.entry.setup as entry_setup
 from ding_lite.cli.main import main
 from ding_lite.entry import evaluate_checkpoint, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils import ConfigError
@@ -178,7 +179,8 @@ def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None
     run()
     saved = last_checkpoint(tmp_path / "run")
     limits = {"max_train_iter": 10**10, "max_env_step": 1024}
-    with Experiment(prepare_run(pair(), 0, overrides=[*SHORT, *RESUME], limits=limits)) as experiment:
+    setup = prepare_run(pair(), 0, overrides=[*SHORT, *RESUME], limits=limits)
+    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy) as experiment:
         state = experiment.policy.state_dict()
         for part in ("learner", "collector", "evaluator"):
             assert getattr(experiment, part).state_dict() == saved[part]

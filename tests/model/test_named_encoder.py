@@ -163,7 +163,7 @@ def test_an_encoder_of_ones_own_comes_by_import_names_and_acts(own: str) -> None
     main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=network))
     create = dict(policy=dict(type="dqn", import_names=[own]))
     setup = prepare_run((main, create), 0, None, None, [], pipeline="serial_pipeline")
-    policy: Any = setup.create_policy(0, "policy")
+    policy: Any = setup.create_policy()
     encoder = policy.model.encoder
     assert (type(encoder).__name__, encoder.scale, encoder.layer.in_features) == ("Sine", 3, 4)
     assert policy.act(torch.zeros(6, 4).numpy(), explore=False)["action"].shape == (6,)

@@ -362,7 +362,7 @@ def test_replay_sums_rewards_with_the_discount_of_the_current_iteration() -> Non
     policy_main = dict(nstep=3, discount_factor=schedule, collect=dict(n_sample=40))
     main = dict(env=dict(env_id="CartPole-v1", collector_env_num=2), policy=policy_main)
     setup = prepare_run((main, dict(env_manager=dict(type="base"), policy=dict(type="dqn"))), seed=0)
-    policy = setup.create_policy("policy")
+    policy = setup.create_policy()
     replay = setup.create_replay_buffer(policy)
     with ExitStack() as stack:
         replay.push(setup.create_collector(policy, 0, lambda: False, stack).collect()[0])

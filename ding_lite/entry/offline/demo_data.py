@@ -25,7 +25,8 @@ from ding_lite.config import find_policy
 from ding_lite.config.schema import get_key
 from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.normalized import normalizes_obs
-from ding_lite.entry.setup import RunSetup, prepare_run, restoring_threads
+from ding_lite.entry.process import policy_process
+from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
@@ -43,7 +44,6 @@ from ding_lite.worker.offline.files import UNITS, DatasetError, check_target, co
 BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # in an experiment directory
 
 
-@restoring_threads()
 def collect_demo_data(
     input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     seed: int | None,
@@ -94,9 +94,9 @@ def collect_demo_data(
         raise ConfigError("collect_demo_data: give expert_data_path, or policy.collect.save_path in the config.")
     kind = _check_target(expert_data_path)
     setup.cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, so the config's value does not matter
-    policy = setup.create_policy(get_rank(), "record", "policy", fields=("collect", "eval"))
-    source, envstep = _load(policy, setup.cfg.exp_name, model, state_dict, state_dict_path)
-    columns, figures = _play(setup, Recorder(policy, explore, envstep), collect_count, collect_episodes)
+    with policy_process(setup, get_rank(), "record", "policy", fields=("collect", "eval")) as policy:
+        source, envstep = _load(policy, setup.cfg.exp_name, model, state_dict, state_dict_path)
+        columns, figures = _play(setup, Recorder(policy, explore, envstep), collect_count, collect_episodes)
     parts = _gather(columns)
     if parts:
         columns = tree_map(lambda *leaves: np.concatenate(leaves), *parts)

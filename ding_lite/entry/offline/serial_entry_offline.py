@@ -11,8 +11,10 @@ from torch import nn
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.offline.source import create_feed, read_alike
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
+from ding_lite.utils.ranks.ranks import get_rank
 
 
 def serial_pipeline_offline(
@@ -66,7 +68,11 @@ def learn_offline(
     options = (input_cfg, seed, env_setting, model, overrides)
     setup = prepare_run(*options, pipeline="serial_pipeline_offline", limits={"max_train_iter": max_train_iter})
     dataset = read_alike(setup.cfg, setup.spec)
-    with Experiment(setup, partial(create_feed, dataset), axis="train_iter", callbacks=callbacks) as experiment:
+    feed = partial(create_feed, dataset)
+    with (
+        policy_process(setup, get_rank(), "policy") as policy,
+        Experiment(setup, policy, feed, axis="train_iter", callbacks=callbacks) as experiment,
+    ):
         while not experiment.finished():
             if experiment.evaluate():
                 break

@@ -12,6 +12,7 @@ import torch
 import torch.distributed.autograd as dist_autograd
 from torch import Tensor, nn
 
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
@@ -35,7 +36,8 @@ class Observer:
     """
 
     def __init__(self, setup: RunSetup, rank: int, stack: ExitStack) -> None:
-        self._rank, self._policy = rank, setup.create_policy(rank, "policy", fields=("collect",))
+        self._rank = rank
+        self._policy = stack.enter_context(policy_process(setup, rank, "policy", fields=("collect",)))
         self._encoder = find_encoder(self._policy)
         del self._policy.model.head  # the agent's
         self._parameters = list(self._encoder.parameters())

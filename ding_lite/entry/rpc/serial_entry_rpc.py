@@ -12,6 +12,7 @@ from easydict import EasyDict
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.normalized import refuse_normalization
+from ding_lite.entry.process import policy_process
 from ding_lite.entry.rpc.agent import create_remote
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.rpc.observer import Observer
@@ -86,7 +87,10 @@ def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:
     status: Any = 0
     with RPCLink(None) as link:
         try:
-            with Experiment(setup, partial(create_remote, link), callbacks=callbacks) as experiment:
+            with (
+                policy_process(setup, get_rank(), "policy") as policy,
+                Experiment(setup, policy, partial(create_remote, link), callbacks=callbacks) as experiment,
+            ):
                 while not experiment.finished():
                     if experiment.evaluate():
                         break

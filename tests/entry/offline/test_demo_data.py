@@ -177,7 +177,7 @@ def test_exploring_is_recorded_at_the_temperature_that_was_learned() -> None:
     create = dict(env=dict(type="gymnasium"), policy=dict(type="sqn"))
     config = (dict(env=dict(env_id="CartPole-v1")), create)
     setup = prepare_run(config, overrides=keys)
-    policy: Any = setup.create_policy("policy")
+    policy: Any = setup.create_policy()
     with torch.no_grad():
         policy._alpha.learned.fill_(-20.0)  # a temperature of 2e-9, at which the softmax is the argmax
     state = {"policy": policy.state_dict()}
@@ -298,7 +298,7 @@ def test_a_data_set_holds_what_the_environment_got_and_gives_what_the_policy_did
     build = lambda _: Mirror(space)  # noqa: E731
     setting: Any = (build, [{}], [{}])
     setup = prepare_run((main, create), 0, setting)
-    model = setup.create_policy("policy").model
+    model = setup.create_policy().model
     collect_demo_data((main, create), 0, 20, path, setting, model, explore=True, collect_episodes=True)
     dataset = read_dataset(path)
     steps = ~dataset.columns.get("padding", torch.zeros(len(dataset.columns["reward"]), dtype=torch.bool))

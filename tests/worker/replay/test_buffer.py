@@ -121,7 +121,7 @@ def test_a_buffer_of_sequences_is_refused_for_a_policy_that_learns_from_transiti
     create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="dqn"))
     setup = prepare_run((main, create), seed=0)
     with pytest.raises(ConfigError, match=r"^policy\.other\.replay_buffer\.type='sequence' .* no key unroll_len,"):
-        setup.create_replay_buffer(setup.create_policy("policy"))
+        setup.create_replay_buffer(setup.create_policy())
 
 
 @pytest.mark.parametrize("kind", [UniformReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer])
