@@ -43,7 +43,7 @@ COVERED = {
     "policy/policy_gradient/test_ppo.py": [
         *("policy/policy_gradient/actor_critic.py", "policy/policy_gradient/ppo_checks.py"),
     ],
-    "rl_utils/test_ppo.py": ["rl_utils/kl.py"],
+    "rl_utils/test_ppo.py": ["rl_utils/clipping.py", "rl_utils/kl.py"],
     "policy/value/test_r2d2.py": ["policy/episode_state.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "sweep/test_driver.py": ["sweep/trial.py"],

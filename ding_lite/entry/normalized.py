@@ -1,30 +1,14 @@
-"""Creates what normalises the observations and rewards of a policy, and reads its statistics from checkpoints."""
+"""Checks that a policy and a checkpoint, or a way to train, agree on normalised observations and rewards."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 from easydict import EasyDict
 
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.registry import ConfigError
-
-
-def create_normalizer(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> Normalizer:
-    """Return a normaliser of what `env.norm_obs` and `env.norm_reward` ask for.
-
-    Args:
-        cfg: the compiled config.
-        observation_space: the space of one observation, as the policy sees it.
-    """
-    norm_obs, norm_reward, discount = cfg.env.norm_obs, cfg.env.norm_reward, None
-    if norm_reward.use_norm:
-        discount = norm_reward.reward_discount
-        discount = cfg.policy.discount_factor if discount is None else discount
-    return Normalizer(observation_space if norm_obs.use_norm else None, discount, norm_reward.clip)
 
 
 def normalizes_obs(policy: Policy) -> bool:

@@ -25,12 +25,12 @@ from torch import nn
 from ding_lite.config import check_shapes, compile_config
 from ding_lite.config.agreement import check_same_config
 from ding_lite.entry.model_check import check_model
-from ding_lite.entry.normalized import create_normalizer
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.spec_state import load_spec
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.passwords import fill_in
 from ding_lite.utils.ranks.launch_environment import LOCAL_RANK
 from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank, get_world_size
@@ -73,9 +73,18 @@ class RunSetup:
     def create_policy(self, fields: tuple[str, ...] = FIELDS) -> Policy:
         """Build the policy, see `policy_process`, which seeds and prepares the process first."""
         built: Policy = POLICY_REGISTRY.find(self.cfg.policy.type)(self.cfg.policy, self.model, fields)
-        built.normalizer = create_normalizer(self.cfg, self.spec.observation_space).to(built.device)
+        built.normalizer = self._create_normalizer().to(built.device)
         check_model(built, self.spec, fields)
         return built
+
+    def _create_normalizer(self) -> Normalizer:
+        env, discount = self.cfg.env, None
+        if env.norm_reward.use_norm:
+            discount = env.norm_reward.reward_discount
+            discount = self.cfg.policy.discount_factor if discount is None else discount
+        return Normalizer(
+            self.spec.observation_space if env.norm_obs.use_norm else None, discount, env.norm_reward.clip
+        )
 
     def create_reward_model(self, policy: Policy) -> RewardModel | None:
         """Build the reward model of a policy, if the config has one; a collective call.

@@ -13,7 +13,7 @@ from ding_lite.rl_utils.categorical import (
     dist_nstep_td_error,
     project_distribution,
 )
-from ding_lite.rl_utils.common import pick, sum_of_means, weighted_mean
+from ding_lite.rl_utils.common import discounts, nstep_sums, pick, sum_of_means, weighted_mean
 from ding_lite.rl_utils.compat import (
     ArgmaxSampler,
     HybridDeterminsticSampler,
@@ -83,7 +83,7 @@ from ding_lite.rl_utils.soft_q import (
     soft_value,
 )
 from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.rl_utils.td import discounts, nstep_sums, q_nstep_td_data, q_nstep_td_error
+from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
 from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale
 from ding_lite.rl_utils.td_value import (
     nstep_return,

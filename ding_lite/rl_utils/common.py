@@ -1,4 +1,4 @@
-"""Functions that several losses and returns use: checks of shapes, picks, weighted means, sums backward in time."""
+"""Functions that several losses and returns use: checks of shapes, picks, weighted means, n-step and other sums."""
 
 from __future__ import annotations
 
@@ -52,3 +52,40 @@ def discounted_sum(delta_TB: Tensor, factor_TB: Tensor) -> Tensor:
     for t in range(len(sums) - 2, -1, -1):
         sums[t].addcmul_(factors[t], sums[t + 1])
     return sum_TB
+
+
+def discounts(
+    gamma: float, nstep: int, device: torch.device | str | None = None, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return the powers gamma^0 to gamma^n, `[n + 1]`, for `nstep` n."""
+    return gamma ** torch.arange(nstep + 1, device=device, dtype=dtype)
+
+
+def nstep_sums(reward_TB: Tensor, cut_TB: Tensor, discount_K: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the discounted sums of the rewards of up to T steps. Replay, data sets and losses use this function.
+
+    sum_{k < m} gamma^k r_{t+k}, where m is T, or less if the trajectory is cut earlier
+
+    Args:
+        reward_TB: `[T, ...]`, the rewards r_t to r_{t+T-1}.
+        cut_TB: `[T, ...]`, true where the trajectory is cut after the step, so that later rewards do not count.
+        discount_K: at least T powers of gamma, see `discounts`.
+
+    Returns:
+        The sums `[...]`, and the numbers m of rewards in them, `[...]`. The value after the steps is discounted by
+        gamma^m.
+    """
+    counts_TB = cut_TB.cumsum(0) <= cut_TB  # no cut before this step
+    discount_TB = discount_K[: len(reward_TB)].view(-1, *[1] * (reward_TB.ndim - 1))
+    return (reward_TB * counts_TB * discount_TB).sum(0), counts_TB.sum(0)
+
+
+def reward_sum(reward_TB: Tensor, gamma: float) -> Tensor:
+    """Return the discounted sums of the rewards of T steps of the same trajectory, sum_k gamma^k r_{t+k}, `[B]`.
+
+    Args:
+        reward_TB: `[T, B]`, the rewards r_t to r_{t+T-1}.
+        gamma: discount per env step.
+    """
+    discount_K = discounts(gamma, len(reward_TB), reward_TB.device, reward_TB.dtype)
+    return nstep_sums(reward_TB, torch.zeros_like(reward_TB, dtype=torch.bool), discount_K)[0]

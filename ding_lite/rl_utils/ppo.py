@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ding_lite.rl_utils.clipping import clipped_objective, squared_value_error
 from ding_lite.rl_utils.common import check_same_shape, weighted_mean
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_entropy
 from ding_lite.rl_utils.kl import pretrained_kl
@@ -199,38 +200,3 @@ def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_cli
     check_same_shape(value_new=value_new, value_old=value_old, return_=return_, weight=weight)
     square = squared_value_error(value_new, value_old, return_, clip_ratio if use_value_clip else None)
     return 0.5 * weighted_mean(square, weight)
-
-
-def clipped_objective(ratio_B: Tensor, adv_B: Tensor, clip_ratio: float, dual_clip: float | None = None) -> Tensor:
-    """Return the clipped surrogate objective of each sample, see `ppo_policy_error`; its gradient is the ratio's.
-
-    Raises:
-        ValueError: dual_clip is not above 1.
-    """
-    if dual_clip is not None and dual_clip <= 1.0:
-        raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
-    objective_B = ratio_B * adv_B
-    with torch.no_grad():  # where the clipped objective is the smaller one, it is constant
-        clipped_B = ratio_B.clamp(1.0 - clip_ratio, 1.0 + clip_ratio) * adv_B
-    objective_B = torch.where(clipped_B < objective_B, clipped_B, objective_B)
-    if dual_clip is not None:
-        floor_B = dual_clip * adv_B
-        objective_B = torch.where((adv_B < 0.0) & (objective_B < floor_B), floor_B, objective_B)
-    return objective_B
-
-
-def squared_value_error(value_B: Tensor, old_B: Tensor, return_B: Tensor, clip_ratio: float | None) -> Tensor:
-    """Return the squared error of each value, see `ppo_value_error`; the gradient flows through the new value.
-
-    Args:
-        value_B: the learning critic's values.
-        old_B: the values when the batch was prepared.
-        return_B: targets.
-        clip_ratio: largest change that counts, in the units of the values; None: any.
-    """
-    square_B = (return_B - value_B).square()
-    if clip_ratio is None:
-        return square_B
-    with torch.no_grad():  # where the clipped error is the larger one, it is constant
-        clipped_B = (return_B - value_B.clamp(old_B - clip_ratio, old_B + clip_ratio)).square()
-    return torch.where(clipped_B > square_B, clipped_B, square_B)

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ding_lite.rl_utils.common import check_same_shape, weighted_mean
+from ding_lite.rl_utils.common import check_same_shape, reward_sum, weighted_mean
 from ding_lite.rl_utils.td import (
     criterion_values,
     q_nstep_td_data,
     q_nstep_td_error,
-    reward_sum,
 )
 
 Criterion = Callable[..., Tensor]

@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor
 
 from ding_lite.envs.actions import ActionUnits, bounds_of
-from ding_lite.rl_utils.td import discounts, nstep_sums
+from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, flatten, open_columns
 

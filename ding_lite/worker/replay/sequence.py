@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ding_lite.rl_utils.td import discounts, nstep_sums
+from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
