@@ -38,7 +38,6 @@ COVERED = {
     "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
     "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
-    "policy/test_modes.py": ["policy/base.py"],
     "policy/test_nonfinite.py": ["torch_utils/diagnosis.py"],
     "policy/policy_gradient/test_ppo.py": [
         *("policy/policy_gradient/actor_critic.py", "policy/policy_gradient/ppo_checks.py"),
