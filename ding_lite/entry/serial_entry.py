@@ -58,10 +58,8 @@ def serial_pipeline(
         raise ConfigError("dynamic_seed=False: every episode has its own seed here; leave it out.")
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
-    with (
-        policy_process(setup, get_rank(), "policy") as policy,
-        Experiment(setup, policy, callbacks=callbacks, replays=True) as experiment,
-    ):
+    process = policy_process(setup, get_rank(), "policy")
+    with process as policy, Experiment(setup, policy, callbacks=callbacks, replays=True) as experiment:
         replay = experiment.fill_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():

@@ -34,10 +34,8 @@ def serial_pipeline_onpolicy(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     options = (input_cfg, seed, env_setting, model, overrides)
     setup = prepare_run(*options, pipeline="serial_pipeline_onpolicy", limits=limits)
-    with (
-        policy_process(setup, get_rank(), "policy") as policy,
-        Experiment(setup, policy, callbacks=callbacks) as experiment,
-    ):
+    process = policy_process(setup, get_rank(), "policy")
+    with process as policy, Experiment(setup, policy, callbacks=callbacks) as experiment:
         while not experiment.finished():
             if experiment.evaluate():
                 break

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ding_lite.config import check_shapes, compile_config, read_config
-from ding_lite.config.schema import config_schema, get_key
+from ding_lite.config.schema import PIPELINE_OF, config_schema, get_key
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
 from tests.distributed.launcher import ROOT
@@ -59,7 +59,7 @@ def test_its_name_tells_the_seed_and_it_runs_by_itself(path: Path) -> None:
     assert main_config["exp_name"].endswith("_seed0")
     assert 'if __name__ == "__main__":' in text
     cfg = compile_config((main_config, create_config))
-    of_its_class = POLICY_REGISTRY.find(cfg.policy.type).pipeline
+    of_its_class = PIPELINE_OF[POLICY_REGISTRY.find(cfg.policy.type).learns_from]
     pipeline = "serial_pipeline_rpc" if "_rpc_" in path.name else of_its_class
     assert re.search(rf"\b{pipeline}\(.*, create_config\), seed=0", text)
 

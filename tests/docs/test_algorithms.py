@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import ding_lite.policy  # noqa: F401 (it registers the policies)
+from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed.parity import SPACES, compile_problem, create_policy
 
@@ -20,7 +21,7 @@ NAMES = sorted(name for name, cls in OWN.items() if cls.config.get("type") == na
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_names_its_class_its_type_and_its_pipeline(name: str) -> None:
     page = (FOLDER / f"{name}.md").read_text()
-    for word in (OWN[name].__name__, name, OWN[name].pipeline):
+    for word in (OWN[name].__name__, name, PIPELINE_OF[OWN[name].learns_from]):
         assert f"`{word}`" in page
     for heading in ("The equation", "Keys that matter", "Logged figures", "Results", "Differences"):
         assert f"\n## {heading}\n" in page

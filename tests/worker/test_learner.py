@@ -31,6 +31,7 @@ def test_one_iteration_a_batch_with_the_policys_own_step() -> None:
 def test_losses_are_reported_at_the_asked_frequency() -> None:
     reports: list[tuple[int, dict[str, Any]]] = []
     policy = make_policy()
+    policy.begin_collect(0)  # whose epsilon is a figure
     learner = Learner(policy, 3, lambda values: reports.append((learner.train_iter, values)))
     learner.train(make_batch(8, seed) for seed in range(7))
     assert [iteration for iteration, _ in reports] == [3, 6]
