@@ -10,7 +10,7 @@ PUBLIC = {
     "ding_lite.config": [
         "SavedRun",
         "changed_values",
-        "check_shapes",
+        "set_shapes",
         "compile_config",
         "divided_sizes",
         "find_policy",

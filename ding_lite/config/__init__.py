@@ -12,12 +12,11 @@ from ding_lite.config.config import (
     save_config,
 )
 from ding_lite.config.saved import SavedRun, read_saved_run
-from ding_lite.config.shapes import check_shapes
+from ding_lite.config.shapes import set_shapes
 
 __all__ = [
     "SavedRun",
     "changed_values",
-    "check_shapes",
     "compile_config",
     "divided_sizes",
     "find_policy",
@@ -27,4 +26,5 @@ __all__ = [
     "read_saved_run",
     "replace_values",
     "save_config",
+    "set_shapes",
 ]

@@ -25,7 +25,7 @@ KINDS: dict[str, type] = {
 }
 
 
-def check_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
+def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
     """Set the model's shapes and bounds from the environment's spaces; what the user has set must agree with them.
 
     Args:

@@ -21,7 +21,7 @@ from easydict import EasyDict
 from torch import nn
 from torch.utils.data import IterableDataset, get_worker_info
 
-from ding_lite.config import check_shapes, compile_config
+from ding_lite.config import compile_config, set_shapes
 from ding_lite.entry.normalized import refuse_normalization
 from ding_lite.entry.setup import first_steps
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
@@ -110,7 +110,7 @@ class RolloutDataset(IterableDataset[Any]):
         refuse_normalization(cfg, "RolloutDataset", "each loader worker sees only what it plays itself")
         _check(cfg.policy, unit)
         spec = check_env(cfg.env)
-        check_shapes(cfg, spec, model is not None)
+        set_shapes(cfg, spec, model is not None)
         self._frame_stack, self._place = spec.frame_stack, Place()
         with _OwnState(derive_seeds(cfg.seed, "model", n=1)[0]):
             fields = ("collect", "eval")

@@ -22,7 +22,7 @@ import torch
 from easydict import EasyDict
 from torch import nn
 
-from ding_lite.config import check_shapes, compile_config
+from ding_lite.config import compile_config, set_shapes
 from ding_lite.config.agreement import check_same_config
 from ding_lite.entry.model_check import check_model
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
@@ -241,7 +241,7 @@ def prepare_run(
             fill_in(cfg.tracker.options)  # a missing variable is an error now; the tracker's process uses the values
     _check_random_steps(cfg, limits)
     spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
-    check_shapes(cfg, spec, model is not None)
+    set_shapes(cfg, spec, model is not None)
     return RunSetup(cfg, spec, model, limits, builders, pipeline)
 
 

@@ -16,13 +16,11 @@ DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
 
 
 def check_target(learn: EasyDict) -> None:
-    """Check that at most one of `learn.target_update_freq` and `learn.target_theta` is set; if none is, set the former.
+    """Check that at most one of `learn.target_update_freq` and `learn.target_theta` is set.
 
     Raises:
         ConfigError: both are set.
     """
-    if learn.target_theta is None and learn.target_update_freq is None:
-        learn.target_update_freq = DEFAULT_TARGET_UPDATE_FREQ
     if learn.target_theta is not None and learn.target_update_freq is not None:
         raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")
 
@@ -38,7 +36,7 @@ class TargetNetwork:
         flat: the flat parameters of the network's optimizers.
         freq: learner iterations between two copies, or None.
         theta: weight of the online network: a number, a function from the number of updates so far to it, or None.
-            Exactly one of `freq` and `theta` is given.
+            At most one of `freq` and `theta` is given. Without both, `freq` is 100.
 
     Attributes:
         network: the copy; it needs no gradient.
@@ -53,7 +51,7 @@ class TargetNetwork:
     ) -> None:
         self.network = copy.deepcopy(online)
         self.updates = 0
-        self._freq, self._theta = freq, theta
+        self._freq, self._theta = freq or DEFAULT_TARGET_UPDATE_FREQ, theta
         copies = _in_order_of(flat, online, self.network)
         self._online, self._target = flat.parameter.data, FlatParameters(copies).parameter.data
         self._buffer_pairs = list(zip(self.network.buffers(), online.buffers(), strict=True))
@@ -65,7 +63,7 @@ class TargetNetwork:
         self.updates += 1
         if theta is not None:
             self._target.lerp_(self._online, theta)
-        elif self._freq is not None and self.updates % self._freq == 0:
+        elif self.updates % self._freq == 0:
             self._target.copy_(self._online)
         for buffer, source in self._buffer_pairs:
             buffer.copy_(source)

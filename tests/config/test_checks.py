@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from ding_lite.config import check_shapes, compile_config, read_config
+from ding_lite.config import compile_config, read_config, set_shapes
 from ding_lite.config.schema import get_key, set_key
 from ding_lite.envs import EnvSpec, check_env
 from ding_lite.utils.registry import (
@@ -107,7 +107,7 @@ def test_more_than_memory_can_hold_is_refused_before_anything_starts(
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}.__getitem__)  # 4 GiB
     cfg = compile_config(config, overrides=overrides)
     with pytest.raises(ConfigError, match=f"{message}.* but this machine has 4 GiB: reduce it"):
-        check_shapes(cfg, check_env(cfg.env))
+        set_shapes(cfg, check_env(cfg.env))
 
 
 def test_frames_of_a_stack_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +115,10 @@ def test_frames_of_a_stack_are_held_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.__getitem__)  # 1 GiB
     cfg = compile_config(PONG)
     spec = EnvSpec(Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), 4)
-    check_shapes(cfg, spec)
+    set_shapes(cfg, spec)
     cfg.policy.other.replay_buffer.replay_buffer_size = 200_000
     with pytest.raises(ConfigError, match=r"takes 1\.31 GiB"):
-        check_shapes(cfg, spec)
+        set_shapes(cfg, spec)
 
 
 def test_not_a_number_is_out_of_every_range() -> None:

@@ -11,7 +11,7 @@ import pytest
 from easydict import EasyDict
 from gymnasium.spaces import Box
 
-from ding_lite.config import check_shapes, compile_config, divided_sizes
+from ding_lite.config import compile_config, divided_sizes, set_shapes
 from ding_lite.config.schema import get_key
 from ding_lite.envs.vector_env import check_env
 from ding_lite.utils.key import describe, matches
@@ -358,5 +358,5 @@ def test_dqn_contradictions(overrides: list[Any], message: str) -> None:
 def test_gymnasium_id_needs_no_environment_code() -> None:
     main = dict(env=dict(env_id="CartPole-v1"), policy=dict(collect=dict(n_sample=8)))
     cfg = compile_config((main, dict(policy=dict(type="dqn"))))
-    check_shapes(cfg, check_env(cfg.env))
+    set_shapes(cfg, check_env(cfg.env))
     assert (cfg.policy.model.obs_shape, cfg.policy.model.action_shape) == (4, 2)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.config import check_shapes, compile_config, read_config, save_config
+from ding_lite.config import compile_config, read_config, save_config, set_shapes
 from ding_lite.envs.vector_env import check_env
 from ding_lite.utils.registry import (
     ConfigError,
@@ -64,7 +64,7 @@ def test_config_file_is_not_run_as_main_and_not_from_a_cache(tmp_path: Path) -> 
 @pytest.mark.parametrize("config", [CARTPOLE, PONG])
 def test_saved_config_compiles_to_the_same(tmp_path: Path, config: Any) -> None:
     cfg = compile_config(config, seed=5, overrides=["policy.learn.batch_size=16", "env.stop_value=None"])
-    check_shapes(cfg, check_env(cfg.env))
+    set_shapes(cfg, check_env(cfg.env))
     save_config(cfg, tmp_path / "total_config.py", max_env_step=100)
     again = compile_config(tmp_path / "total_config.py")
     assert {**again, "notes": None} == {**cfg, "notes": None}
@@ -100,5 +100,5 @@ def test_saved_config_runs_by_itself(tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     again = compile_config(tmp_path / "run" / "total_config.py")
-    check_shapes(cfg, check_env(cfg.env))
+    set_shapes(cfg, check_env(cfg.env))
     assert {**again, "notes": None} == {**cfg, "notes": None}

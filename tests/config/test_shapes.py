@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
 import ding_lite.policy  # noqa: F401  (it registers the policies)
-from ding_lite.config import check_shapes, compile_config
+from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import EnvSpec, check_env
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.config.helpers import nested, pair
@@ -38,21 +38,21 @@ def spec(observation: Space[Any] | None = None, action: Space[Any] | None = None
 
 def test_unset_shapes_are_the_environments() -> None:
     cfg = compile_config(pair())
-    check_shapes(cfg, spec())
+    set_shapes(cfg, spec())
     assert cfg.policy.model == dict(obs_shape=4, action_shape=2)
     cfg = compile_config(pair(nested("env.frame_stack", 4)))
-    check_shapes(cfg, spec(Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), 4))
+    set_shapes(cfg, spec(Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), 4))
     assert cfg.policy.model == dict(obs_shape=[4, 84, 84], action_shape=6)
 
 
 def test_a_length_inside_a_dict_of_shapes_may_be_a_list() -> None:
     shapes = dict(obs_shape=[4], action_shape=dict(action_type_shape=(3,), action_args_shape=[2]))
     cfg = compiled("pdqn", dict(model=shapes))
-    check_shapes(cfg, spec(action=SPACES["hybrid"]))
+    set_shapes(cfg, spec(action=SPACES["hybrid"]))
     assert cfg.policy.model.action_shape == dict(action_type_shape=3, action_args_shape=2)
     other = compiled("pdqn", dict(model=shapes | dict(action_shape=dict(action_type_shape=3, action_args_shape=5))))
     with pytest.raises(ConfigError, match=r"action_shape: expected the environment's {'action_type_shape': 3, "):
-        check_shapes(other, spec(action=SPACES["hybrid"]))
+        set_shapes(other, spec(action=SPACES["hybrid"]))
 
 
 NESTED = Dict(camera=Box(0, 255, (3, 40, 40), np.uint8), body=Dict(joints=Box(-1, 1, (5,)), goal=Box(0, 1, (2,))))
@@ -62,17 +62,17 @@ def test_a_dict_of_observations_has_a_dict_of_shapes() -> None:
     shapes = dict(camera=[3, 40, 40], body=dict(joints=5, goal=2))
     for main in (nested("policy.type", "dqn"), nested("policy", dict(type="dqn", model=dict(obs_shape=shapes)))):
         cfg = compile_config((main, dict(policy=dict(type="dqn"))))
-        check_shapes(cfg, spec(NESTED))
+        set_shapes(cfg, spec(NESTED))
         assert cfg.policy.model.obs_shape == shapes
     with pytest.raises(ConfigError, match=r"obs_shape: expected the environment's {'camera'.*got 7"):
-        check_shapes(compile_config((nested("policy.model.obs_shape", 7), dict(policy=dict(type="dqn")))), spec(NESTED))
+        set_shapes(compile_config((nested("policy.model.obs_shape", 7), dict(policy=dict(type="dqn")))), spec(NESTED))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_default_model_of_every_policy_takes_a_dict_of_observations(policy: str) -> None:
     spaces = POLICY_REGISTRY.find(policy).action_spaces
     cfg = compiled(policy)
-    check_shapes(cfg, spec(NESTED, next(space for space in SPACES.values() if isinstance(space, spaces))))
+    set_shapes(cfg, spec(NESTED, next(space for space in SPACES.values() if isinstance(space, spaces))))
     assert cfg.policy.model.obs_shape == dict(camera=[3, 40, 40], body=dict(joints=5, goal=2))
 
 
@@ -81,19 +81,19 @@ def test_a_dict_with_a_mask_is_for_a_model_that_obeys_it() -> None:
     with pytest.raises(
         ConfigError, match=r"observations are a Dict of seen, action_mask, but the model of policy 'dqn'"
     ):
-        check_shapes(cfg, spec(Dict(seen=Box(-1, 1, (3,)), action_mask=Box(0, 1, (2,), np.int8))))
+        set_shapes(cfg, spec(Dict(seen=Box(-1, 1, (3,)), action_mask=Box(0, 1, (2,), np.int8))))
 
 
 def test_stacks_of_masks_are_refused() -> None:
     cfg = compile_config((dict(env=dict(frame_stack=4)), dict(policy=dict(type="dqn"))))
     with pytest.raises(ConfigError, match=r"env\.frame_stack=4, but the observations have an action_mask"):
-        check_shapes(cfg, spec(Dict(seen=Box(-1, 1, (3,)), action_mask=Box(0, 1, (2,), np.int8)), frame_stack=4))
+        set_shapes(cfg, spec(Dict(seen=Box(-1, 1, (3,)), action_mask=Box(0, 1, (2,), np.int8)), frame_stack=4))
 
 
 @pytest.mark.parametrize("given", [4, [4], (4,)])
 def test_one_length_may_be_written_as_number_or_list(given: Any) -> None:
     cfg = compile_config(pair(nested("policy.model.obs_shape", given)))
-    check_shapes(cfg, spec())
+    set_shapes(cfg, spec())
     assert cfg.policy.model.action_shape == 2
 
 
@@ -101,11 +101,11 @@ def test_one_length_may_be_written_as_number_or_list(given: Any) -> None:
 def test_several_choices_are_a_list_and_one_choice_is_a_number(given: dict[str, Any]) -> None:
     for space, shape in ((MultiDiscrete([4]), [4]), (Discrete(4), 4)):
         cfg = compile_config((dict(policy=dict(model=dict(given))), dict(policy=dict(type="bdq"))))
-        check_shapes(cfg, spec(action=space))
+        set_shapes(cfg, spec(action=space))
         assert cfg.policy.model.action_shape == shape
     if not given:
         cfg = compile_config(({}, dict(policy=dict(type="bdq"))))
-        check_shapes(cfg, spec(action=MultiDiscrete([2, 3])))
+        set_shapes(cfg, spec(action=MultiDiscrete([2, 3])))
         assert cfg.policy.model.action_shape == [2, 3]
 
 
@@ -134,16 +134,16 @@ def test_several_choices_are_a_list_and_one_choice_is_a_number(given: dict[str, 
 def test_shapes_that_do_not_fit(main: Any, env_spec: Any, message: str) -> None:
     cfg = compile_config(pair(main))
     with pytest.raises(ConfigError, match=message):
-        check_shapes(cfg, env_spec)
+        set_shapes(cfg, env_spec)
 
 
 def test_shapes_of_a_given_model_are_its_own_unless_written_down() -> None:
     cfg = compile_config(pair(nested("policy.model.free", 1)), model_given=True)
-    check_shapes(cfg, spec(), model_given=True)
+    set_shapes(cfg, spec(), model_given=True)
     assert cfg.policy.model == dict(free=1)
     cfg = compile_config(pair(nested("policy.model.obs_shape", 5)), model_given=True)
     with pytest.raises(ConfigError, match=r"obs_shape: expected .* got 5"):
-        check_shapes(cfg, spec(), model_given=True)
+        set_shapes(cfg, spec(), model_given=True)
 
 
 def advised(message: str) -> list[str]:
@@ -157,15 +157,15 @@ def advised(message: str) -> list[str]:
 def test_a_policy_takes_the_actions_or_names_policies_that_do(policy: str, kind: str) -> None:
     space = spec(action=SPACES[kind])
     if isinstance(SPACES[kind], POLICY_REGISTRY.find(policy).action_spaces):
-        check_shapes(compiled(policy), space)
+        set_shapes(compiled(policy), space)
         return
     with pytest.raises(ConfigError, match=rf"^Policy '{policy}' expects .* actions, got ") as error:
-        check_shapes(compiled(policy), space)
+        set_shapes(compiled(policy), space)
     assert "\n" not in str(error.value)
     advice = {other: POLICY_REGISTRY.find(other).__module__ for other in advised(str(error.value))}
     others = [other for other, module in advice.items() if module.startswith("ding_lite.")]  # not one of another test
     for other in others:
-        check_shapes(compiled(other), space)
+        set_shapes(compiled(other), space)
     offline = POLICY_REGISTRY.find(policy).learns_from == "dataset"
     if kind == "bits" or (offline and kind == "hybrid"):
         what = " that learns from a data set" if offline else ""
@@ -178,7 +178,7 @@ def test_a_policy_takes_the_actions_or_names_policies_that_do(policy: str, kind:
 @pytest.mark.parametrize("policy", ["sac", "dqn", "ppo"])
 def test_no_policy_is_advised_for_actions_that_none_takes(policy: str, space: Space[Any]) -> None:
     with pytest.raises(ConfigError, match=r"actions are .*: expected Discrete, MultiDiscrete, MultiBinary, a Box"):
-        check_shapes(compiled(policy), spec(action=space))
+        set_shapes(compiled(policy), spec(action=space))
 
 
 @pytest.mark.parametrize("key", ["action_space", "model.action_space", "model.actor_head_type"])
@@ -239,7 +239,7 @@ def fitted(name: str, env: gymnasium.Env, *, bound_type: str | None = "", **keys
     model |= {} if bound_type == "" else dict(bound_type=bound_type)
     cfg = compile_config((dict(env=dict(env_id="any") | keys, policy=dict(model=model)), dict(policy=dict(type=name))))
     env_spec = check_env(cfg.env, [lambda _: env])
-    check_shapes(cfg, env_spec)
+    set_shapes(cfg, env_spec)
     return cfg, env_spec.action_space
 
 

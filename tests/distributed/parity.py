@@ -14,7 +14,7 @@ from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import Tensor, nn
 
-from ding_lite.config import check_shapes, compile_config
+from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import check_env, create_vector_env
 from ding_lite.policy import Policy
 from ding_lite.utils import DDPContext, get_rank, get_world_size
@@ -99,7 +99,7 @@ def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
     collect = {key: value for key, value in sizes.items() if key in known}
     main = dict(env=env, policy=dict(collect=collect, model=model))
     cfg = compile_config((main, dict(env=env, policy=dict(type=name, multi_gpu=True))), overrides=overrides)
-    check_shapes(cfg, check_env(cfg.env))
+    set_shapes(cfg, check_env(cfg.env))
     return cfg
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.config import check_shapes, compile_config, read_config
+from ding_lite.config import compile_config, read_config, set_shapes
 from ding_lite.config.schema import PIPELINE_OF, config_schema, get_key
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
@@ -32,7 +32,7 @@ def test_it_compiles_and_fits_its_environment(path: Path) -> None:
     before = copy.deepcopy(pair)
     cfg = compile_config(pair)
     needs(EXTRAS.get(cfg.env.type))
-    check_shapes(cfg, check_env(cfg.env))
+    set_shapes(cfg, check_env(cfg.env))
     assert pair == before
     assert cfg.notes == []  # no key of an example is ignored or renamed
     network = repr((cfg.policy.type, cfg.policy.model))
@@ -46,7 +46,7 @@ def test_it_compiles_and_fits_its_environment(path: Path) -> None:
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
 def test_a_template_takes_the_actions_from_the_game(path: Path, game: str, num_actions: int) -> None:
     cfg = compile_config(path, overrides=[f"env.env_id={game}"])
-    check_shapes(cfg, check_env(cfg.env))
+    set_shapes(cfg, check_env(cfg.env))
     assert cfg.policy.model.action_shape == num_actions
     assert cfg.policy.model.obs_shape == [4, 84, 84]
     assert cfg.env.stop_value is None  # it would fit one game only

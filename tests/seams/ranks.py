@@ -18,7 +18,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.config import check_shapes, compile_config
+from ding_lite.config import compile_config, set_shapes
 from ding_lite.entry import serial_pipeline
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
@@ -89,7 +89,7 @@ def metrics(folder: Path, name: str = "run") -> list[dict[str, Any]]:
 def build(name: str, *overrides: str) -> tuple[EasyDict, Any]:
     """Compile the config of a module of this package; return it, and its policy in float64, the same on every rank."""
     cfg = compile_config(pair_of(name), overrides=["policy.multi_gpu=True", *overrides])
-    check_shapes(cfg, check_env(cfg.env))
+    set_shapes(cfg, check_env(cfg.env))
     torch.manual_seed(0)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     options = {key: value for key, value in cfg.policy.model.items() if key != "type"}

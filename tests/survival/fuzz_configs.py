@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from ding_lite.config import check_shapes, compile_config
+from ding_lite.config import compile_config, set_shapes
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.envs import check_env
 from ding_lite.utils import ConfigError, UserError
@@ -361,7 +361,7 @@ class Fuzzer:
         compiled = False
         try:
             cfg = compile_config("item.py")
-            check_shapes(cfg, check_env(cfg.env))
+            set_shapes(cfg, check_env(cfg.env))
             compiled = True
             if train:
                 pipeline = serial_pipeline if mode == "serial" else serial_pipeline_onpolicy

@@ -75,9 +75,10 @@ def test_a_restored_one_goes_on_counting_and_a_new_run_starts_from_the_model() -
 
 
 def test_one_of_two_ways_to_follow_is_configured() -> None:
-    learn = EasyDict(target_update_freq=None, target_theta=None)
-    check_target(learn)
-    assert learn.target_update_freq == 100
+    check_target(EasyDict(target_update_freq=None, target_theta=None))
+    online, target = make()
+    before = target.network[0].weight.item()
+    assert follow(online, target, 100)[98:] == [before, online[0].weight.item()]
     check_target(EasyDict(target_update_freq=None, target_theta=1.0))
     with pytest.raises(ConfigError, match="not both"):
         check_target(EasyDict(target_update_freq=5, target_theta=0.1))

@@ -52,8 +52,6 @@ class RainbowDQNPolicy(DQNPolicy):
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
-        if cfg.policy.priority_IS_weight is None:
-            cfg.policy.priority_IS_weight = cfg.policy.priority
         super().check_config(cfg)
         if cfg.policy.model.get("distributional", True):
             read_support(cfg.policy.model)
@@ -69,6 +67,10 @@ class RainbowDQNPolicy(DQNPolicy):
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), *(["clipped_share"] if self._support else [])]
+
+    def _weight(self, batch: dict[str, Any]) -> Tensor | None:
+        weighted = self._cfg.priority if self._cfg.priority_IS_weight is None else self._cfg.priority_IS_weight
+        return batch["weight"] if weighted else None
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of C51 or of DQN, and detached figures; see `DQNPolicy._loss` for the batch."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.config import check_shapes, compile_config
+from ding_lite.config import compile_config, set_shapes
 from ding_lite.entry import serial_pipeline
 from ding_lite.envs import check_env
 from ding_lite.policy import BDQPolicy
@@ -164,6 +164,6 @@ def test_it_learns_to_open_a_lock_with_wheels_of_unequal_sizes(tmp_path: Path, m
 
 def test_branches_that_do_not_fit_the_environment_are_refused() -> None:
     cfg = compile_config(lock_pair(num_branches=3, action_bins_per_branch=3))
-    check_shapes(cfg, check_env(cfg.env))
+    set_shapes(cfg, check_env(cfg.env))
     with pytest.raises(ConfigError, match=r"do not describe the environment's actions, .* \[2, 3, 4\]: leave both out"):
         BDQPolicy(cfg.policy)

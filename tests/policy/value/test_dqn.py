@@ -145,11 +145,6 @@ def test_target_theta_mixes_that_share_in_at_every_iteration(theta: float) -> No
             torch.testing.assert_close(new, (1 - theta) * old + theta * online, atol=1e-7, rtol=1e-6)
 
 
-def test_the_default_is_a_copy_every_hundred_iterations() -> None:
-    assert make_cfg().learn.target_update_freq == 100
-    assert make_cfg("learn.target_theta=0.1").learn.target_update_freq is None
-
-
 def test_the_target_network_gets_no_gradient_and_no_new_tensors() -> None:
     policy = make_policy("learn.target_update_freq=1")
     addresses = [p.data_ptr() for p in policy._target_model.parameters()]

@@ -48,9 +48,10 @@ def test_each_key_has_an_effect(override: str) -> None:
 
 
 def test_importance_weights_follow_the_priorities_unless_said() -> None:
-    assert make_cfg(kind="rainbow").priority_IS_weight is True
-    assert make_cfg("priority=False", kind="rainbow").priority_IS_weight is False  # as DI-engine's Pong file says
-    assert make_cfg("priority_IS_weight=False", kind="rainbow").priority_IS_weight is False
+    weighted, plain = (loss_of("rainbow", f"priority_IS_weight={given}")[0] for given in (True, False))
+    assert weighted != plain
+    assert loss_of("rainbow")[0] == weighted
+    assert loss_of("rainbow", "priority=False")[0] == plain  # as DI-engine's Pong file says
     with pytest.raises(ConfigError, match=r"set policy\.priority=True too"):
         make_cfg("priority=False", "priority_IS_weight=True", kind="rainbow")
 
