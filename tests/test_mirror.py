@@ -38,7 +38,7 @@ COVERED = {
     "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
     "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
-    "policy/test_nonfinite.py": ["torch_utils/diagnosis.py"],
+    "policy/test_nonfinite.py": ["torch_utils/nonfinite.py"],
     "policy/policy_gradient/test_ppo.py": [
         *("policy/policy_gradient/actor_critic.py", "policy/policy_gradient/ppo_checks.py"),
     ],
@@ -51,7 +51,7 @@ COVERED = {
         *(
             "torch_utils/data_parallel.py",
             "torch_utils/optimizer.py",
-            "torch_utils/optimizer_keys.py",
+            "torch_utils/optimizer.py",
             "torch_utils/overlapped_loss.py",
         )
     ],
@@ -67,7 +67,6 @@ COVERED = {
     "utils/checkpoint/test_store.py": ["utils/checkpoint/outcome.py"],
     "worker/test_collector.py": ["worker/env_state.py"],
     "worker/test_learner.py": ["torch_utils/running_mean.py"],
-    "worker/replay/test_buffer.py": ["worker/replay/parts.py"],
     "worker/offline/test_dataset.py": ["worker/offline/files.py"],
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
+from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
 from ding_lite.utils.key import Key
 
 

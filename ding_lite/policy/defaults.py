@@ -5,7 +5,7 @@ from __future__ import annotations
 from easydict import EasyDict
 
 from ding_lite.torch_utils.data_parallel import check_data_parallel
-from ding_lite.torch_utils.optimizer_keys import check_optimizer
+from ding_lite.torch_utils.optimizer import check_optimizer
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY
 

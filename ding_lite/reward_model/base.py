@@ -16,7 +16,6 @@ from easydict import EasyDict
 from gymnasium import Space
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.diagnosis import NonFiniteError
 from ding_lite.torch_utils.networks import (
     average_buffers,
     broadcast_networks,
@@ -24,8 +23,8 @@ from ding_lite.torch_utils.networks import (
     modules_of,
     set_training,
 )
-from ding_lite.torch_utils.optimizer import Trained
-from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
+from ding_lite.torch_utils.nonfinite import NonFiniteError
+from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS, Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.running_mean import RunningMeans
 from ding_lite.utils.key import Key

@@ -2,7 +2,6 @@
 
 from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
 from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
-from ding_lite.rl_utils.action_noise import ornstein_uhlenbeck
 from ding_lite.rl_utils.branching import bdq_nstep_td_error
 from ding_lite.rl_utils.categorical import (
     categorical_projection,
@@ -34,7 +33,7 @@ from ding_lite.rl_utils.compat import (
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.episodes import first_episodes
-from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, spread_epsilon
+from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, ornstein_uhlenbeck, spread_epsilon
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.kl import calculate_kl_div
 from ding_lite.rl_utils.lambda_returns import (
@@ -74,12 +73,12 @@ from ding_lite.rl_utils.quantile import (
     qrdqn_nstep_td_error,
 )
 from ding_lite.rl_utils.retrace import compute_q_retraces
-from ding_lite.rl_utils.soft_policy import soft_policy_value
 from ding_lite.rl_utils.soft_q import (
     epsilon_softmax,
     m_q_1step_td_data,
     m_q_1step_td_error,
     q_nstep_sql_td_error,
+    soft_policy_value,
     soft_value,
 )
 from ding_lite.rl_utils.squashed import squashed_sample

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ding_lite.rl_utils.common import check_same_shape, weighted_mean
+from ding_lite.rl_utils.distribution import entropy
 from ding_lite.rl_utils.td import criterion_values, q_nstep_td_data, return_and_discount
 
 LOWEST_LOG_POLICY = -1.0  # l_0 of Munchausen DQN
@@ -155,3 +156,26 @@ def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tenso
     share_N1 = epsilon / allowed_NA.sum(-1, keepdim=True).double()
     mixed_NA = (1.0 - epsilon) * probability_NA + share_N1.to(probability_NA.dtype) * allowed_NA
     return torch.multinomial(mixed_NA, 1).squeeze(-1)
+
+
+def soft_policy_value(q: Tensor, logit: Tensor, alpha: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Return the soft value of states, with an exact expectation over the actions.
+
+    V(s) = sum_a pi(a | s) (Q(s, a) - alpha log pi(a | s)) = sum_a pi(a | s) Q(s, a) + alpha H(pi(. | s))
+
+    Source: Christodoulou 2019, arXiv:1910.07207, eq. 10.
+
+    Args:
+        q: `[..., A]`, Q(s, .).
+        logit: `[..., A]`, the logit of pi; an entry of -inf forbids an action.
+        alpha: weight of the entropy.
+
+    Returns:
+        V and the entropy H in nats, both `[...]`.
+
+    Raises:
+        ValueError: q and logit differ in shape.
+    """
+    check_same_shape(q=q, logit=logit)
+    entropy_B = entropy(logit)
+    return (logit.softmax(-1) * q).sum(-1) + alpha * entropy_B, entropy_B

@@ -1,8 +1,8 @@
 """Tools for models, policies and workers: optimizer step, target networks, statistics, minibatches, rank checks."""
 
-from ding_lite.torch_utils.diagnosis import NonFiniteError
-from ding_lite.torch_utils.drift import RankDriftError
 from ding_lite.torch_utils.minibatch import minibatches, normalize_parts, rank_sizes
+from ding_lite.torch_utils.networks import RankDriftError
+from ding_lite.torch_utils.nonfinite import NonFiniteError
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.torch_utils.running_stat import RunningMeanStd, joined_moments, merge_moments

@@ -16,7 +16,7 @@ from torch import Tensor
 from ding_lite.config import compile_config
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import DQNPolicy, Policy
-from ding_lite.torch_utils.optimizer_keys import OPTIMIZER_KEYS
+from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
 from ding_lite.utils.key import Key, declared_keys, matches
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import SECTIONS, find_schedules, is_schedule, why_constant

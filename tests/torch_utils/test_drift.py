@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ding_lite.torch_utils.drift import checksum
+from ding_lite.torch_utils.networks import checksum
 
 
 def numbers(dtype: torch.dtype) -> list[Tensor]:

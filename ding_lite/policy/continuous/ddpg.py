@@ -12,7 +12,7 @@ weight of prioritised replay, or 1. The actor and both target networks are updat
 iterations.
 
 For exploration, noise is added to the actor's action. It is Gaussian, or an Ornstein-Uhlenbeck process that starts at 0
-in every episode, see `rl_utils/action_noise.py`.
+in every episode, see `rl_utils/exploration.py`.
 
 Logged figures, in addition to those of `policy/continuous/qac.py`:
 
@@ -32,8 +32,8 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.qac import QACPolicy
-from ding_lite.rl_utils.action_noise import ornstein_uhlenbeck
 from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.exploration import ornstein_uhlenbeck
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 

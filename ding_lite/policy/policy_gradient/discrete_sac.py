@@ -30,8 +30,7 @@ from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import pick, sum_of_means
 from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
-from ding_lite.rl_utils.soft_policy import soft_policy_value
-from ding_lite.rl_utils.soft_q import epsilon_softmax
+from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_policy_value
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 

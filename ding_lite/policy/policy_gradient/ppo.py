@@ -20,6 +20,7 @@ all ranks.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -28,7 +29,6 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
-from ding_lite.policy.policy_gradient.kl_penalty import load_pretrained
 from ding_lite.policy.policy_gradient.ppo_checks import check_kl_keys, check_schedulers
 from ding_lite.rl_utils.clipping import clipped_objective, squared_value_error
 from ding_lite.rl_utils.common import weighted_mean
@@ -36,9 +36,10 @@ from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_en
 from ding_lite.rl_utils.kl import pretrained_kl
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
+from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import allreduce_data
-from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves
 
 
@@ -248,3 +249,30 @@ def _linear(schedule: dict[str, float] | None, lowest: str, count: int) -> float
         count: collects so far.
     """
     return 1.0 - (1.0 - schedule[lowest]) * min(count / schedule["epoch_num"], 1.0) if schedule else 1.0
+
+
+def load_pretrained(model: nn.Module, path: str) -> nn.Module:
+    """Return a copy of a model, with the parameters of a checkpoint and without gradients.
+
+    Args:
+        model: a model with the layers of the one in the checkpoint.
+        path: a checkpoint of a run.
+
+    Raises:
+        CheckpointError: the file cannot be read.
+        ConfigError: its model has other layers, or learned from normalised observations.
+    """
+    network, state = copy.deepcopy(model).requires_grad_(False), load_checkpoint(path)
+    try:
+        network.load_state_dict(state["policy"]["model"])
+    except (KeyError, TypeError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise ConfigError(
+            f"policy.learn.pretrained_model_path: '{path}' does not have this policy's model: {reason}"
+        ) from error
+    if "obs.mean" in state["policy"].get("normalizer", {}):
+        raise ConfigError(
+            f"policy.learn.pretrained_model_path: the policy of '{path}' learned from normalised observations, which "
+            "this policy does not give it: choose the checkpoint of a run with env.norm_obs=False."
+        )
+    return network

@@ -34,8 +34,7 @@ from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.replay.parts import Sampler, View
-from ding_lite.worker.replay.ring import Ring
+from ding_lite.worker.replay.ring import Ring, Sampler, View
 from ding_lite.worker.replay.sequence import SequenceView, check_unroll_len
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ding_lite.worker.replay.frames import CHUNK, compress_frames, decompress_frames
+from ding_lite.worker.replay.state import CHUNK, compress_frames, decompress_frames
 
 
 def moving_square(num_rows: int, num_envs: int) -> Tensor:
