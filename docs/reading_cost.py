@@ -101,7 +101,6 @@ BESIDE = {
     "ding_lite/utils/schedule.py": "numbers of the config that change during a run",
     "ding_lite/utils/seed.py": "random states",
     "ding_lite/utils/tree.py": "a map over nested dicts",
-    "ding_lite/worker/env_state.py": "environments' states as tensors",
     "ding_lite/worker/evaluator.py": "evaluation",
     "ding_lite/worker/replay/state.py": "the replay buffer's part of a checkpoint, with compressed frames",
     "dizoo/atari/envs/atari_env.py": "the game; another environment has another file, or none",

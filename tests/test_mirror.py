@@ -23,14 +23,20 @@ COVERED = {
     ],
     "cli/test_video.py": ["entry/playing.py"],
     "entry/test_agent.py": ["utils/checkpoint/find.py"],
-    "entry/test_normalized_runs.py": ["config/normalization.py", "entry/normalized.py"],
+    "entry/test_normalized_runs.py": ["entry/normalized.py"],
     "entry/test_serial_entry.py": ["entry/experiment.py", "entry/setup.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
     "entry/test_serial_onpolicy.py": ["entry/serial_entry_onpolicy.py"],
     "envs/test_gymnasium_engine.py": ["envs/engines.py", "envs/same_step.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": [
-        *("envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/mixed_infos.py", "envs/seeded_env.py"),
+        *(
+            "envs/builders.py",
+            "envs/episode_monitor.py",
+            "envs/keys.py",
+            "envs/mixed_infos.py",
+            "envs/seeded_env.py",
+        ),
     ],
     "model/test_q_learning.py": ["model/qrdqn.py"],
     "model/test_qac.py": ["model/mode_model.py"],
@@ -38,7 +44,6 @@ COVERED = {
     "model/test_vac.py": ["model/actor_heads.py", "model/gaussian.py"],
     "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
-    "policy/test_nonfinite.py": ["torch_utils/nonfinite.py"],
     "policy/policy_gradient/test_ppo.py": [
         *("policy/policy_gradient/actor_critic.py", "policy/policy_gradient/ppo_checks.py"),
     ],
@@ -65,7 +70,6 @@ COVERED = {
         *("utils/ranks/ranks.py", "utils/ranks/shares.py"),
     ],
     "utils/checkpoint/test_store.py": ["utils/checkpoint/outcome.py"],
-    "worker/test_collector.py": ["worker/env_state.py"],
     "worker/test_learner.py": ["torch_utils/running_mean.py"],
     "worker/offline/test_dataset.py": ["worker/offline/files.py"],
 }

@@ -9,9 +9,8 @@ import numpy as np
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
-from ding_lite.config.checks import check_memory
+from ding_lite.config.checks import check_memory, check_observations
 from ding_lite.config.compat import given_action_spaces
-from ding_lite.config.normalization import check_observations
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import describe, matches
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError

@@ -32,7 +32,7 @@ from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
-from ding_lite.worker.env_state import to_arrays
+from ding_lite.worker.collector import to_arrays
 
 LONG_TRAINED = 10**10  # env steps, if a policy is given without them: it explores as at the end of its training
 

@@ -32,7 +32,6 @@ from ding_lite.rl_utils.compat import (
     vtrace_error_discrete_action,
 )
 from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
-from ding_lite.rl_utils.episodes import first_episodes
 from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, ornstein_uhlenbeck, spread_epsilon
 from ding_lite.rl_utils.gae import gae, gae_data
 from ding_lite.rl_utils.kl import calculate_kl_div
@@ -44,7 +43,7 @@ from ding_lite.rl_utils.lambda_returns import (
     upgo_loss,
     upgo_returns,
 )
-from ding_lite.rl_utils.pg import pg_data, pg_error, pg_loss
+from ding_lite.rl_utils.pg import first_episodes, pg_data, pg_error, pg_loss
 from ding_lite.rl_utils.ppo import (
     ppo_data,
     ppo_error,

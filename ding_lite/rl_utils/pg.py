@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import check_same_shape, weighted_mean
@@ -51,3 +52,23 @@ def pg_error(data: pg_data) -> pg_loss:
     logp, entropy = log_prob_entropy(logit, action)
     check_same_shape(log_prob=logp, return_=return_, weight=weight)
     return pg_loss(-weighted_mean(logp * return_, weight), weighted_mean(entropy, weight))
+
+
+def first_episodes(final_index_K: Tensor, n_step: int, num_envs: int) -> Tensor:
+    """Return a mask of the steps of each environment's first m episodes.
+
+    m is the smallest number of ended episodes of any environment, so environments with short episodes do not count more
+    than those with long ones. All environments must start a new episode in the first row of the block.
+
+    Args:
+        final_index_K: places `t * N + n` of the last steps of episodes, int64.
+        n_step: T.
+        num_envs: N.
+
+    Returns:
+        `[T, N]`, bool.
+    """
+    end_TN = torch.zeros(n_step * num_envs, dtype=torch.int64, device=final_index_K.device)
+    end_TN = end_TN.index_fill(0, final_index_K, 1).view(n_step, num_envs)
+    ended_before_TN = end_TN.cumsum(0) - end_TN
+    return ended_before_TN < end_TN.sum(0).min()

@@ -18,7 +18,7 @@ from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_leaves, tree_map
-from ding_lite.worker.env_state import storable, to_arrays, to_tensors
+from ding_lite.worker.collector import storable, to_arrays, to_tensors
 
 if TYPE_CHECKING:
     from ding_lite.policy import Policy
