@@ -1,4 +1,4 @@
-"""Policies: one file for each algorithm, with its config and its learn, collect and eval modes."""
+"""Policies: one file for each algorithm, with its config, its losses and how it acts."""
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.d4pg import D4PGPolicy

@@ -316,7 +316,7 @@ def marked(process: subprocess.Popen[str]) -> list[str]:
 def wrong_words(fault: Fault, text: str) -> list[str]:
     """Return what is wrong with the end of the output; where a run recovered, with all of it."""
     lines = text.splitlines()
-    end = " ".join(" ".join(lines if fault.end.status == 0 else lines[-40:]).split())
+    end = " ".join(" ".join(lines if fault.end.status == 0 else lines[-60:]).split())
     patterns = [pattern.replace("{rank}", str(fault.ranks[0])) for pattern in fault.says]
     wrong = [f"it does not say '{pattern}'" for pattern in patterns if not re.search(pattern, end)]
     torn = "frame #0: " in text and KILL not in fault.to_launcher  # who asks a store that vanishes then, gets one

@@ -41,7 +41,7 @@ class A2CModule(lightning.LightningModule):
         return torch.optim.Adam(self.model.parameters(), lr=self.dataset.cfg.policy.learn.learning_rate)
 
     def training_step(self, batch: dict[str, Any], _: int) -> Tensor:
-        loss, _figures = self.policy.learn_mode.loss(batch)
+        loss, _figures = self.policy.loss(batch)
         return loss
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
