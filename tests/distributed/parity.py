@@ -155,7 +155,7 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
     places = torch.arange(len(buffer.ring.starts(buffer.view.span)) * num_envs)
     batch = buffer.view.gather(buffer.ring, {"index": places}) | {"index": places}
     batch = tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)
-    if cfg.policy.get("priority_IS_weight"):
+    if cfg.policy.get("priority_IS_weight", False) is not False:  # None: Rainbow follows its priorities
         obs = batch["obs"]
         batch["weight"] = obs[(0,) * (obs.ndim - 2)].sum(-1).sigmoid()
     return batch

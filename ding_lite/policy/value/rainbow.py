@@ -70,7 +70,7 @@ class RainbowDQNPolicy(DQNPolicy):
 
     def _weight(self, batch: dict[str, Any]) -> Tensor | None:
         weighted = self._cfg.priority if self._cfg.priority_IS_weight is None else self._cfg.priority_IS_weight
-        return batch["weight"] if weighted else None
+        return batch.get("weight") if weighted else None
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of C51 or of DQN, and detached figures; see `DQNPolicy._loss` for the batch."""

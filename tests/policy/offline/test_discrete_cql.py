@@ -182,7 +182,6 @@ def test_the_target_network_follows_as_the_config_says() -> None:
         if iteration % 3 == 0:
             target = [p.clone() for p in policy.model.parameters()]
         assert same(list(target_of(policy).values()), target)
-    assert make_cfg(kind="discrete_cql").learn.target_update_freq == 100
     with pytest.raises(ConfigError, match="target_theta, not both"):
         make_cql("learn.target_update_freq=3", "learn.target_theta=0.1")
 
