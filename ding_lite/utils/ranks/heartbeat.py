@@ -22,18 +22,19 @@ LAST_WORD = 5.0  # seconds that a rank waits for the others to leave, if its end
 
 
 class _Waiting:
-    """A context around waits for other ranks; may be nested."""
+    """A context around waits for other ranks; may be nested. A wait that ends is progress."""
 
-    __slots__ = ("depth",)
+    __slots__ = ("depth", "ended")
 
     def __init__(self) -> None:
-        self.depth = 0
+        self.depth = self.ended = 0
 
     def __enter__(self) -> None:
         self.depth += 1
 
     def __exit__(self, *error: object) -> None:
         self.depth -= 1
+        self.ended += 1
 
 
 class _Progress:
@@ -123,7 +124,8 @@ def record_cause(
 class HangWatch:
     """The thread that ends this process if its main thread makes no progress outside a wait for others for `timeout`.
 
-    A call of `heartbeat` is progress, and so is reading or writing a file: a large checkpoint may take long.
+    A call of `heartbeat` is progress, and so are the end of a wait for other ranks, and reading or writing a file: a
+    large checkpoint may take long.
 
     Args:
         timeout: seconds without progress that are a hang.
@@ -135,7 +137,7 @@ class HangWatch:
         self._progressed = 0.0  # value of the clock at the last progress
         self._moved = 0.0  # value of the clock when the main thread last made progress, waited, or was not watched
         self._failed = 0.0  # value of the clock when the main thread last was not cleaning up after an error
-        self._seen: tuple[int, str] = (0, "")  # the progress at `_progressed`
+        self._seen: tuple[int, str] = (0, "")  # heartbeats and ended waits, and the main thread's bytes
         self._leaving, self._stop = threading.Event(), threading.Event()
         self._main, self._io = threading.get_ident(), Path(f"/proc/self/task/{threading.get_native_id()}/io")
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
@@ -165,7 +167,7 @@ class HangWatch:
     def _observe(self) -> None:
         """Find out whether the main thread has made progress."""
         waits = _waits.depth > 0
-        seen = (progress.count, self._seen[1] if waits else self._read_io())
+        seen = (progress.count + _waits.ended, self._seen[1] if waits else self._read_io())
         if seen != self._seen:
             self._seen, self._progressed = seen, self._clock
         if self._progressed == self._clock or waits or not progress.stage or self._leaving.is_set():
