@@ -44,7 +44,7 @@ class ActingModule(nn.Module):
 
     def __init__(self, policy: Policy, units: ActionUnits) -> None:
         super().__init__()
-        self.networks = nn.ModuleList([policy.model, policy.normalizer])  # so that their parameters are exported
+        self.networks = nn.ModuleList([policy.model, policy.normalizer])  # exported with the module
         self._policy = policy
         self._to_env = Convert(units)
 

@@ -66,7 +66,7 @@ class Policy:
     """
 
     config: ClassVar[dict[str, Any]] = COMMON_KEYS
-    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"  # which decides the pipeline
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"  # its source of samples
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
@@ -113,7 +113,7 @@ class Policy:
                 "each process would train a model of its own; set policy.multi_gpu=True."
             )
         self._schedules = Schedules(cfg, type(self))
-        self._cfg = cfg = self._schedules.cfg  # in which scheduled numbers change
+        self._cfg = cfg = self._schedules.cfg  # a copy if there are schedules, whose numbers change
         on_gpu = cfg.cuda and torch.cuda.is_available()
         number = get_local_rank() % torch.cuda.device_count() if on_gpu else 0
         self._device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
@@ -123,7 +123,7 @@ class Policy:
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub does not declare it
         self._dtype = next(self._model.parameters()).dtype
         self._optimizers = Optimizers()
-        self._figures: dict[str, Tensor] = {}  # of the last collect; every update returns them
+        self._figures: dict[str, Tensor] = {}  # figures of the last collect, for the log
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         self.normalizer = Normalizer(None, None)

@@ -18,7 +18,7 @@ def clipped_objective(ratio_B: Tensor, adv_B: Tensor, clip_ratio: float, dual_cl
     if dual_clip is not None and dual_clip <= 1.0:
         raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
     objective_B = ratio_B * adv_B
-    with torch.no_grad():  # where the clipped objective is the smaller one, it is constant
+    with torch.no_grad():  # a clipped objective has no gradient
         clipped_B = ratio_B.clamp(1.0 - clip_ratio, 1.0 + clip_ratio) * adv_B
     objective_B = torch.where(clipped_B < objective_B, clipped_B, objective_B)
     if dual_clip is not None:
@@ -39,6 +39,6 @@ def squared_value_error(value_B: Tensor, old_B: Tensor, return_B: Tensor, clip_r
     square_B = (return_B - value_B).square()
     if clip_ratio is None:
         return square_B
-    with torch.no_grad():  # where the clipped error is the larger one, it is constant
+    with torch.no_grad():  # a clipped error has no gradient
         clipped_B = (return_B - value_B.clamp(old_B - clip_ratio, old_B + clip_ratio)).square()
     return torch.where(clipped_B > square_B, clipped_B, square_B)
