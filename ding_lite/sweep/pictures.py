@@ -116,3 +116,5 @@ def _make_room(figure: Any, name: str) -> None:
             axis.set_major_locator(ticker.FixedLocator([float(f"{place:.0e}") for place in places]))
             axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
             axis.set_minor_formatter(ticker.NullFormatter())
+        elif name == "slices.png" and isinstance(axis.get_major_locator(), ticker.MaxNLocator):
+            axis.set_major_locator(ticker.MaxNLocator(3))  # numbers such as 0.925 leave room for four
