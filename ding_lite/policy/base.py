@@ -36,6 +36,7 @@ from ding_lite.torch_utils.networks import (
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
+from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.ranks.ranks import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -123,6 +124,7 @@ class Policy:
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub does not declare it
         self._dtype = next(self._model.parameters()).dtype
         self._optimizers = Optimizers()
+        self._target_networks: dict[str, TargetNetwork] = {}  # by name in checkpoints; '': that of the whole model
         self._figures: dict[str, Tensor] = {}  # figures of the last collect, for the log
         for field in enable_field:
             getattr(self, f"_init_{field}")()
@@ -395,7 +397,9 @@ class Policy:
         Returns:
             Tensors whose means may be logged, and `priority` `[B]` if the policy sets priorities in replay.
         """
-        return self._optimizer.step(self._loss, batch)
+        output = self._optimizer.step(self._loss, batch)
+        self._update_targets()
+        return output
 
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches of one collect. Only on-policy policies use this method; others have a replay buffer.
@@ -422,7 +426,9 @@ class Policy:
 
         The result must be the same on all ranks. `_state_dict_collect` returns what differs between ranks.
         """
-        return {"model": self._model.state_dict(), **self._optimizers.state_dict()}
+        targets = {name: target.state_dict() for name, target in self._target_networks.items()}
+        state = {"model": self._model.state_dict(), **self._optimizers.state_dict(), **targets.pop("", {})}
+        return state | ({"targets": targets} if targets else {})
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         """Restore a state that `_state_dict_learn` returned.
@@ -433,6 +439,9 @@ class Policy:
         self._model.load_state_dict(state["model"])
         if "optimizer" in state:
             self._optimizers.load_state_dict(state)
+        for name, target in self._target_networks.items():
+            own = state["targets"][name] if name and "optimizer" in state else state
+            target.load_state_dict(own if "optimizer" in state else {})
 
     def _init_optimizer(self) -> None:
         """Create one optimizer of the whole model."""
@@ -453,6 +462,24 @@ class Policy:
             The optimizer. `_forward_learn` calls its `step(self._loss, batch)`.
         """
         return self._optimizers.add(name, OptimizerStep(network, self._cfg, *args, **options))
+
+    def _add_target(self, name: str) -> nn.Module:
+        """Return a new target network, a copy that `_update_targets` updates, and include its state in checkpoints.
+
+        Args:
+            name: the name of the optimizer of the network, see `_add_optimizer`.
+        """
+        learn, optimizer = self._cfg.learn, self._optimizers[name]
+        network = self._model if name == "model" else optimizer.network
+        freq, theta = learn.get("target_update_freq"), learn.get("target_theta")
+        target = TargetNetwork(network, optimizer.flat, freq, theta)
+        self._target_networks["" if network is self._model else name] = target
+        return target.network
+
+    def _update_targets(self) -> None:
+        """Update every target network, as `learn.target_update_freq` or `learn.target_theta` says."""
+        for target in self._target_networks.values():
+            target.update()
 
     def _autocast(self) -> AbstractContextManager[Any]:
         """Return a context manager in which forward passes have the precision `policy.precision`."""

@@ -49,7 +49,7 @@ class TargetNetwork:
     def __init__(
         self, online: nn.Module, flat: FlatParameters, freq: int | None = None, theta: Rate | None = None
     ) -> None:
-        self.network = copy.deepcopy(online)
+        self.network, self._original = copy.deepcopy(online), online
         self.updates = 0
         self._freq, self._theta = freq or DEFAULT_TARGET_UPDATE_FREQ, theta
         copies = _in_order_of(flat, online, self.network)
@@ -69,18 +69,13 @@ class TargetNetwork:
             buffer.copy_(source)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the target network's part of a policy's learn state."""
+        """Return the copy's parameters, buffers and count."""
         return {"target_model": self.network.state_dict(), "iterations": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the copy from a policy's learn state.
-
-        If the state has no `optimizer`, only a model was saved and a new run starts: the copy gets the model's
-        parameters, and the count of updates is 0.
-        """
-        resumed = "optimizer" in state
-        self.network.load_state_dict(state["target_model"] if resumed else state["model"])
-        self.updates = state["iterations"] if resumed else 0
+        """Restore a state that `state_dict` returned. An empty state makes a new copy of the network."""
+        self.network.load_state_dict(state["target_model"] if state else self._original.state_dict())
+        self.updates = state.get("iterations", 0)
 
 
 def _in_order_of(flat: FlatParameters, online: nn.Module, copied: nn.Module) -> nn.ParameterList:

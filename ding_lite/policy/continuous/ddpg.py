@@ -81,7 +81,6 @@ class DDPGPolicy(QACPolicy):
             raise ConfigError(f"policy.learn.noise_range: expected min <= max, got {low} and {high}: swap them.")
 
     def _init_learn(self) -> None:
-        super()._init_learn()
         learn = self._cfg.learn
         self._add_optimizer("critic", self._model.critic, learn.learning_rate_critic)
         self._add_optimizer("actor", self._model.actor, learn.learning_rate_actor)

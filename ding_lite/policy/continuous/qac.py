@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
@@ -112,23 +111,6 @@ class QACPolicy(Policy):
         own = [f"{name}_{figure}" for name in self.networks for figure in ("loss", "grad_norm")]
         return [*own, *(name for name in super()._monitor_vars_learn() if name not in ("total_loss", "grad_norm"))]
 
-    def _init_learn(self) -> None:
-        self._targets: dict[str, TargetNetwork] = {}
-
-    def _add_target(self, name: str) -> nn.Module:
-        """Return a new target network for the model's network of this name; `_update_targets` lets it follow slowly.
-
-        The network needs an optimizer of the same name, see `_add_optimizer`.
-        """
-        flat, theta = self._optimizers[name].flat, self._cfg.learn.target_theta
-        self._targets[name] = TargetNetwork(getattr(self._model, name), flat, theta=theta)
-        return self._targets[name].network
-
-    def _update_targets(self) -> None:
-        """Mix the share `learn.target_theta` of every network into its target."""
-        for target in self._targets.values():
-            target.update()
-
     def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the batch in the form that the losses expect.
 
@@ -146,17 +128,6 @@ class QACPolicy(Policy):
         """Return the result of `_run`; its gradient flows to `kwargs`, but not to the network's parameters."""
         with _frozen(network):
             return self._run(network, obs, **kwargs)
-
-    def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | {"targets": {k: v.state_dict() for k, v in self._targets.items()}}
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
-        for name, target in self._targets.items():
-            if "optimizer" in state:
-                target.load_state_dict({**state["targets"][name], "optimizer": state["optimizer"]})
-            else:
-                target.load_state_dict({"model": getattr(self._model, name).state_dict()})
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:

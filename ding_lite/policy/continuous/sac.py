@@ -70,7 +70,6 @@ class SACPolicy(QACPolicy):
             )
 
     def _init_learn(self) -> None:
-        super()._init_learn()
         learn = self._cfg.learn
         self._add_optimizer("critic", self._model.critic, learn.learning_rate_q)
         self._add_optimizer("actor", self._model.actor, learn.learning_rate_policy)

@@ -31,7 +31,7 @@ from torch.nn import functional
 from ding_lite.policy.base import Policy
 from ding_lite.policy.offline.source import OfflinePolicy
 from ding_lite.rl_utils.quantile import quantile_loss
-from ding_lite.torch_utils.target_network import TargetNetwork, check_target
+from ding_lite.torch_utils.target_network import check_target
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -69,9 +69,7 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
 
     def _init_learn(self) -> None:
         self._init_optimizer()
-        learn = self._cfg.learn
-        self._target = TargetNetwork(self._model, self._optimizer.flat, learn.target_update_freq, learn.target_theta)
-        self._target_model = self._target.network
+        self._target_model = self._add_target("model")
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "td_loss", "min_q_loss", "q_value"]
@@ -98,18 +96,6 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         min_q_loss = functional.cross_entropy(q_BA, batch["action"])  # log sum_a exp Q(s, a) - Q(s, a of the data)
         loss = td_loss + self._cfg.learn.min_q_weight * min_q_loss
         return loss, {"td_loss": td_loss.detach(), "min_q_loss": min_q_loss.detach(), "q_value": q_BA.detach()}
-
-    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        output = self._optimizer.step(self._loss, batch)
-        self._target.update()
-        return output
-
-    def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | self._target.state_dict()
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
-        self._target.load_state_dict(state)
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
         return self._forward_eval(obs)  # for recording data: the policy does not explore

@@ -70,7 +70,6 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         return "continuous_qvac", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
-        super()._init_learn()
         learn = self._cfg.learn
         self._add_optimizer("value", self._model.value, learn.learning_rate_value)
         self._add_optimizer("critic", self._model.critic, learn.learning_rate_q)

@@ -38,7 +38,6 @@ from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update,
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
 from ding_lite.rl_utils.retrace import compute_q_retraces
 from ding_lite.torch_utils.optimizer import Trained
-from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -89,8 +88,7 @@ class ACERPolicy(Policy):
         rates = {"actor": learn.learning_rate_actor, "critic": learn.learning_rate_critic}
         parts = {name: Trained(getattr(self._model, name), rate) for name, rate in rates.items()}
         self._optimizer = self._add_optimizer("model", parts)
-        self._average = TargetNetwork(self._model, self._optimizer.flat, theta=learn.target_theta)
-        self._average_model: Any = self._average.network
+        self._average_model: Any = self._add_target("model")
 
     def _monitor_vars_learn(self) -> list[str]:
         own = ["policy_loss", "bc_loss", "critic_loss", "entropy", "kl_div"]
@@ -164,18 +162,6 @@ class ACERPolicy(Policy):
         carrier = (gradient_UBA * logp_UBA).sum()  # its gradient is the changed one
         total = figures.pop("total") + carrier - carrier.detach()
         return total, figures | {"kl_div": kl_divergence(average_UBA, constant_UBA)}
-
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = self._optimizer.step(self._loss, batch)
-        self._average.update()
-        return output
-
-    def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | self._average.state_dict()
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
-        self._average.load_state_dict(state)
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:

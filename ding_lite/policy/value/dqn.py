@@ -35,7 +35,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, spread_epsilon
-from ding_lite.torch_utils.target_network import TargetNetwork, check_target
+from ding_lite.torch_utils.target_network import check_target
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -89,9 +89,7 @@ class DQNPolicy(Policy):
 
     def _init_learn(self) -> None:
         self._init_optimizer()
-        learn = self._cfg.learn
-        self._target = TargetNetwork(self._model, self._optimizer.flat, learn.target_update_freq, learn.target_theta)
-        self._target_model = self._target.network
+        self._target_model = self._add_target("model")
 
     def _monitor_vars_learn(self) -> list[str]:
         return [*super()._monitor_vars_learn(), "q_value", "epsilon"]
@@ -162,15 +160,8 @@ class DQNPolicy(Policy):
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizer.step(self._loss, batch)
-        self._target.update()
+        self._update_targets()
         return output
-
-    def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | self._target.state_dict()
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
-        self._target.load_state_dict(state)
 
     def _init_collect(self) -> None:
         if self._cfg.get("noisy_net"):

@@ -69,7 +69,6 @@ class PDQNPolicy(QACPolicy):
         return "pdqn", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
-        super()._init_learn()
         learn = self._cfg.learn
         self._add_optimizer("dis", self._model.dis, learn.learning_rate_dis)
         self._add_optimizer("cont", self._model.cont, learn.learning_rate_cont)

@@ -38,7 +38,6 @@ from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
 from ding_lite.torch_utils.coefficient import Coefficient
-from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -87,10 +86,9 @@ class SQNPolicy(Policy):
                 f"actions is at most {math.log(num_actions):.3f} nats: reduce it."
             )
         self._alpha = Coefficient(learn.alpha).to(self._device, self._dtype)
-        flat = self._add_optimizer("q", self._model, learn.learning_rate_q).flat
+        self._add_optimizer("q", self._model, learn.learning_rate_q)
         self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
-        self._target = TargetNetwork(self._model, flat, theta=learn.target_theta)
-        self._target_model = self._target.network
+        self._target_model = self._add_target("q")
 
     def _monitor_vars_learn(self) -> list[str]:
         losses = [f"{name}_{figure}" for name in ("q", "alpha") for figure in ("loss", "grad_norm")]
@@ -120,15 +118,14 @@ class SQNPolicy(Policy):
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizers["q"].step(self._q_loss, batch)
         output |= self._optimizers["alpha"].step(self._alpha_loss, {"entropy": output["entropy"]})
-        self._target.update()
+        self._update_targets()
         return output
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | self._target.state_dict() | {"alpha": self._alpha.state_dict()}
+        return super()._state_dict_learn() | {"alpha": self._alpha.state_dict()}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
-        self._target.load_state_dict(state)
         if "optimizer" in state:
             self._alpha.load_state_dict(state["alpha"])
 
