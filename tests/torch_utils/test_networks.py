@@ -32,7 +32,7 @@ def test_networks_are_found_in_attributes_containers_and_helpers() -> None:
     holder.target = TargetNetwork(layers[8], FlatParameters(layers[8]), freq=1)
     holder.other = [None, 3, torch.zeros(2), len, Helper, torch.optim.SGD(layers[0].parameters(), 0.1)]
     found = modules_of(holder)
-    expected = [*layers[:5], holder.ensemble, layers[7], holder.target.network]
+    expected = [*layers[:5], holder.ensemble, *layers[7:], holder.target.network]
     assert {id(module) for module in found} == {id(module) for module in expected}
     assert len(found) == len(expected)
 
