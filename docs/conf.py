@@ -129,12 +129,12 @@ def add_lazy_names(*names: str) -> None:
     """Set the names that packages import on first use, so that autodoc finds them."""
     for name in names:
         package = __import__(name, fromlist=["*"])
-        package.__dict__.update({public: getattr(package, public) for public in package.__all__})
+        package.__dict__.update({public: getattr(package, public) for public in getattr(package, "__all__", ())})
 
 
 def setup(app: Any) -> None:
     """Connect the functions above to Sphinx."""
-    add_lazy_names("ding_lite", "ding_lite.entry", "ding_lite.utils")
+    add_lazy_names("ding_lite", *(f"ding_lite.{path.parent.name}" for path in ROOT.glob("ding_lite/*/__init__.py")))
     app.connect("source-read", read_source)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon
     app.connect("autodoc-skip-member", skip_member)

@@ -60,11 +60,8 @@ What to build; each part is a dict with a `type`.
 | `reward_model.import_names` | modules that register it |
 | `replay_buffer.type` | registered replay buffer; left out, the one that `policy.priority` asks for |
 """
-# Modules whose classes register themselves, beside those of the package.
+# Environments that are listed too.
 MODULES = (
-    "ding_lite.model",
-    "ding_lite.policy",
-    "ding_lite.worker",
     "dizoo.atari.envs.atari_env",
     "dizoo.classic_control.cartpole.envs.cartpole_env",
 )
@@ -155,7 +152,7 @@ def make_page() -> str:
     for module in MODULES:
         importlib.import_module(module)
 
-    def own(registry: dict[str, type]) -> list[tuple[str, type]]:
+    def own(registry: Mapping[str, type]) -> list[tuple[str, type]]:
         """Leave out what is registered by others, such as tests in the same process."""
         return sorted((n, c) for n, c in registry.items() if c.__module__.startswith(("ding_lite.", "dizoo.")))
 

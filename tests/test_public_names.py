@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
 
+import jedi
 import pytest
 
 PUBLIC = {
@@ -302,9 +307,40 @@ PUBLIC = {
 }
 
 
+MODULES_OF_A_RUN = 124  # of the package, in a DQN run
+RUN = """
+import sys
+from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
+from ding_lite.entry import serial_pipeline
+serial_pipeline((main_config, create_config), seed=0, max_train_iter=5)
+print(sum(name.partition(".")[0] == "ding_lite" for name in sys.modules))
+"""
+
+
 @pytest.mark.parametrize("module", PUBLIC)
 def test_public_names(module: str) -> None:
     package = importlib.import_module(module)
     assert sorted(package.__all__) == sorted(PUBLIC[module])
+    assert set(PUBLIC[module]) <= set(dir(package))
     for name in PUBLIC[module]:
         assert getattr(package, name) is not None
+        # once it is imported, a module of the same name would take the name's place
+        assert importlib.util.find_spec(f"{module}.{name}") is None
+    with pytest.raises(AttributeError, match=rf"^module '{module}' has no attribute 'nothing'$"):
+        _ = package.nothing
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_an_editor_finds_what_is_imported_on_first_use(module: str) -> None:
+    name = max(PUBLIC[module])
+    environment = jedi.InterpreterEnvironment()
+    (found,) = jedi.Script(f"from {module} import {name}", environment=environment).goto(
+        1, len(f"from {module} import "), follow_imports=True
+    )
+    assert found.name == name
+    assert found.module_name == getattr(importlib.import_module(module), name).__module__
+
+
+def test_a_dqn_run_loads_few_modules(tmp_path: Path) -> None:
+    run = subprocess.run([sys.executable, "-c", RUN], cwd=tmp_path, timeout=120, capture_output=True, text=True)
+    assert int(run.stdout.split()[-1]) <= MODULES_OF_A_RUN, run.stderr

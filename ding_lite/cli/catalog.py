@@ -8,9 +8,6 @@ import pkgutil
 from collections.abc import Iterable
 from typing import Any
 
-import ding_lite.model
-import ding_lite.policy
-import ding_lite.worker  # noqa: F401  (they register their classes)
 from ding_lite.results.table import fold_text
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,

@@ -1,30 +1,21 @@
 """Reads, compiles, checks and saves configs. `config.py` explains what compiling means."""
 
-from ding_lite.config.changes import changed_values
-from ding_lite.config.config import (
-    compile_config,
-    divided_sizes,
-    find_policy,
-    format_config,
-    read_config,
-    read_limits,
-    replace_values,
-    save_config,
-)
-from ding_lite.config.saved import SavedRun, read_saved_run
-from ding_lite.config.shapes import set_shapes
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "SavedRun",
-    "changed_values",
-    "compile_config",
-    "divided_sizes",
-    "find_policy",
-    "format_config",
-    "read_config",
-    "read_limits",
-    "read_saved_run",
-    "replace_values",
-    "save_config",
-    "set_shapes",
-]
+from ding_lite.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ding_lite.config.changes import changed_values as changed_values
+    from ding_lite.config.config import compile_config as compile_config
+    from ding_lite.config.config import divided_sizes as divided_sizes
+    from ding_lite.config.config import find_policy as find_policy
+    from ding_lite.config.config import format_config as format_config
+    from ding_lite.config.config import read_config as read_config
+    from ding_lite.config.config import read_limits as read_limits
+    from ding_lite.config.config import replace_values as replace_values
+    from ding_lite.config.config import save_config as save_config
+    from ding_lite.config.saved import SavedRun as SavedRun
+    from ding_lite.config.saved import read_saved_run as read_saved_run
+    from ding_lite.config.shapes import set_shapes as set_shapes
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

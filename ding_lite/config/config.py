@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import copy
 import difflib
-import importlib
 import os
 import pprint
 import sys
@@ -49,8 +48,6 @@ LEAST = {
     "main_config": " Add main_config = dict(exp_name='my_run').",
     "create_config": " Add create_config = dict(policy=dict(type='ppo')).",
 }
-# Modules that register the built-in classes; they are imported when a config is compiled, before its import_names.
-BUILTIN = ("ding_lite.model", "ding_lite.policy", "ding_lite.worker", "ding_lite.utils.tracker.services")
 PARTS = ("env", "policy", "reward_model")  # sections for which create_config names a class and modules to import
 LONGEST_KEY = 200  # characters; searching for a similar key would take seconds for longer ones
 
@@ -318,9 +315,7 @@ def _take_module(user: dict[str, Any]) -> None:
 
 
 def _import_modules(user: dict[str, Any]) -> None:
-    """Import the modules that register classes: the built-in packages and the config's `import_names`."""
-    for name in BUILTIN:
-        importlib.import_module(name)
+    """Import the modules of `import_names`, which register classes."""
     for path in (f"{part}.import_names" for part in PARTS):
         names = sc.get_key(user, path, [])
         if not matches(names, list[str]):

@@ -1,20 +1,17 @@
 """Vector environments in gymnasium's SAME_STEP mode, built from a config."""
 
-from ding_lite.envs.builders import make_gymnasium
-from ding_lite.envs.episode_monitor import EpisodeMonitor
-from ding_lite.envs.keys import ENV_DEFAULTS
-from ding_lite.envs.returned import EnvError
-from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.spaces import EnvSpec
-from ding_lite.envs.vector_env import check_env, create_vector_env
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ENV_DEFAULTS",
-    "EnvError",
-    "EnvSpec",
-    "EpisodeMonitor",
-    "check_env",
-    "create_vector_env",
-    "derive_seeds",
-    "make_gymnasium",
-]
+from ding_lite.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ding_lite.envs.builders import make_gymnasium as make_gymnasium
+    from ding_lite.envs.episode_monitor import EpisodeMonitor as EpisodeMonitor
+    from ding_lite.envs.keys import ENV_DEFAULTS as ENV_DEFAULTS
+    from ding_lite.envs.returned import EnvError as EnvError
+    from ding_lite.envs.seeded_env import derive_seeds as derive_seeds
+    from ding_lite.envs.spaces import EnvSpec as EnvSpec
+    from ding_lite.envs.vector_env import check_env as check_env
+    from ding_lite.envs.vector_env import create_vector_env as create_vector_env
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

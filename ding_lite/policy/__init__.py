@@ -1,72 +1,41 @@
 """Policies: one file for each algorithm, with its config, its losses and how it acts."""
 
-from ding_lite.policy.base import Policy
-from ding_lite.policy.continuous.d4pg import D4PGPolicy
-from ding_lite.policy.continuous.ddpg import DDPGPolicy
-from ding_lite.policy.continuous.paddpg import PADDPGPolicy
-from ding_lite.policy.continuous.qac import QACPolicy
-from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.policy.continuous.td3 import TD3Policy
-from ding_lite.policy.offline.bc import BCPolicy
-from ding_lite.policy.offline.cql import CQLPolicy
-from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy
-from ding_lite.policy.offline.iql import IQLPolicy
-from ding_lite.policy.offline.source import OfflinePolicy
-from ding_lite.policy.offline.td3_bc import TD3BCPolicy
-from ding_lite.policy.policy_gradient.a2c import A2CPolicy
-from ding_lite.policy.policy_gradient.acer import ACERPolicy
-from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy
-from ding_lite.policy.policy_gradient.impala import IMPALAPolicy
-from ding_lite.policy.policy_gradient.pg import PGPolicy
-from ding_lite.policy.policy_gradient.ppo import PPOPolicy
-from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy
-from ding_lite.policy.value.bdq import BDQPolicy
-from ding_lite.policy.value.c51 import C51Policy
-from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.policy.value.fqf import FQFPolicy
-from ding_lite.policy.value.iqn import IQNPolicy
-from ding_lite.policy.value.mdqn import MDQNPolicy
-from ding_lite.policy.value.pdqn import PDQNPolicy
-from ding_lite.policy.value.qrdqn import QRDQNPolicy
-from ding_lite.policy.value.r2d2 import R2D2Policy
-from ding_lite.policy.value.rainbow import RainbowDQNPolicy
-from ding_lite.policy.value.sql import SQLPolicy
-from ding_lite.policy.value.sqn import SQNPolicy
-from ding_lite.utils.registry import import_modules
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "A2CPolicy",
-    "ACERPolicy",
-    "BCPolicy",
-    "BDQPolicy",
-    "C51Policy",
-    "CQLPolicy",
-    "D4PGPolicy",
-    "DDPGPolicy",
-    "DQNPolicy",
-    "DiscreteCQLPolicy",
-    "DiscreteSACPolicy",
-    "FQFPolicy",
-    "IMPALAPolicy",
-    "IQLPolicy",
-    "IQNPolicy",
-    "MDQNPolicy",
-    "OfflinePolicy",
-    "PADDPGPolicy",
-    "PDQNPolicy",
-    "PGPolicy",
-    "PPOOffPolicy",
-    "PPOPolicy",
-    "Policy",
-    "QACPolicy",
-    "QRDQNPolicy",
-    "R2D2Policy",
-    "RainbowDQNPolicy",
-    "SACPolicy",
-    "SQLPolicy",
-    "SQNPolicy",
-    "TD3BCPolicy",
-    "TD3Policy",
-]
+from ding_lite.lazy import lazy_names
 
-import_modules(__name__, __path__)
+if TYPE_CHECKING:
+    from ding_lite.policy.base import Policy as Policy
+    from ding_lite.policy.continuous.d4pg import D4PGPolicy as D4PGPolicy
+    from ding_lite.policy.continuous.ddpg import DDPGPolicy as DDPGPolicy
+    from ding_lite.policy.continuous.paddpg import PADDPGPolicy as PADDPGPolicy
+    from ding_lite.policy.continuous.qac import QACPolicy as QACPolicy
+    from ding_lite.policy.continuous.sac import SACPolicy as SACPolicy
+    from ding_lite.policy.continuous.td3 import TD3Policy as TD3Policy
+    from ding_lite.policy.offline.bc import BCPolicy as BCPolicy
+    from ding_lite.policy.offline.cql import CQLPolicy as CQLPolicy
+    from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy
+    from ding_lite.policy.offline.iql import IQLPolicy as IQLPolicy
+    from ding_lite.policy.offline.source import OfflinePolicy as OfflinePolicy
+    from ding_lite.policy.offline.td3_bc import TD3BCPolicy as TD3BCPolicy
+    from ding_lite.policy.policy_gradient.a2c import A2CPolicy as A2CPolicy
+    from ding_lite.policy.policy_gradient.acer import ACERPolicy as ACERPolicy
+    from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy as DiscreteSACPolicy
+    from ding_lite.policy.policy_gradient.impala import IMPALAPolicy as IMPALAPolicy
+    from ding_lite.policy.policy_gradient.pg import PGPolicy as PGPolicy
+    from ding_lite.policy.policy_gradient.ppo import PPOPolicy as PPOPolicy
+    from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy as PPOOffPolicy
+    from ding_lite.policy.value.bdq import BDQPolicy as BDQPolicy
+    from ding_lite.policy.value.c51 import C51Policy as C51Policy
+    from ding_lite.policy.value.dqn import DQNPolicy as DQNPolicy
+    from ding_lite.policy.value.fqf import FQFPolicy as FQFPolicy
+    from ding_lite.policy.value.iqn import IQNPolicy as IQNPolicy
+    from ding_lite.policy.value.mdqn import MDQNPolicy as MDQNPolicy
+    from ding_lite.policy.value.pdqn import PDQNPolicy as PDQNPolicy
+    from ding_lite.policy.value.qrdqn import QRDQNPolicy as QRDQNPolicy
+    from ding_lite.policy.value.r2d2 import R2D2Policy as R2D2Policy
+    from ding_lite.policy.value.rainbow import RainbowDQNPolicy as RainbowDQNPolicy
+    from ding_lite.policy.value.sql import SQLPolicy as SQLPolicy
+    from ding_lite.policy.value.sqn import SQNPolicy as SQNPolicy
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

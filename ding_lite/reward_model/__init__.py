@@ -1,5 +1,11 @@
 """Reward models, which change or add rewards between collecting and storing."""
 
-from ding_lite.reward_model.base import RewardModel, next_obs
+from typing import TYPE_CHECKING
 
-__all__ = ["RewardModel", "next_obs"]
+from ding_lite.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ding_lite.reward_model.base import RewardModel as RewardModel
+    from ding_lite.reward_model.base import next_obs as next_obs
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,210 +1,117 @@
 """Pure functions of tensors: losses, returns, distributions of actions, exploration."""
 
-from ding_lite.rl_utils.a2c import a2c_data, a2c_error, a2c_loss
-from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
-from ding_lite.rl_utils.branching import bdq_nstep_td_error
-from ding_lite.rl_utils.categorical import (
-    categorical_projection,
-    dist_1step_td_data,
-    dist_1step_td_error,
-    dist_nstep_clipped_share,
-    dist_nstep_td_data,
-    dist_nstep_td_error,
-    project_distribution,
-)
-from ding_lite.rl_utils.common import discounts, nstep_sums, pick, sum_of_means, weighted_mean
-from ding_lite.rl_utils.compat import (
-    ArgmaxSampler,
-    HybridDeterminsticSampler,
-    HybridStochasticSampler,
-    MultinomialSampler,
-    MuSampler,
-    ReparameterizationSampler,
-    a2c_error_continuous,
-    compute_importance_weights,
-    get_epsilon_greedy_fn,
-    pg_error_continuous,
-    ppo_data_continuous,
-    ppo_error_continuous,
-    ppo_policy_data_continuous,
-    ppo_policy_error_continuous,
-    vtrace_error_continuous_action,
-    vtrace_error_discrete_action,
-)
-from ding_lite.rl_utils.distribution import entropy, kl_divergence, log_prob, log_prob_entropy, mode, sample
-from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, ornstein_uhlenbeck, spread_epsilon
-from ding_lite.rl_utils.gae import gae, gae_data
-from ding_lite.rl_utils.kl import calculate_kl_div
-from ding_lite.rl_utils.lambda_returns import (
-    generalized_lambda_returns,
-    multistep_forward_view,
-    td_lambda_data,
-    td_lambda_error,
-    upgo_loss,
-    upgo_returns,
-)
-from ding_lite.rl_utils.pg import first_episodes, pg_data, pg_error, pg_loss
-from ding_lite.rl_utils.ppo import (
-    ppo_data,
-    ppo_error,
-    ppo_info,
-    ppo_loss,
-    ppo_policy_data,
-    ppo_policy_error,
-    ppo_policy_loss,
-    ppo_value_data,
-    ppo_value_error,
-)
-from ding_lite.rl_utils.q_continuous import (
-    advantage_weight,
-    conservative_gap,
-    expectile_error,
-    td3_bc_actor_error,
-    temperature_error,
-)
-from ding_lite.rl_utils.quantile import (
-    fqf_calculate_fraction_loss,
-    fqf_nstep_td_data,
-    fqf_nstep_td_error,
-    iqn_nstep_td_data,
-    iqn_nstep_td_error,
-    qrdqn_nstep_td_data,
-    qrdqn_nstep_td_error,
-)
-from ding_lite.rl_utils.retrace import compute_q_retraces
-from ding_lite.rl_utils.soft_q import (
-    epsilon_softmax,
-    m_q_1step_td_data,
-    m_q_1step_td_error,
-    q_nstep_sql_td_error,
-    soft_policy_value,
-    soft_value,
-)
-from ding_lite.rl_utils.squashed import squashed_sample
-from ding_lite.rl_utils.td import q_nstep_td_data, q_nstep_td_error
-from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale
-from ding_lite.rl_utils.td_value import (
-    nstep_return,
-    nstep_return_data,
-    q_1step_td_data,
-    q_1step_td_error,
-    q_v_1step_td_data,
-    q_v_1step_td_error,
-    v_1step_td_data,
-    v_1step_td_error,
-    v_nstep_td_data,
-    v_nstep_td_error,
-)
-from ding_lite.rl_utils.value_rescale import inv_symlog, symlog, value_inv_transform, value_transform
-from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_data, vtrace_loss, vtrace_nstep_return
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ArgmaxSampler",
-    "HybridDeterminsticSampler",
-    "HybridStochasticSampler",
-    "MuSampler",
-    "MultinomialSampler",
-    "ReparameterizationSampler",
-    "a2c_data",
-    "a2c_error",
-    "a2c_error_continuous",
-    "a2c_loss",
-    "acer_policy_error",
-    "acer_trust_region_update",
-    "acer_value_error",
-    "advantage_weight",
-    "bdq_nstep_td_error",
-    "calculate_kl_div",
-    "categorical_projection",
-    "compute_importance_weights",
-    "compute_q_retraces",
-    "conservative_gap",
-    "discounts",
-    "dist_1step_td_data",
-    "dist_1step_td_error",
-    "dist_nstep_clipped_share",
-    "dist_nstep_td_data",
-    "dist_nstep_td_error",
-    "entropy",
-    "epsilon_at",
-    "epsilon_greedy",
-    "epsilon_softmax",
-    "expectile_error",
-    "first_episodes",
-    "fqf_calculate_fraction_loss",
-    "fqf_nstep_td_data",
-    "fqf_nstep_td_error",
-    "gae",
-    "gae_data",
-    "generalized_lambda_returns",
-    "get_epsilon_greedy_fn",
-    "inv_symlog",
-    "iqn_nstep_td_data",
-    "iqn_nstep_td_error",
-    "kl_divergence",
-    "log_prob",
-    "log_prob_entropy",
-    "m_q_1step_td_data",
-    "m_q_1step_td_error",
-    "mode",
-    "multistep_forward_view",
-    "nstep_return",
-    "nstep_return_data",
-    "nstep_sums",
-    "ornstein_uhlenbeck",
-    "pg_data",
-    "pg_error",
-    "pg_error_continuous",
-    "pg_loss",
-    "pick",
-    "ppo_data",
-    "ppo_data_continuous",
-    "ppo_error",
-    "ppo_error_continuous",
-    "ppo_info",
-    "ppo_loss",
-    "ppo_policy_data",
-    "ppo_policy_data_continuous",
-    "ppo_policy_error",
-    "ppo_policy_error_continuous",
-    "ppo_policy_loss",
-    "ppo_value_data",
-    "ppo_value_error",
-    "project_distribution",
-    "q_1step_td_data",
-    "q_1step_td_error",
-    "q_nstep_sql_td_error",
-    "q_nstep_td_data",
-    "q_nstep_td_error",
-    "q_nstep_td_error_with_rescale",
-    "q_v_1step_td_data",
-    "q_v_1step_td_error",
-    "qrdqn_nstep_td_data",
-    "qrdqn_nstep_td_error",
-    "sample",
-    "soft_policy_value",
-    "soft_value",
-    "spread_epsilon",
-    "squashed_sample",
-    "sum_of_means",
-    "symlog",
-    "td3_bc_actor_error",
-    "td_lambda_data",
-    "td_lambda_error",
-    "temperature_error",
-    "upgo_loss",
-    "upgo_returns",
-    "v_1step_td_data",
-    "v_1step_td_error",
-    "v_nstep_td_data",
-    "v_nstep_td_error",
-    "value_inv_transform",
-    "value_transform",
-    "vtrace_advantage",
-    "vtrace_data",
-    "vtrace_error_continuous_action",
-    "vtrace_error_discrete_action",
-    "vtrace_loss",
-    "vtrace_nstep_return",
-    "weighted_mean",
-]
+from ding_lite.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ding_lite.rl_utils.a2c import a2c_data as a2c_data
+    from ding_lite.rl_utils.a2c import a2c_error as a2c_error
+    from ding_lite.rl_utils.a2c import a2c_loss as a2c_loss
+    from ding_lite.rl_utils.acer import acer_policy_error as acer_policy_error
+    from ding_lite.rl_utils.acer import acer_trust_region_update as acer_trust_region_update
+    from ding_lite.rl_utils.acer import acer_value_error as acer_value_error
+    from ding_lite.rl_utils.advantage import gae as gae
+    from ding_lite.rl_utils.advantage import gae_data as gae_data
+    from ding_lite.rl_utils.branching import bdq_nstep_td_error as bdq_nstep_td_error
+    from ding_lite.rl_utils.categorical import categorical_projection as categorical_projection
+    from ding_lite.rl_utils.categorical import dist_1step_td_data as dist_1step_td_data
+    from ding_lite.rl_utils.categorical import dist_1step_td_error as dist_1step_td_error
+    from ding_lite.rl_utils.categorical import dist_nstep_clipped_share as dist_nstep_clipped_share
+    from ding_lite.rl_utils.categorical import dist_nstep_td_data as dist_nstep_td_data
+    from ding_lite.rl_utils.categorical import dist_nstep_td_error as dist_nstep_td_error
+    from ding_lite.rl_utils.categorical import project_distribution as project_distribution
+    from ding_lite.rl_utils.common import discounts as discounts
+    from ding_lite.rl_utils.common import nstep_sums as nstep_sums
+    from ding_lite.rl_utils.common import pick as pick
+    from ding_lite.rl_utils.common import sum_of_means as sum_of_means
+    from ding_lite.rl_utils.common import weighted_mean as weighted_mean
+    from ding_lite.rl_utils.compat import ArgmaxSampler as ArgmaxSampler
+    from ding_lite.rl_utils.compat import HybridDeterminsticSampler as HybridDeterminsticSampler
+    from ding_lite.rl_utils.compat import HybridStochasticSampler as HybridStochasticSampler
+    from ding_lite.rl_utils.compat import MultinomialSampler as MultinomialSampler
+    from ding_lite.rl_utils.compat import MuSampler as MuSampler
+    from ding_lite.rl_utils.compat import ReparameterizationSampler as ReparameterizationSampler
+    from ding_lite.rl_utils.compat import a2c_error_continuous as a2c_error_continuous
+    from ding_lite.rl_utils.compat import compute_importance_weights as compute_importance_weights
+    from ding_lite.rl_utils.compat import get_epsilon_greedy_fn as get_epsilon_greedy_fn
+    from ding_lite.rl_utils.compat import pg_error_continuous as pg_error_continuous
+    from ding_lite.rl_utils.compat import ppo_data_continuous as ppo_data_continuous
+    from ding_lite.rl_utils.compat import ppo_error_continuous as ppo_error_continuous
+    from ding_lite.rl_utils.compat import ppo_policy_data_continuous as ppo_policy_data_continuous
+    from ding_lite.rl_utils.compat import ppo_policy_error_continuous as ppo_policy_error_continuous
+    from ding_lite.rl_utils.compat import vtrace_error_continuous_action as vtrace_error_continuous_action
+    from ding_lite.rl_utils.compat import vtrace_error_discrete_action as vtrace_error_discrete_action
+    from ding_lite.rl_utils.distribution import entropy as entropy
+    from ding_lite.rl_utils.distribution import kl_divergence as kl_divergence
+    from ding_lite.rl_utils.distribution import log_prob as log_prob
+    from ding_lite.rl_utils.distribution import log_prob_entropy as log_prob_entropy
+    from ding_lite.rl_utils.distribution import mode as mode
+    from ding_lite.rl_utils.distribution import sample as sample
+    from ding_lite.rl_utils.exploration import epsilon_at as epsilon_at
+    from ding_lite.rl_utils.exploration import epsilon_greedy as epsilon_greedy
+    from ding_lite.rl_utils.exploration import ornstein_uhlenbeck as ornstein_uhlenbeck
+    from ding_lite.rl_utils.exploration import spread_epsilon as spread_epsilon
+    from ding_lite.rl_utils.kl import calculate_kl_div as calculate_kl_div
+    from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns as generalized_lambda_returns
+    from ding_lite.rl_utils.lambda_returns import multistep_forward_view as multistep_forward_view
+    from ding_lite.rl_utils.lambda_returns import td_lambda_data as td_lambda_data
+    from ding_lite.rl_utils.lambda_returns import td_lambda_error as td_lambda_error
+    from ding_lite.rl_utils.lambda_returns import upgo_loss as upgo_loss
+    from ding_lite.rl_utils.lambda_returns import upgo_returns as upgo_returns
+    from ding_lite.rl_utils.pg import first_episodes as first_episodes
+    from ding_lite.rl_utils.pg import pg_data as pg_data
+    from ding_lite.rl_utils.pg import pg_error as pg_error
+    from ding_lite.rl_utils.pg import pg_loss as pg_loss
+    from ding_lite.rl_utils.ppo import ppo_data as ppo_data
+    from ding_lite.rl_utils.ppo import ppo_error as ppo_error
+    from ding_lite.rl_utils.ppo import ppo_info as ppo_info
+    from ding_lite.rl_utils.ppo import ppo_loss as ppo_loss
+    from ding_lite.rl_utils.ppo import ppo_policy_data as ppo_policy_data
+    from ding_lite.rl_utils.ppo import ppo_policy_error as ppo_policy_error
+    from ding_lite.rl_utils.ppo import ppo_policy_loss as ppo_policy_loss
+    from ding_lite.rl_utils.ppo import ppo_value_data as ppo_value_data
+    from ding_lite.rl_utils.ppo import ppo_value_error as ppo_value_error
+    from ding_lite.rl_utils.q_continuous import advantage_weight as advantage_weight
+    from ding_lite.rl_utils.q_continuous import conservative_gap as conservative_gap
+    from ding_lite.rl_utils.q_continuous import expectile_error as expectile_error
+    from ding_lite.rl_utils.q_continuous import td3_bc_actor_error as td3_bc_actor_error
+    from ding_lite.rl_utils.q_continuous import temperature_error as temperature_error
+    from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss as fqf_calculate_fraction_loss
+    from ding_lite.rl_utils.quantile import fqf_nstep_td_data as fqf_nstep_td_data
+    from ding_lite.rl_utils.quantile import fqf_nstep_td_error as fqf_nstep_td_error
+    from ding_lite.rl_utils.quantile import iqn_nstep_td_data as iqn_nstep_td_data
+    from ding_lite.rl_utils.quantile import iqn_nstep_td_error as iqn_nstep_td_error
+    from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data as qrdqn_nstep_td_data
+    from ding_lite.rl_utils.quantile import qrdqn_nstep_td_error as qrdqn_nstep_td_error
+    from ding_lite.rl_utils.retrace import compute_q_retraces as compute_q_retraces
+    from ding_lite.rl_utils.soft_q import epsilon_softmax as epsilon_softmax
+    from ding_lite.rl_utils.soft_q import m_q_1step_td_data as m_q_1step_td_data
+    from ding_lite.rl_utils.soft_q import m_q_1step_td_error as m_q_1step_td_error
+    from ding_lite.rl_utils.soft_q import q_nstep_sql_td_error as q_nstep_sql_td_error
+    from ding_lite.rl_utils.soft_q import soft_policy_value as soft_policy_value
+    from ding_lite.rl_utils.soft_q import soft_value as soft_value
+    from ding_lite.rl_utils.squashed import squashed_sample as squashed_sample
+    from ding_lite.rl_utils.td import q_nstep_td_data as q_nstep_td_data
+    from ding_lite.rl_utils.td import q_nstep_td_error as q_nstep_td_error
+    from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale as q_nstep_td_error_with_rescale
+    from ding_lite.rl_utils.td_value import nstep_return as nstep_return
+    from ding_lite.rl_utils.td_value import nstep_return_data as nstep_return_data
+    from ding_lite.rl_utils.td_value import q_1step_td_data as q_1step_td_data
+    from ding_lite.rl_utils.td_value import q_1step_td_error as q_1step_td_error
+    from ding_lite.rl_utils.td_value import q_v_1step_td_data as q_v_1step_td_data
+    from ding_lite.rl_utils.td_value import q_v_1step_td_error as q_v_1step_td_error
+    from ding_lite.rl_utils.td_value import v_1step_td_data as v_1step_td_data
+    from ding_lite.rl_utils.td_value import v_1step_td_error as v_1step_td_error
+    from ding_lite.rl_utils.td_value import v_nstep_td_data as v_nstep_td_data
+    from ding_lite.rl_utils.td_value import v_nstep_td_error as v_nstep_td_error
+    from ding_lite.rl_utils.value_rescale import inv_symlog as inv_symlog
+    from ding_lite.rl_utils.value_rescale import symlog as symlog
+    from ding_lite.rl_utils.value_rescale import value_inv_transform as value_inv_transform
+    from ding_lite.rl_utils.value_rescale import value_transform as value_transform
+    from ding_lite.rl_utils.vtrace import vtrace_advantage as vtrace_advantage
+    from ding_lite.rl_utils.vtrace import vtrace_data as vtrace_data
+    from ding_lite.rl_utils.vtrace import vtrace_loss as vtrace_loss
+    from ding_lite.rl_utils.vtrace import vtrace_nstep_return as vtrace_nstep_return
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
+import importlib.util
+import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 C = TypeVar("C", bound=type)
@@ -50,12 +53,17 @@ def place_of(error: BaseException) -> str:
     return f"{place[0]}, line {place[1]}: "
 
 
-class Registry(dict[str, type]):
-    """A dict from names, which the `type` keys of a config use, to classes.
+class Registry(MutableMapping[str, type[Any]]):
+    """Maps names, which the `type` keys of a config use, to classes.
+
+    The classes of `package` need no import and no entry in any list. Their names are read from the text of the
+    package's files, and a file is imported when one of its names is looked up.
 
     Args:
         kind: what the classes are, for messages.
         import_key: the key of a config that lists modules to import, for messages; empty: there is none.
+        package: the package whose files register classes with `@variable.register("name")`; empty: there is none.
+        variable: the name of this registry in these files.
 
     Example::
 
@@ -63,9 +71,42 @@ class Registry(dict[str, type]):
         class DQNPolicy(Policy): ...
     """
 
-    def __init__(self, kind: str, import_key: str = "") -> None:
-        super().__init__()
+    def __init__(self, kind: str, import_key: str = "", package: str = "", variable: str = "") -> None:
         self.kind, self.import_key = kind, import_key
+        self._package, self._variable = package, variable
+        self._classes: dict[str, type[Any]] = {}
+
+    @cached_property
+    def _modules(self) -> dict[str, str]:
+        """The modules that register the names of the package."""
+        spec = importlib.util.find_spec(self._package) if self._package else None
+        pattern = re.compile(rf"""^@{self._variable}\.register\(["']([^"']+)["']\)""", re.MULTILINE)
+        modules: dict[str, str] = {}
+        for folder in map(Path, spec.submodule_search_locations or () if spec else ()):
+            for path in sorted(folder.rglob("*.py")):
+                module = ".".join((self._package, *path.relative_to(folder).with_suffix("").parts))
+                modules |= dict.fromkeys(pattern.findall(path.read_text(encoding="utf-8")), module)
+        return modules
+
+    def __getitem__(self, name: str) -> type[Any]:
+        if name not in self._classes:
+            importlib.import_module(self._modules[name])
+        return self._classes[name]
+
+    def __setitem__(self, name: str, cls: type[Any]) -> None:
+        self._classes[name] = cls
+
+    def __delitem__(self, name: str) -> None:
+        del self._classes[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._classes or name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules | self._classes)
+
+    def __len__(self) -> int:
+        return len(self._modules | self._classes)
 
     def register(self, name: str) -> Callable[[C], C]:
         """Return a class decorator that registers the class under a name.
@@ -75,7 +116,8 @@ class Registry(dict[str, type]):
         """
 
         def add(cls: C) -> C:
-            taken = super(Registry, self).get(name)
+            own = self._modules.get(name) == cls.__module__
+            taken = self._classes.get(name) if own else self.get(name)
             if taken is not None and not _same_definition(taken, cls):
                 raise ConfigError(
                     f"{self.kind} '{name}' is the name of {taken.__module__}.{taken.__name__}: choose another one for "
@@ -99,17 +141,6 @@ class Registry(dict[str, type]):
         return self[name]
 
 
-def import_modules(package: str, path: Iterable[str]) -> None:
-    """Import all modules of a package, so that a new file registers its classes without an entry in any list.
-
-    Args:
-        package: the package's `__name__`.
-        path: its `__path__`.
-    """
-    for module in pkgutil.walk_packages(path, f"{package}."):
-        importlib.import_module(module.name)
-
-
 def _same_definition(one: type, other: type) -> bool:
     """Return whether two classes come from the same lines of code.
 
@@ -122,9 +153,11 @@ def _same_definition(one: type, other: type) -> bool:
 
 
 ENV_REGISTRY = Registry("environment", "env.import_names")
-POLICY_REGISTRY = Registry("policy", "policy.import_names")
-MODEL_REGISTRY = Registry("model", "policy.import_names")
-ENCODER_REGISTRY = Registry("policy.model.encoder", "policy.import_names")
-BUFFER_REGISTRY = Registry("replay buffer", "policy.import_names")
-REWARD_MODEL_REGISTRY = Registry("reward model", "reward_model.import_names")
-TRACKER_REGISTRY = Registry("tracker")
+POLICY_REGISTRY = Registry("policy", "policy.import_names", "ding_lite.policy", "POLICY_REGISTRY")
+MODEL_REGISTRY = Registry("model", "policy.import_names", "ding_lite.model", "MODEL_REGISTRY")
+ENCODER_REGISTRY = Registry("policy.model.encoder", "policy.import_names", "ding_lite.model", "ENCODER_REGISTRY")
+BUFFER_REGISTRY = Registry("replay buffer", "policy.import_names", "ding_lite.worker", "BUFFER_REGISTRY")
+REWARD_MODEL_REGISTRY = Registry(
+    "reward model", "reward_model.import_names", "ding_lite.reward_model", "REWARD_MODEL_REGISTRY"
+)
+TRACKER_REGISTRY = Registry("tracker", "", "ding_lite.utils.tracker", "TRACKER_REGISTRY")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
-import ding_lite.policy  # noqa: F401  (it registers the policies)
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import EnvSpec, check_env
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError

@@ -29,10 +29,10 @@ import torch.distributed.elastic.agent.server.local_elastic_agent
 import torch.distributed.elastic.rendezvous.registry
 import torch.distributed.launcher.api  # noqa: F401
 
-import ding_lite.cli.classic
-import ding_lite.entry.serial_entry
-import ding_lite.policy  # noqa: F401
+from ding_lite.utils.registry import BUFFER_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
 
+for registry in (BUFFER_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY):
+    dict(registry)  # imports all classes
 GRACE = 30  # seconds from SIGTERM to SIGKILL, as in torch's launcher
 
 

@@ -16,7 +16,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import ding_lite.policy  # noqa: F401  (fills the registry)
 from ding_lite.policy import A2CPolicy, DQNPolicy, PPOPolicy
 from ding_lite.policy.base import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY

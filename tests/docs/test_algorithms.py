@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import ding_lite.policy  # noqa: F401 (it registers the policies)
 from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed.parity import SPACES, compile_problem, create_policy

@@ -142,7 +142,7 @@ def test_what_cannot_be_loaded_is_named() -> None:
 
 def test_the_package_has_no_other_lazy_names() -> None:
     with pytest.raises(AttributeError, match="no attribute 'lood'"):
-        ding_lite.lood  # noqa: B018  # type: ignore[attr-defined]
+        _ = ding_lite.lood  # type: ignore[attr-defined]
 
 
 # Observations and actions.

@@ -70,21 +70,25 @@ def test_a_message_begins_with_the_place_of_the_error() -> None:
     assert place_of(wrong.value) == "config.py, line 2: "
 
 
-def test_a_new_file_of_a_package_registers_its_classes_by_itself(
+def test_a_file_of_the_package_is_imported_when_its_name_is_looked_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     family = tmp_path / "registry_test_zoo" / "cats"
     family.mkdir(parents=True)
-    (family.parent / "__init__.py").write_text(
-        "from ding_lite.utils.registry import Registry, import_modules\n"
-        "ZOO = Registry('animal')\n"
-        "import_modules(__name__, __path__)\n"
-    )
+    text = "from ding_lite.utils.registry import Registry\nZOO = Registry('animal', '', 'registry_test_zoo', 'ZOO')\n"
+    (family.parent / "__init__.py").write_text(text)
     (family / "__init__.py").touch()
-    (family / "lion.py").write_text(
-        "from registry_test_zoo import ZOO\n@ZOO.register('lion')\nclass Lion: ...\n",
-    )
+    for name in ("lion", "tiger"):
+        file = f"from registry_test_zoo import ZOO\n@ZOO.register('{name}')\nclass {name.title()}: ...\n"
+        (family / f"{name}.py").write_text(file)
     monkeypatch.syspath_prepend(tmp_path)
-    assert importlib.import_module("registry_test_zoo").ZOO.find("lion").__name__ == "Lion"
+    zoo = importlib.import_module("registry_test_zoo").ZOO
+    assert sorted(zoo) == ["lion", "tiger"]
+    assert len(zoo) == 2
+    assert "cat" not in zoo
+    assert "registry_test_zoo.cats.lion" not in sys.modules
+    assert zoo.find("lion").__name__ == "Lion"
+    with pytest.raises(ConfigError, match=r"^animal 'tiger' is the name of registry_test_zoo\.cats\.tiger\.Tiger: "):
+        zoo.register("tiger")(type("Impostor", (), {"__module__": "zoo"}))
     for name in [name for name in sys.modules if name.startswith("registry_test_zoo")]:
         monkeypatch.delitem(sys.modules, name)
