@@ -28,7 +28,6 @@ COVERED = {
     "entry/test_serial_entry.py": ["entry/experiment.py", "entry/setup.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
     "entry/test_serial_onpolicy.py": ["entry/serial_entry_onpolicy.py"],
-    "envs/test_gymnasium_engine.py": ["envs/engines.py", "envs/same_step.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": [
         *(

@@ -6,19 +6,19 @@ This module never imports torch, because worker processes import it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import gymnasium
 from easydict import EasyDict
 
-from ding_lite.envs.checks import find_id
-from ding_lite.envs.engines import ENGINES, find_engine
+from ding_lite.envs.checks import find_id, given_id
+from ding_lite.envs.env_pool import EnvPoolBuilder
 from ding_lite.envs.frames import FrameStack
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import PolicyObservations, stack_depth
-from ding_lite.envs.wrappers import apply_wrappers
+from ding_lite.envs.wrappers import ENGINES, apply_wrappers
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_of
 
 Builder = Callable[[EasyDict], gymnasium.Env]
@@ -50,18 +50,23 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
             "'base' or 'subprocess'."
         )
     builder: Any
-    plain_if: Mapping[str, Any] | None = None
     if builders:
         builder = builders[0]
+    elif cfg_env.type == "gymnasium" and manager == "env_pool":
+        return EnvPoolBuilder(given_id(cfg_env.env_id))
     elif cfg_env.type == "gymnasium":
-        plain_if = {}
-        builder = partial(make_gymnasium, spec=None if manager == "env_pool" else find_id(cfg_env.env_id))
+        builder = partial(make_gymnasium, spec=find_id(cfg_env.env_id))
     else:
         builder = ENV_REGISTRY.find(cfg_env.type)
-        plain_if = getattr(builder, "plain_if", None)
+    if manager == "env_pool" and hasattr(builder, "env_pool_task"):
+        return builder.env_pool_task(cfg_env)
     if manager not in ENGINES or (manager == "native" and hasattr(builder, "make_native")):
         return builder
-    return find_engine(builder, plain_if, cfg_env)
+    lack = "engine of their own" if manager == "native" else "equivalent in envpool (env.type 'gymnasium' may have one)"
+    raise ConfigError(
+        f"env.manager.type is '{manager}', but '{cfg_env.type}' environments have no {lack}: set it to 'base' or "
+        "'subprocess'."
+    )
 
 
 def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:

@@ -12,7 +12,7 @@ Differences from gymnasium, which hold for envpool 1.2.5:
   tenth of a second for each game. An episode depends on the ones before, so none is restored when a run is resumed.
 * Observations and actions of float64 appear as float32, and Box2D's unbounded spaces as unbounded.
 
-This module never imports torch.
+This module never imports torch. Shapes: N environments, K of which start an episode, S frames in an observation.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -28,13 +29,17 @@ import gymnasium
 import numpy as np
 from easydict import EasyDict
 from gymnasium.spaces import Box, Dict
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
-from ding_lite.envs.same_step import ENDLESS, EngineBuilder, SameStepEngine
+from ding_lite.envs.checks import check_lives
+from ding_lite.envs.frames import begin_stack, push_frame, stack_space
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.spaces import stack_depth
+from ding_lite.envs.spaces import EnvSpec, observation_side, stack_depth
 from ding_lite.utils.registry import ConfigError, closest
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
 
+ENDLESS = np.iinfo(np.int32).max  # a time limit that no episode reaches; envpool's of tasks that have none
 OWN_LIMIT = ("MiniGrid-", "BabyAI-")  # tasks whose rewards depend on the time limit
 RESERVED = ("num_envs", "num_threads", "batch_size", "seed", "env_seed")  # options that other keys of the config set
 BOOKKEEPING = ("env_id", "players")  # keys of envpool's `info`
@@ -55,8 +60,8 @@ def import_envpool() -> ModuleType:
 
 
 @dataclass(frozen=True)
-class EnvPoolBuilder(EngineBuilder):
-    """Builds envpool's vector environment of a task.
+class EnvPoolBuilder:
+    """Builds envpool's vector environment of a task, in place of a registered class; see `vector_env`.
 
     Attributes:
         task: envpool's name of the environment, mostly gymnasium's id.
@@ -81,20 +86,37 @@ class EnvPoolBuilder(EngineBuilder):
         frames = (stack_depth(cfg_env), cfg_env.image_layout)
         return EnvPoolEngine(self.task, options, cfg_env.max_episode_steps, *frames)
 
+    def check(self, cfg_env: EasyDict) -> EnvSpec:
+        """Return the spaces of an engine with one environment, which is reset once.
 
-class EnvPoolEngine(SameStepEngine):
-    """envpool in the mode SAME_STEP.
+        Raises:
+            ConfigError: see `make_native` and `check_lives`.
+        """
+        with closing(self.make_native(cfg_env, 1, 1)) as engine:
+            _, info = engine.reset(seed=[0])
+        check_lives(cfg_env, info)
+        notes = (engine.note,) if engine.note else ()
+        return EnvSpec(engine.single_observation_space, engine.single_action_space, stack_depth(cfg_env), notes)
+
+
+class EnvPoolEngine(VectorEnv):
+    """envpool in the mode SAME_STEP. Observations are converted and stacked for all environments at once.
 
     Args:
         task: envpool's name of the environment.
         options: arguments of `envpool.make`, with `num_envs`.
         limit: env steps after which an episode is truncated; 0: never; None: envpool's own limit.
-        frame_stack: see `SameStepEngine`.
-        image_layout: see `SameStepEngine`.
+        frame_stack: S, or 0 for observations without frames; see `frames`.
+        image_layout: `env.image_layout`.
+
+    Attributes:
+        note: a message for the user about the conversion of observations; empty if none is necessary.
 
     Raises:
         ConfigError: envpool does not accept the options, or the environment has several players.
     """
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
     def __init__(
         self,
@@ -112,9 +134,16 @@ class EnvPoolEngine(SameStepEngine):
         self._options = options if task.startswith(OWN_LIMIT) else {**options, "max_episode_steps": longer}
         if spec.config.max_num_players > 1:
             raise ConfigError(f"env.env_id '{task}' has several players in envpool: expected one.")
-        frames = (frame_stack, image_layout)
-        super().__init__(options["num_envs"], _usual(spaces[0]), _usual(spaces[1]), *frames)
+        self.num_envs, self._stack = options["num_envs"], frame_stack
+        space, self._convert, self.note = observation_side(_usual(spaces[0]), image_layout)
+        if frame_stack:
+            space = stack_space(space, frame_stack)
+        self.single_observation_space, self.single_action_space = space, _usual(spaces[1])
+        self.observation_space = batch_space(space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {**self.metadata, "max_episode_steps": self._limit if self._limit < ENDLESS else None}
+        self._obs: Any = None  # the newest observations `[N, ...]`; never written into
+        self._info: dict[str, Any] = {}
 
     def _call(self, function: str, options: dict[str, Any]) -> tuple[Any, ...]:
         """Call a function of envpool with the task and these options.
@@ -132,29 +161,74 @@ class EnvPoolEngine(SameStepEngine):
             reason = str(error).partition("\n")[0]
             raise ConfigError(f"env.env_id '{self._task}' cannot be made by envpool with {own}: {reason}") from error
 
-    def _set_seeds(self, index_K: np.ndarray, seed_N: list[int] | None, options: dict[str, Any]) -> None:
-        if options:
-            raise ValueError(f"envpool's reset has no options {sorted(options)}: expected 'reset_mask' only.")
-        if seed_N is None and self._pool is not None:
-            return
-        if len(index_K) < self.num_envs:
-            raise ValueError("envpool cannot set the seeds of some environments only: reset all of them.")
-        self._pool = None  # ends its threads before others start
-        seeds = derive_seeds(0, n=self.num_envs) if seed_N is None else [int(seed) for seed in seed_N]
-        self._pool, *_ = self._call("make_gymnasium", {**self._options, "seed": seeds})
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start the next episode in every environment, or only where `options["reset_mask"]`, bool `[N]`, is True.
 
-    def _restart(self, index_K: np.ndarray) -> tuple[Any, dict[str, Any]]:
-        obs, info = self._pool.reset(index_K.astype(np.int32))
-        return _single_precision(obs), _without_bookkeeping(info)
+        Args:
+            seed: one for each environment. None: the current seeds.
+            options: `reset_mask` only.
+        """
+        others = dict(options or {})
+        index_K = np.flatnonzero(others.pop("reset_mask", np.full(self.num_envs, True)))
+        if others:
+            raise ValueError(f"envpool's reset has no options {sorted(others)}: expected 'reset_mask' only.")
+        if seed is not None or self._pool is None:
+            if len(index_K) < self.num_envs:
+                raise ValueError("envpool cannot set the seeds of some environments only: reset all of them.")
+            self._pool = None  # ends its threads before others start
+            seeds = derive_seeds(0, n=self.num_envs) if seed is None else [int(one) for one in seed]
+            self._pool, *_ = self._call("make_gymnasium", {**self._options, "seed": seeds})
+        self._begin(index_K)
+        return self._obs, self._info
 
-    def _advance(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        obs, reward_N, terminated_N, truncated_N, info = self._pool.step(actions)
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take a step in every environment; where an episode ended, start the next one."""
+        raw, reward_N, terminated_N, truncated_N, info = self._pool.step(actions)
         truncated_N = truncated_N | (info["elapsed_step"] >= self._limit)
-        return _single_precision(obs), reward_N, terminated_N, truncated_N, _without_bookkeeping(info)
+        frames, info = self._convert(_single_precision(raw)), _without_bookkeeping(info)
+        self._obs, self._info = push_frame(self._obs, frames, 1) if self._stack else frames, info
+        last: dict[str, Any] = {}
+        if (ended_N := terminated_N | truncated_N).any():
+            index_K = np.flatnonzero(ended_N)
+            last = {"final_obs": _final(self._obs, index_K), "final_info": info}
+            self._begin(index_K)
+        return self._obs, reward_N, terminated_N, truncated_N, self._info | last
+
+    def _begin(self, index_K: np.ndarray) -> None:
+        """Restart environments, and put what they return into the rows of `_obs` and `_info`."""
+        raw, info = self._pool.reset(index_K.astype(np.int32))
+        obs, info = self._convert(_single_precision(raw)), _without_bookkeeping(info)
+        if self._stack:
+            obs = begin_stack(obs, self._stack, 1)
+        if len(index_K) < self.num_envs:
+            info = {key: value for key, value in info.items() if key in self._info}
+            obs, info = _put(self._obs, index_K, obs), self._info | _put(self._info, index_K, info)
+        self._obs, self._info = obs, info
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
         self._pool = None
+
+
+def _final(obs: Any, index_K: np.ndarray) -> np.ndarray:
+    """Return observations as gymnasium has them in `final_obs`: an array of dicts if they are dicts."""
+    if not isinstance(obs, dict):
+        return obs
+    rows = np.full(len(next(tree_leaves(obs))), None, object)
+    for n in index_K.tolist():
+        rows[n] = tree_map(lambda leaf, n=n: leaf[n], obs)
+    return rows
+
+
+def _put(whole: Any, index_K: np.ndarray, rows: Any) -> Any:
+    """Return a copy of the arrays `[N, ...]` with the rows `[K, ...]` at `index_K`; `rows` names the keys."""
+
+    def put(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+        copy = old.copy()
+        copy[index_K] = new
+        return copy
+
+    return tree_map(put, rows, whole)
 
 
 def _usual(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:

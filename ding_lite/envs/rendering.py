@@ -21,9 +21,8 @@ from easydict import EasyDict
 from gymnasium.wrappers import HumanRendering
 
 from ding_lite.envs.builders import Builder, build_single, find_builder
-from ding_lite.envs.engines import ENGINES
 from ding_lite.envs.returned import EnvError
-from ding_lite.envs.wrappers import TRUE_REWARD
+from ding_lite.envs.wrappers import ENGINES, TRUE_REWARD
 from ding_lite.utils.registry import ConfigError, UserError, place_of
 
 logger = logging.getLogger(__name__)

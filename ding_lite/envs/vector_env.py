@@ -36,8 +36,6 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
   `frame_stack` and `max_episode_steps` itself; docs/environments.md has the whole contract, which `native_check` tries.
   If that has `counts_episodes = True`, its `reset` takes seeds and options as `SeededEnv.reset` does, and gymnasium's
   `reset_mask`, and it restarts ended episodes in the same way. Otherwise its episodes start anew when a run is resumed.
-* `plain_if`, a dict: if these keys of `cfg.env` have these values, the environment is the gymnasium environment
-  `cfg.env.env_id` and nothing else. Engines that know the id, see `env_pool` and `gymnasium_engine`, then play it.
 * a class method `env_pool_task(cfg)`, if envpool has an equivalent environment, see `env_pool`.
 
 This module never imports torch, because worker processes import it.
@@ -59,17 +57,16 @@ from gymnasium.vector.utils import iterate
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, image_layout, wrap_single
 from ding_lite.envs.checks import build_checked, check_lives
-from ding_lite.envs.engines import ENGINES
+from ding_lite.envs.env_pool import EnvPoolEngine
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.mixed_infos import MixedInfos
 from ding_lite.envs.native_check import check_native
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
-from ding_lite.envs.same_step import SameStepEngine
 from ding_lite.envs.seeded_env import derive_seeds, step_or_restart
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
-from ding_lite.envs.wrappers import find_own_randomness
+from ding_lite.envs.wrappers import ENGINES, find_own_randomness
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import write_row
@@ -181,7 +178,7 @@ def create_vector_env(
     monitor = EpisodeMonitor(
         env,
         seed,
-        restarts=counts_episodes or isinstance(env, SameStepEngine),
+        restarts=counts_episodes or isinstance(env, EnvPoolEngine),
         frame_stack=stack_depth(cfg_env),
         info_keys=tuple(cfg_env.info_keys),
         clip_rewards=training and cfg_env.clip_rewards,

@@ -22,6 +22,7 @@ TRUE_REWARD = "ding_lite.true_reward"  # key of `info`, which only the wrappers 
 RECORDER = "RecordEpisodeStatistics"  # the wrapper whose place says which rewards are the true ones
 REPLACED = {"NormalizeObservation": "env.norm_obs", "NormalizeReward": "env.norm_reward"}
 KNOWN = tuple(name for name in gymnasium.wrappers.__all__ if name != "vector")  # which is a package
+ENGINES = ("native", "env_pool")  # managers that play all environments at once
 TRIAL_STEPS = 16  # env steps of the episode that is played twice
 
 
@@ -39,7 +40,7 @@ def check_wrappers(cfg_env: EasyDict) -> None:
                 f"hold: set {REPLACED[name]}=True instead."
             )
         _find(name)
-    if cfg_env.manager.type in ("native", "env_pool"):
+    if cfg_env.manager.type in ENGINES:
         raise ConfigError(
             "env.wrappers: a native engine runs all environments at once, so they cannot be wrapped one by one: set "
             "env_manager.type to 'base' or 'subprocess'."

@@ -72,12 +72,12 @@ def test_a_mode_that_gymnasium_only_warns_of_is_refused() -> None:
 
 
 def test_an_engine_is_replaced_by_the_single_environment_and_the_config_stays_as_it_is() -> None:
-    cfg = env_config(env_id="CartPole-v1", manager={"type": "native"})
+    cfg = env_config(env_id="CartPole-v1", manager={"type": "env_pool"})
     env = build_rendered(cfg, None, "rgb_array")
     env.reset(seed=0)
     assert env.render().ndim == 3  # type: ignore[union-attr]
     env.close()
-    assert (cfg.manager.type, cfg.kwargs) == ("native", {})
+    assert (cfg.manager.type, cfg.kwargs) == ("env_pool", {})
 
 
 def test_an_environment_that_fails_is_named() -> None:
@@ -198,9 +198,9 @@ def test_what_cannot_record_is_refused_before_a_run(monkeypatch: pytest.MonkeyPa
     pytest.importorskip("moviepy")
     folder = str(tmp_path / "videos")
     with pytest.raises(
-        ConfigError, match=r"env\.replay_path: the engine of env_manager\.type 'native' renders no images"
+        ConfigError, match=r"env\.replay_path: the engine of env_manager\.type 'env_pool' renders no images"
     ):
-        check_env(env_config(env_id="CartPole-v1", replay_path=folder, manager={"type": "native"}))
+        check_env(env_config(env_id="CartPole-v1", replay_path=folder, manager={"type": "env_pool"}))
     with pytest.raises(ConfigError, match="no render mode"):
         check_env(env_config(replay_path=folder), [Dark])
     (tmp_path / "file").touch()

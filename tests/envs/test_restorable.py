@@ -102,8 +102,8 @@ TOYS: dict[str, Any] = {"walk": WalkEnv, "restless": RestlessEnv, "blind": Blind
 PONG = dict(type="atari", env_id="pong", max_episode_steps=25)
 SHORT = ("pong", "sticky", "remembering")
 CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "cartpole": (dict(env_id="CartPole-v1"), ("base", "subprocess", "native")),
-    "frame stack": (dict(env_id="CartPole-v1", frame_stack=3), ("base", "subprocess", "native")),
+    "cartpole": (dict(env_id="CartPole-v1"), ("base", "subprocess")),
+    "frame stack": (dict(env_id="CartPole-v1", frame_stack=3), ("base", "subprocess")),
     "pendulum": (dict(env_id="Pendulum-v1", max_episode_steps=40), ("base", "subprocess")),
     "walk": (dict(type="walk", episodic_life=True), ("base", "subprocess")),
     "lunarlander": (dict(type="lunarlander"), ("base",)),

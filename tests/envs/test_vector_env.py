@@ -170,12 +170,11 @@ def test_training_episodes_may_have_another_limit_than_evaluations(training: boo
     env.close()
 
 
-@pytest.mark.parametrize("engine", ["base", "native"])
-def test_the_limit_of_a_gymnasium_id_is_replaced_or_switched_off(engine: str) -> None:
+def test_the_limit_of_a_gymnasium_id_is_replaced_or_switched_off() -> None:
     # 500 steps by default; pushed by its fall, the pole does not fall for 1,100 steps
     for key, limit in (("max_episode_steps", 530), ("collector_max_episode_steps", 530), ("max_episode_steps", 0)):
         options: dict[str, Any] = {"env_id": "CartPole-v1", key: limit}
-        env = make("gymnasium", 1, manager=engine, **options)
+        env = make("gymnasium", 1, **options)
         obs, _ = env.reset(seed=0)
         lengths = []
         for _ in range(1100):
@@ -183,18 +182,6 @@ def test_the_limit_of_a_gymnasium_id_is_replaced_or_switched_off(engine: str) ->
             obs, _, _, _, info = env.step(np.array([int(angle + 0.5 * omega + 0.01 * x + 0.05 * v > 0)]))
             lengths.append(int(info["episode_length"][0]))
         assert max(lengths) == (limit or 1100), key
-        env.close()
-
-
-def test_max_episode_steps_replaces_the_limit_of_a_gymnasium_id() -> None:
-    # Pendulum-v1 never terminates and is truncated after 200 steps by default
-    for limit, length in ((None, 200), (230, 230)):
-        env = make("gymnasium", 1, env_id="Pendulum-v1", max_episode_steps=limit)
-        env.reset()
-        steps = 1
-        while not env.step(np.zeros((1, 1), np.float32))[3].any():
-            steps += 1
-        assert steps == length
         env.close()
 
 

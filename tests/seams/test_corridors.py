@@ -262,8 +262,8 @@ def test_every_episode_starts_with_the_reset_options(manager: str) -> None:
 
 
 def test_an_engine_refuses_reset_options() -> None:
-    with pytest.raises(ConfigError, match=r"reset_options: the engine of env_manager.type 'native' takes no options"):
-        check_env(env_config(env_id="CartPole-v1", manager={"type": "native"}, reset_options={"low": -0.1}))
+    with pytest.raises(ConfigError, match=r"reset_options: the engine of env_manager.type 'env_pool' takes no options"):
+        check_env(env_config(env_id="CartPole-v1", manager={"type": "env_pool"}, reset_options={"low": -0.1}))
 
 
 def test_the_first_evaluation_may_be_left_out(tmp_path: Path) -> None:

@@ -65,7 +65,6 @@ FEATURES: tuple[dict[str, Any], ...] = (
     {"env.collector_max_episode_steps": 17},
     {"policy.other.eps.spread": 7.0},
     {"env.collector_env_num": 3},
-    {"env.manager.type": "native"},
     {"env.frame_stack": 2},
     {"env.wrappers": ["FlattenObservation"]},
     {"env.wrappers": [{"name": "TimeAwareObservation"}]},

@@ -19,8 +19,7 @@ import numpy as np
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode
 
-from ding_lite.envs.env_pool import EnvPoolBuilder
-from ding_lite.envs.same_step import ENDLESS
+from ding_lite.envs.env_pool import ENDLESS, EnvPoolBuilder
 from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium
 from easydict import EasyDict
@@ -20,7 +20,6 @@ class CliffWalkingEnv(gymnasium.Wrapper):
         env_id=Key("CliffWalking-v1", "gymnasium id"),
         max_episode_steps=300,  # gymnasium has no limit, and a policy may never reach the goal
     )
-    plain_if: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         super().__init__(make_gymnasium(cfg_env))

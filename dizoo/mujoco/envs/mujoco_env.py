@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -25,7 +25,6 @@ class MujocoEnv(gymnasium.Wrapper):
             None, "values to choose from in each dimension of an action; None: actions are continuous", type=int, low=2
         ),
     )
-    plain_if: ClassVar[dict[str, Any]] = {"action_bins_per_branch": None}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("mujoco", "mujoco")

@@ -28,7 +28,6 @@ class BipedalWalkerEnv(gymnasium.Wrapper):
         env_id=Key("BipedalWalker-v3", "gymnasium id"),
         rew_clip=Key(False, "learn from rewards of at least -10, a fall is worth -100; returns sum the true rewards"),
     )
-    plain_if: ClassVar[dict[str, Any]] = {"rew_clip": False}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("Box2D", "box2d")

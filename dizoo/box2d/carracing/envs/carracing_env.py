@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium
 from easydict import EasyDict
@@ -21,7 +21,6 @@ class CarRacingEnv(gymnasium.Wrapper):
         env_id=Key("CarRacing-v3", "gymnasium id"),
         continuous=Key(False, "whether actions are three numbers instead of one of five moves"),
     )
-    plain_if: ClassVar[dict[str, Any]] = {"continuous": True}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("Box2D", "box2d")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium
 from easydict import EasyDict
@@ -29,7 +29,6 @@ class LunarLanderEnv(gymnasium.Wrapper):
             None, "whether actions are the power of both engines instead of one of four; None: see env_id", type=bool
         ),
     )
-    plain_if: ClassVar[dict[str, Any]] = {"continuous": None}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         require("Box2D", "box2d")

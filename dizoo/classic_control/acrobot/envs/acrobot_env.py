@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium
 from easydict import EasyDict
@@ -19,7 +19,6 @@ class AcroBotEnv(gymnasium.Wrapper):
     config: ClassVar = dict(
         env_id=Key("Acrobot-v1", "gymnasium id"),
     )
-    plain_if: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         super().__init__(make_gymnasium(cfg_env))

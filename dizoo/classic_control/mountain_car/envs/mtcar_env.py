@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -21,7 +21,6 @@ class MountainCarEnv(gymnasium.Wrapper):
         env_id=Key("MountainCar-v0", "gymnasium id"),
         scale_obs=Key(False, "scale observations to -1..1; otherwise speeds are at most 0.07"),
     )
-    plain_if: ClassVar[dict[str, Any]] = {"scale_obs": False}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         env = make_gymnasium(cfg_env)

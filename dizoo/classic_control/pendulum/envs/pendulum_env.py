@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium
 from easydict import EasyDict
@@ -23,7 +23,6 @@ class PendulumEnv(gymnasium.Wrapper):
         env_id=Key("Pendulum-v1", "gymnasium id"),
         continuous=Key(True, "False: choose among 11 torques, for policies with discrete actions"),
     )
-    plain_if: ClassVar[dict[str, Any]] = {"continuous": True}
 
     def __init__(self, cfg_env: EasyDict) -> None:
         env = make_gymnasium(cfg_env)
