@@ -5,39 +5,39 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ding_lite.model.acer import ACER as ACER
     from ding_lite.model.bc import BC as BC
     from ding_lite.model.bc import ContinuousBC as ContinuousBC
     from ding_lite.model.bc import DiscreteBC as DiscreteBC
     from ding_lite.model.bdq import BDQ as BDQ
-    from ding_lite.model.c51 import C51DQN as C51DQN
-    from ding_lite.model.c51 import DistributionHead as DistributionHead
-    from ding_lite.model.c51 import RainbowDQN as RainbowDQN
+    from ding_lite.model.discrete_qac import ACER as ACER
     from ding_lite.model.discrete_qac import DiscreteQAC as DiscreteQAC
-    from ding_lite.model.drqn import DRQN as DRQN
+    from ding_lite.model.distributional import C51DQN as C51DQN
+    from ding_lite.model.distributional import FQF as FQF
+    from ding_lite.model.distributional import IQN as IQN
+    from ding_lite.model.distributional import QRDQN as QRDQN
+    from ding_lite.model.distributional import DistributionHead as DistributionHead
+    from ding_lite.model.distributional import FractionHead as FractionHead
+    from ding_lite.model.distributional import QuantileHead as QuantileHead
+    from ding_lite.model.distributional import RainbowDQN as RainbowDQN
     from ding_lite.model.encoders import FCEncoder as FCEncoder
     from ding_lite.model.encoders import IMPALAConvEncoder as IMPALAConvEncoder
-    from ding_lite.model.fqf import FQF as FQF
-    from ding_lite.model.fqf import FractionHead as FractionHead
+    from ding_lite.model.encoders import create_encoder as create_encoder
+    from ding_lite.model.hybrid_qac import PDQN as PDQN
     from ding_lite.model.hybrid_qac import HybridQAC as HybridQAC
     from ding_lite.model.image import ConvEncoder as ConvEncoder
-    from ding_lite.model.iqn import IQN as IQN
-    from ding_lite.model.iqn import QuantileHead as QuantileHead
     from ding_lite.model.mlp import MLP as MLP
-    from ding_lite.model.mlp import create_encoder as create_encoder
     from ding_lite.model.noisy import NoisyLinear as NoisyLinear
-    from ding_lite.model.pdqn import PDQN as PDQN
-    from ding_lite.model.pg import PG as PG
     from ding_lite.model.q_learning import DQN as DQN
+    from ding_lite.model.q_learning import DRQN as DRQN
+    from ding_lite.model.q_learning import SQN as SQN
     from ding_lite.model.q_learning import DiscreteHead as DiscreteHead
     from ding_lite.model.q_learning import DuelingHead as DuelingHead
     from ding_lite.model.qac import QAC as QAC
     from ding_lite.model.qac import QACDIST as QACDIST
     from ding_lite.model.qac import QVAC as QVAC
     from ding_lite.model.qac import ContinuousQAC as ContinuousQAC
-    from ding_lite.model.qrdqn import QRDQN as QRDQN
     from ding_lite.model.recurrent import RecurrentCore as RecurrentCore
-    from ding_lite.model.sqn import SQN as SQN
+    from ding_lite.model.vac import PG as PG
     from ding_lite.model.vac import VAC as VAC
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

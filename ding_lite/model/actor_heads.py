@@ -1,27 +1,91 @@
-"""The head of a policy network, which depends on the kind of action.
+"""Heads that turn features into an action, or into the parameters of its distribution.
 
-Shapes: F features, A discrete actions or options of the largest branch, D branches of a multi-discrete action or
-dimensions of a continuous one.
+Shapes: B samples, F features, A discrete actions or options of the largest branch, D branches of a multi-discrete
+action or dimensions of a continuous one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from numbers import Integral
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation
-from ding_lite.model.gaussian import GaussianHead, HybridHead
-from ding_lite.model.mlp import MLP, ActionShape, HybridShape, single_size
-from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.model.arguments import ActionShape, HybridShape, branch_options, check_choice, hybrid_sizes, single_size
+from ding_lite.model.mlp import MLP, Activation
+
+LOG_SIGMA_RANGE = (-20.0, 2.0)  # for 'conditioned': keeps exp and its gradient finite
+
+
+class GaussianHead(nn.Module):
+    """Maps features to `mu` and `sigma` of independent normal variables, one for each dimension of an action.
+
+    Args:
+        sizes: number of features, sizes of the hidden layers, D.
+        activation: see `Activation`.
+        sigma_type: 'independent': learned parameters that do not depend on the observation; 'conditioned': computed
+            from the features, like mu; 'fixed': a constant.
+        fixed_sigma_value: the constant.
+        bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
+        norm_type: normalisation of the hidden layers, see `with_norm`.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        activation: Activation = "relu",
+        sigma_type: str = "independent",
+        fixed_sigma_value: float = 0.3,
+        bound_type: str | None = None,
+        norm_type: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._sigma_type, self._fixed_sigma, self._bound = sigma_type, fixed_sigma_value, bound_type is not None
+        *inner, size_out = sizes
+        if sigma_type == "independent":
+            self.log_sigma_param = nn.Parameter(torch.zeros(1, size_out))
+        # if conditioned, the last layer computes mu and log sigma in one product
+        number = size_out * (2 if sigma_type == "conditioned" else 1)
+        self.mlp = MLP([*inner, number], activation, output=True, norm_type=norm_type)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """Return `mu` and `sigma`, both `[B, D]`, for features `[B, sizes[0]]`."""
+        mu = self.mlp(x)
+        if self._sigma_type == "conditioned":
+            mu, log_sigma = mu.chunk(2, dim=-1)
+            sigma = log_sigma.clamp(*LOG_SIGMA_RANGE).exp()
+        elif self._sigma_type == "independent":
+            sigma = self.log_sigma_param.exp().expand_as(mu)
+        else:
+            sigma = torch.full_like(mu, self._fixed_sigma)
+        return {"mu": torch.tanh(mu) if self._bound else mu, "sigma": sigma}
+
+
+class HybridHead(nn.Module):
+    """Maps features to the distribution of a hybrid action, or to scores of its types and its arguments.
+
+    Args:
+        action_type: head of the discrete part.
+        action_args: head of the continuous part; it returns a distribution, or the arguments themselves.
+    """
+
+    def __init__(self, action_type: nn.Module, action_args: nn.Module) -> None:
+        super().__init__()
+        self.action_type, self.action_args = action_type, action_args
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        """Return `action_type`, a logit `[B, A]`, and `action_args`, such as a dict of `mu` and `sigma` `[B, D]`."""
+        return {"action_type": self.action_type(x), "action_args": self.action_args(x)}
+
 
 ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "hybrid")
+
+
 SIGMA_TYPES = ("independent", "conditioned", "fixed")
+
+
 BOUND_TYPES = (None, "tanh")
-HYBRID_SHAPES = ("action_type_shape", "action_args_shape")
 
 
 class BranchesHead(nn.Module):
@@ -92,49 +156,3 @@ def create_actor_head(
         return BranchesHead(discrete(len(options) * max(options)), options)
     size = single_size(action_shape, f" of a {action_space} action")
     return continuous(size) if action_space == "continuous" else discrete(size)
-
-
-def branch_options(action_shape: Any) -> list[int]:
-    """Return the `action_shape` of a multi-discrete action, the number of options of each branch, as a list.
-
-    Raises:
-        ConfigError: it is not a list of whole numbers.
-    """
-    given = action_shape if isinstance(action_shape, Sequence) else ()
-    if not given or not all(isinstance(options, Integral) for options in given):
-        raise ConfigError(f"policy.model.action_shape: expected a list of numbers of options, got {action_shape}.")
-    return [int(options) for options in given]
-
-
-def hybrid_sizes(action_shape: Any) -> tuple[int, int]:
-    """Return the number of action types and the number of arguments, from the `action_shape` of a hybrid action.
-
-    Raises:
-        ConfigError: it is not a dict of DI-engine's keys `action_type_shape` and `action_args_shape`, each a number or
-            a list of one number.
-    """
-    if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
-        expected = f"a dict of {' and '.join(HYBRID_SHAPES)}"
-        raise ConfigError(f"policy.model.action_shape of a hybrid action must be {expected}, got {action_shape}.")
-    num_types, num_args = (single_size(action_shape[key], f".{key}") for key in HYBRID_SHAPES)
-    return num_types, num_args
-
-
-def check_choice(key: str, value: str | None, choices: Sequence[str | None], elsewhere: Mapping[str, str] = {}) -> None:
-    """Check an argument of a model.
-
-    Args:
-        key: its name in `policy.model`.
-        value: its value in the config.
-        choices: the allowed values.
-        elsewhere: values that other classes take, and a sentence that says which.
-
-    Raises:
-        ConfigError: the value is not one of the choices.
-    """
-    if value not in choices:
-        words = [choice for choice in choices if choice is not None]
-        names = ", ".join(str(choice) for choice in choices)
-        place = elsewhere.get(str(value))
-        hint = f" {place}" if place else closest(str(value), words)
-        raise ConfigError(f"policy.model.{key} must be one of {names}, got '{value}'.{hint}")

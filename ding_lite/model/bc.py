@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation
-from ding_lite.model.actor_heads import BOUND_TYPES, check_choice, create_actor_head
-from ding_lite.model.dict_encoder import ObsShape, feature_size
-from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
+from ding_lite.model.actor_heads import BOUND_TYPES, create_actor_head
+from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size
+from ding_lite.model.encoders import create_encoder, feature_size
+from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import DQN
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 

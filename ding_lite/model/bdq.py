@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.activations import Activation
-from ding_lite.model.actor_heads import branch_options
-from ding_lite.model.dict_encoder import ObsShape
-from ding_lite.model.mlp import create_encoder
+from ding_lite.model.arguments import ObsShape, branch_options
+from ding_lite.model.encoders import create_encoder
+from ding_lite.model.mlp import Activation
 from ding_lite.model.q_learning import DiscreteHead
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
 

@@ -1,19 +1,190 @@
-"""Encoders that `policy.model.encoder` can name, besides `ConvEncoder`: dense residual blocks, and IMPALA's network.
+"""Encoders of observations: the choice of one, residual blocks, IMPALA's network, and dicts of observations.
 
 Shapes: B samples, F features, C channels, H x W pixels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation, find_activation, with_norm
-from ding_lite.model.image import ImageConv, ImageDense
-from ding_lite.model.mlp import MLP
-from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
+from ding_lite.model.arguments import ObsShape
+from ding_lite.model.image import ConvEncoder, ImageConv, ImageDense
+from ding_lite.model.mlp import MLP, Activation, check_norm_type, find_activation, with_norm
+from ding_lite.utils.activation import activation_name
+from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError, EncoderChoice
+
+
+def create_encoder(
+    obs_shape: ObsShape,
+    hidden_size_list: Sequence[int],
+    activation: Activation,
+    encoder: EncoderChoice = None,
+    norm_type: str | None = None,
+) -> nn.Module:
+    """Return a fully connected encoder for vectors, a convolutional one for images, or a `DictEncoder`.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of shapes.
+        hidden_size_list: sizes of the layers, see `MLP` and `ConvEncoder`; the last one is the number of features.
+            Without layers, vectors are the features themselves.
+        activation: see `Activation`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        norm_type: normalisation of the dense layers, see `with_norm`.
+
+    Raises:
+        ConfigError: the activation, the encoder or the normalisation is unknown, or the shape is that of neither a
+            vector nor an image.
+    """
+    check_norm_type(norm_type)
+    activation = activation_name(activation)
+    if encoder is not None:
+        return named_encoder(encoder, obs_shape, hidden_size_list, activation, norm_type)
+    if isinstance(obs_shape, Mapping):
+        return DictEncoder(obs_shape, hidden_size_list, activation, norm_type=norm_type)
+    shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
+    if len(shape) == 1:
+        return MLP([shape[0], *hidden_size_list], activation, norm_type=norm_type)
+    if len(shape) == 3:
+        return ConvEncoder(shape, hidden_size_list, activation, norm_type=norm_type)
+    raise no_encoder(obs_shape)
+
+
+def named_encoder(
+    encoder: EncoderChoice,
+    obs_shape: ObsShape,
+    hidden_size_list: Sequence[int],
+    activation: str,
+    norm_type: str | None = None,
+) -> nn.Module:
+    """Return an encoder of a class in `ENCODER_REGISTRY`.
+
+    The class is called with `(obs_shape, hidden_size_list, activation=activation, **options)`. Its module maps
+    observations `[B, ...]` to features `[B, hidden_size_list[-1]]`. If it has the attribute `obs_dims`, 1 for vectors
+    or 3 for images, it encodes observations with that many dimensions and, in a dict of observations, the parts that
+    have them. The other parts get the encoder of their shape. Without the attribute, it encodes whatever the
+    observation is.
+
+    Args:
+        encoder: a name; or a dict of `type`, the name, and options of the class.
+        obs_shape: see `create_encoder` for this and the next two.
+        hidden_size_list: sizes of the layers, in the order that the class determines.
+        activation: a key of `ACTIVATIONS`.
+        norm_type: passed to a class that has this argument, unless it is one of the options.
+
+    Raises:
+        ConfigError: no class has this name, it does not encode this observation, or it returns other features.
+    """
+    options = {"type": encoder} if isinstance(encoder, str) else dict(encoder or {})
+    name = options.pop("type", "")
+    cls = ENCODER_REGISTRY.find(name)
+    if not hidden_size_list:
+        raise ConfigError(
+            f"policy.model.encoder '{name}' needs the sizes of its layers: set policy.model.encoder_hidden_size_list."
+        )
+    dims = getattr(cls, "obs_dims", None)
+    if dims is not None and dims not in _dims_of(obs_shape):
+        kind = "vectors" if dims == 1 else "images (channels, height, width)"
+        raise ConfigError(
+            f"policy.model.encoder '{name}' encodes {kind}, got obs_shape {obs_shape}: choose another one."
+        )
+    if dims is not None and isinstance(obs_shape, Mapping):
+        chosen = {key: encoder for key, shape in obs_shape.items() if dims in _dims_of(shape)}
+        return DictEncoder(obs_shape, hidden_size_list, activation, chosen, norm_type)
+    shape = [obs_shape] if isinstance(obs_shape, int) else obs_shape
+    if norm_type is not None and "norm_type" in inspect.signature(cls).parameters:
+        options.setdefault("norm_type", norm_type)
+    module: nn.Module = cls(shape, hidden_size_list, activation=activation, **options)
+    _check_features(name, module, shape, hidden_size_list[-1])
+    return module
+
+
+def _dims_of(obs_shape: ObsShape) -> Iterator[int]:
+    """Yield the number of dimensions of an observation, or of each part of a dict."""
+    if isinstance(obs_shape, Mapping):
+        for part in obs_shape.values():
+            yield from _dims_of(part)
+    else:
+        yield 1 if isinstance(obs_shape, int) else len(obs_shape)
+
+
+@torch.no_grad()
+def _check_features(name: str, module: nn.Module, obs_shape: ObsShape, size: int) -> None:
+    """Raise `ConfigError` if the module does not map one observation to `size` features."""
+    module.eval()  # running statistics of the module must not see this observation
+    features: Any = module(_zeros(obs_shape))
+    module.train()
+    shape = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
+    if shape != [1, size]:
+        raise ConfigError(
+            f"policy.model.encoder '{name}' must return features [B, {size}], whose number is the last one of "
+            f"encoder_hidden_size_list, got {shape} for one observation."
+        )
+
+
+def _zeros(obs_shape: ObsShape) -> Any:
+    if isinstance(obs_shape, Mapping):
+        return {key: _zeros(part) for key, part in obs_shape.items()}
+    return torch.zeros(1, *([obs_shape] if isinstance(obs_shape, int) else obs_shape))
+
+
+def no_encoder(obs_shape: ObsShape) -> ConfigError:
+    """Return the error for observations of a shape that no built-in encoder takes."""
+    return ConfigError(
+        f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}: flatten observations "
+        "with env.wrappers=['FlattenObservation'], or set policy.model.encoder to one of your own."
+    )
+
+
+class DictEncoder(nn.Module):
+    """Encodes each part of a dict of vectors, images and further dicts, and joins their features with a dense layer.
+
+    Parts of an observation that have no shape are ignored.
+
+    Args:
+        obs_shape: the shape of each part.
+        hidden_size_list: sizes of the layers of each part's encoder; the last one is also F. Without layers, the
+            features are the vectors themselves, concatenated.
+        activation: see `Activation`.
+        encoders: names of the parts' encoders, see `named_encoder`; the other parts get the encoder of their shape.
+        norm_type: normalisation of the dense layers, see `with_norm`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: Mapping[str, Any],
+        hidden_size_list: Sequence[int],
+        activation: Activation,
+        encoders: Mapping[str, EncoderChoice] = {},
+        norm_type: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._keys, self._activation = sorted(obs_shape), find_activation(activation)
+        self.encoders = nn.ModuleList(
+            create_encoder(obs_shape[key], hidden_size_list, activation, encoders.get(key), norm_type)
+            for key in self._keys
+        )
+        size = hidden_size_list[-1] if hidden_size_list else 0
+        self.join = with_norm(nn.Linear(size * len(self._keys), size), size, norm_type) if size else None
+
+    def forward(self, obs: Mapping[str, Any]) -> Tensor:
+        """Return features `[B, F]` for a dict of arrays `[B, ...]`."""
+        parts = [encoder(obs[key]) for key, encoder in zip(self._keys, self.encoders, strict=True)]
+        x = torch.cat(parts, dim=-1)
+        return x if self.join is None else self._activation(self.join(x))
+
+
+def feature_size(obs_shape: ObsShape, hidden_size_list: Sequence[int]) -> int:
+    """Return the number of features of the encoder that `create_encoder` returns for these arguments."""
+    if hidden_size_list:
+        return hidden_size_list[-1]
+    if isinstance(obs_shape, Mapping):
+        return sum(feature_size(shape, ()) for shape in obs_shape.values())
+    return obs_shape if isinstance(obs_shape, int) else obs_shape[0]
 
 
 class DenseBlock(nn.Module):

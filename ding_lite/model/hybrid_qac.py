@@ -1,9 +1,9 @@
-"""Actor-critic networks for hybrid actions whose critics estimate Q(s, p, x).
+"""Networks for hybrid actions: a type, one of K, and the arguments x of all types.
 
-A hybrid action is a type, one of K, and the arguments x of all types. The critics take the type as probabilities p; a
-type that was played has the probability 1. They are therefore differentiable in both parts of an action.
+The critics of `HybridQAC` estimate Q(s, p, x). They take the type as probabilities p; a type that was played has the
+probability 1. They are therefore differentiable in both parts of an action. `PDQN` estimates Q(s, k, x) of all types k.
 
-Shapes: B samples, K action types, D arguments, C critics (2 if twin).
+Shapes: B samples, K action types, D arguments of all types together, C critics (2 if twin).
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation
-from ding_lite.model.actor_heads import hybrid_sizes
-from ding_lite.model.dict_encoder import ObsShape, feature_size
-from ding_lite.model.gaussian import HybridHead
-from ding_lite.model.mlp import MLP, HybridShape, create_encoder
-from ding_lite.model.mode_model import ModeModel
-from ding_lite.model.qac import ActorNetwork, CriticNetwork, RegressionHead
-from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
+from ding_lite.model.actor_heads import HybridHead
+from ding_lite.model.arguments import HybridShape, ObsShape, hybrid_sizes
+from ding_lite.model.encoders import create_encoder, feature_size
+from ding_lite.model.mlp import MLP, Activation
+from ding_lite.model.q_learning import DiscreteHead, DuelingHead
+from ding_lite.model.qac import ActorNetwork, CriticNetwork, ModeModel, RegressionHead
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
 
 
 class HybridCritic(nn.Module):
@@ -117,3 +116,97 @@ class HybridQAC(ModeModel):
         """
         action = {"action_type": inputs["logit"].softmax(-1), "action_args": inputs["action"]["action_args"]}
         return {"q_value": self.critic(inputs["obs"], action=action)}
+
+
+class ArgumentQNetwork(nn.Module):
+    """Q(s, k, x) of all action types k, given the arguments x of all types.
+
+    Args:
+        encoder: maps observations to features.
+        head: maps features and arguments, concatenated, to K values.
+        mask: `[K, D]`, 1 where an argument belongs to a type. With it, the network is applied once for each type, and
+            the arguments of other types are 0 (multi-pass, Bester et al. 2019, arXiv:1905.04388). None: the value of a
+            type may depend on all arguments.
+    """
+
+    mask: Tensor | None
+
+    def __init__(self, encoder: nn.Module, head: nn.Module, mask: Sequence[Sequence[int]] | None = None) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        mask_KD = None if mask is None else torch.tensor(mask, dtype=torch.float32)
+        self.register_buffer("mask", mask_KD, persistent=False)  # a constant: the config has it
+
+    def forward(self, obs: Tensor, action_args: Tensor) -> Tensor:
+        """Return values `[B, K]` for observations `[B, ...]` and arguments `[B, D]`."""
+        x = self.encoder(obs)
+        if self.mask is None:
+            return self.head(torch.cat([x, action_args], dim=-1))
+        args_BKD = action_args.unsqueeze(1) * self.mask
+        x_BK = x.unsqueeze(1).expand(-1, len(self.mask), -1)
+        return self.head(torch.cat([x_BK, args_BKD], dim=-1)).diagonal(dim1=-2, dim2=-1)
+
+
+@MODEL_REGISTRY.register("pdqn")
+class PDQN(ModeModel):
+    """Values of action types, and the arguments of the types between -1 and 1 (Xiong et al. 2018, arXiv:1810.06394).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        action_shape: a dict of K and D, under `action_type_shape` and `action_args_shape`.
+        encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the values and one for the
+            arguments; for images three convolutions' channels, then the dense layer's size.
+        dueling: compute the values from a state value and advantages, see `DuelingHead`.
+        head_hidden_size: size of the hidden layers of each head; None: the number of the head's inputs.
+        head_layer_num: hidden layers in each head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        multi_pass: the value of a type depends on its own arguments only, see `ArgumentQNetwork`.
+        action_mask: K lists of D numbers, 1 where an argument belongs to a type, else 0; required by `multi_pass`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+
+    Raises:
+        ConfigError: `action_shape` is not that of a hybrid action, or `action_mask` does not fit it.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("compute_discrete", "compute_continuous")
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: HybridShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        multi_pass: bool = False,
+        action_mask: list[list[int]] | None = None,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        num_types, num_args = hybrid_sizes(action_shape)
+        if multi_pass and (action_mask is None or [len(row) for row in action_mask] != [num_args] * num_types):
+            raise ConfigError(
+                f"policy.model.multi_pass=True needs an action_mask of {num_types} lists, one for each type, of "
+                f"{num_args} numbers 0 or 1, one for each argument, got {action_mask}."
+            )
+        size = encoder_hidden_size_list[-1]
+        options = (encoder_hidden_size_list, activation, encoder, norm_type)
+        encoders = [create_encoder(obs_shape, *options) for _ in range(2)]
+        sizes = (head_hidden_size or size + num_args, num_types, head_layer_num)
+        head = (DuelingHead if dueling else DiscreteHead)(*sizes, activation, norm_type, input_size=size + num_args)
+        self.dis = ArgumentQNetwork(encoders[0], head, action_mask if multi_pass else None)
+        args_sizes = [size, *[head_hidden_size or size] * head_layer_num, num_args]
+        args_head = RegressionHead(args_sizes, activation, output=True, norm_type=norm_type)
+        self.cont = ActorNetwork(encoders[1], args_head)
+
+    def compute_continuous(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `action_args` `[B, D]` for observations `[B, ...]`."""
+        return {"action_args": self.cont(obs)}
+
+    def compute_discrete(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return a dict with `logit`, the values `[B, K]`, and `action_args`, for a dict of `state`, `action_args`."""
+        logit = self.dis(inputs["state"], action_args=inputs["action_args"])
+        return {"logit": logit, "action_args": inputs["action_args"]}

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.grad import conv2d_input
 
-from ding_lite.model.activations import Activation, find_activation, with_norm
+from ding_lite.model.mlp import Activation, find_activation, with_norm
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
 
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236

@@ -1,24 +1,65 @@
-"""Fully connected networks, and the choice of an encoder for an observation."""
+"""Fully connected networks, their activation functions, and the normalisation before them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from ding_lite.model.activations import Activation, check_norm_type, find_activation, with_norm
-from ding_lite.model.dict_encoder import DictEncoder, ObsShape
-from ding_lite.model.image import ConvEncoder
-from ding_lite.model.named_encoder import named_encoder, no_encoder
 from ding_lite.utils.activation import activation_name
-from ding_lite.utils.registry import ConfigError, EncoderChoice
+from ding_lite.utils.registry import ConfigError
 
-ActionShape = int | Sequence[int]  # a number, also as the only one of a list; or the numbers of several choices
-HybridShape = Mapping[str, Any]  # an `ActionShape` for each of `action_type_shape` and `action_args_shape`
+Activation = str | nn.Module | type[nn.Module]  # a key of `ACTIVATIONS`, or torch's module of the same function
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "gelu": functional.gelu,
+    "elu": functional.elu,
+    "silu": functional.silu,
+}
+
+
+def find_activation(activation: Activation) -> Callable[[Tensor], Tensor]:
+    """Return the function that a name, a module or its class stands for.
+
+    Raises:
+        ConfigError: it is none of `ACTIVATIONS`.
+    """
+    return ACTIVATIONS[activation_name(activation)]
+
+
+def with_norm(layer: nn.Module, size: int, norm_type: str | None) -> nn.Module:
+    """Return a layer followed by the normalisation of its output, which precedes the activation.
+
+    Args:
+        layer: a layer without activation.
+        size: number of its output features.
+        norm_type: 'LN': layer normalisation (Ba et al. 2016, arXiv:1607.06450); None: the layer itself.
+
+    Raises:
+        ConfigError: another type.
+    """
+    check_norm_type(norm_type)
+    return layer if norm_type is None else nn.Sequential(layer, nn.LayerNorm(size))
+
+
+def check_norm_type(norm_type: str | None) -> None:
+    """Check `policy.model.norm_type`.
+
+    Raises:
+        ConfigError: it is neither None nor 'LN'. Batch normalisation is not offered, because the statistics of a batch
+            would be those of one rank's share, so that N processes would not take the step of one.
+    """
+    if norm_type not in (None, "LN"):
+        raise ConfigError(
+            f"policy.model.norm_type must be None or 'LN', got {norm_type!r}: statistics of a batch would differ "
+            "between ranks. Use 'LN', layer normalisation, whose statistics are those of each sample."
+        )
 
 
 class MLP(nn.ModuleList):
@@ -61,54 +102,3 @@ class MLP(nn.ModuleList):
         for index, layer in enumerate(self):
             x = self._activation(layer(x)) if index < self._num_hidden else layer(x)
         return x
-
-
-def create_encoder(
-    obs_shape: ObsShape,
-    hidden_size_list: Sequence[int],
-    activation: Activation,
-    encoder: EncoderChoice = None,
-    norm_type: str | None = None,
-) -> nn.Module:
-    """Return a fully connected encoder for vectors, a convolutional one for images, or a `DictEncoder`.
-
-    Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of shapes.
-        hidden_size_list: sizes of the layers, see `MLP` and `ConvEncoder`; the last one is the number of features.
-            Without layers, vectors are the features themselves.
-        activation: see `Activation`.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
-        norm_type: normalisation of the dense layers, see `with_norm`.
-
-    Raises:
-        ConfigError: the activation, the encoder or the normalisation is unknown, or the shape is that of neither a
-            vector nor an image.
-    """
-    check_norm_type(norm_type)
-    activation = activation_name(activation)
-    if encoder is not None:
-        return named_encoder(encoder, obs_shape, hidden_size_list, activation, create_encoder, norm_type)
-    if isinstance(obs_shape, Mapping):
-        return DictEncoder(obs_shape, hidden_size_list, activation, create_encoder, norm_type)
-    shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
-    if len(shape) == 1:
-        return MLP([shape[0], *hidden_size_list], activation, norm_type=norm_type)
-    if len(shape) == 3:
-        return ConvEncoder(shape, hidden_size_list, activation, norm_type=norm_type)
-    raise no_encoder(obs_shape)
-
-
-def single_size(action_shape: ActionShape | HybridShape, of: str = "") -> int:
-    """Return an `action_shape` that is a number, or a list of one number, as this number.
-
-    Args:
-        action_shape: the shape in the config.
-        of: whose shape it is, for the message.
-
-    Raises:
-        ConfigError: it is another shape.
-    """
-    sizes = action_shape if isinstance(action_shape, list | tuple) else [action_shape]
-    if len(sizes) != 1 or not isinstance(sizes[0], Integral):  # NumPy's integers are too
-        raise ConfigError(f"policy.model.action_shape{of} must be a whole number, got {action_shape}.")
-    return int(sizes[0])

@@ -1,18 +1,21 @@
-"""The Q-network, and heads that turn features into the values of discrete actions.
+"""Q-networks of discrete actions, and the heads that turn features into values.
 
-Shapes: B samples, A discrete actions.
+Shapes: B samples, A discrete actions, T steps of a sequence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation
-from ding_lite.model.dict_encoder import ObsShape
-from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
+from ding_lite.model.arguments import ActionShape, ObsShape, single_size
+from ding_lite.model.encoders import create_encoder
+from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.noisy import NoisyLinear
+from ding_lite.model.recurrent import RecurrentCore, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
@@ -114,3 +117,101 @@ class DQN(nn.Module):
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit`, the action values `[B, A]`, for observations `[B, ...]`."""
         return {"logit": self.head(self.encoder(obs))}
+
+
+@MODEL_REGISTRY.register("sqn")
+class SQN(nn.Module):
+    """Two independent Q-networks for discrete actions.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        dueling: compute Q from a value and advantages, see `DuelingHead`.
+        head_hidden_size: size of a head's hidden layers; None: the number of features.
+        head_layer_num: hidden layers in a head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        sizes = (obs_shape, action_shape, encoder_hidden_size_list, dueling, head_hidden_size, head_layer_num)
+        self.q0, self.q1 = (DQN(*sizes, activation, norm_type, encoder=encoder) for _ in range(2))
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict for observations `[B, ...]`.
+
+        `q_value` `[2, B, A]` are the action values of both networks, and `logit` `[B, A]` those of the first.
+        """
+        q_CBA = torch.stack([self.q0(obs)["logit"], self.q1(obs)["logit"]])
+        return {"q_value": q_CBA, "logit": q_CBA[0]}
+
+
+@MODEL_REGISTRY.register("drqn")
+class DRQN(nn.Module):
+    """Q of discrete actions, given all observations of the episode so far (Hausknecht & Stone 2015, arXiv:1507.06527).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size. The last one is also the size of the recurrent state.
+        dueling: compute Q from a value and advantages, see `DuelingHead`.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
+        head_layer_num: hidden layers in the head before its output.
+        lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        res_link: add the encoder's features to those of the recurrent core.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        lstm_type: str = "normal",
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        res_link: bool = False,
+        *,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        size = encoder_hidden_size_list[-1]
+        self._res_link = res_link
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        self.core = RecurrentCore(size, size, lstm_type)
+        head = DuelingHead if dueling else DiscreteHead
+        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num)
+        self.head = head(*sizes, activation, norm_type, input_size=size)
+
+    def forward(self, obs: Tensor, **sequence: Any) -> dict[str, Any]:
+        """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`.
+
+        Args:
+            obs: sequences of observations.
+            **sequence: the state before them, and where episodes start, see `run_core`, which also describes the
+                states in the result.
+        """
+        y_TBH, x_TBF, states = run_core(self.encoder, self.core, obs, **sequence)
+        return {"logit": self.head(y_TBH + x_TBF if self._res_link else y_TBH), **states}

@@ -13,15 +13,36 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.activations import Activation
-from ding_lite.model.actor_heads import check_choice
-from ding_lite.model.dict_encoder import ObsShape, feature_size
-from ding_lite.model.gaussian import GaussianHead
-from ding_lite.model.mlp import MLP, ActionShape, create_encoder, single_size
-from ding_lite.model.mode_model import ModeModel
+from ding_lite.model.actor_heads import GaussianHead
+from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size
+from ding_lite.model.encoders import create_encoder, feature_size
+from ding_lite.model.mlp import MLP, Activation
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
+
+class ModeModel(nn.Module):
+    """A model that computes what the argument `mode` of a call names.
+
+    Attributes:
+        modes: names of the methods that a call may name.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ()
+
+    def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
+        """Return the result of the method named `mode` for `inputs`.
+
+        Raises:
+            ValueError: there is no such method in `modes`.
+        """
+        if mode not in self.modes:
+            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
+        return getattr(self, mode)(inputs)
+
+
 ACTION_SPACES = ("regression", "reparameterization")
+
+
 ELSEWHERE = {"hybrid": "Hybrid actions have the model HybridQAC, 'hybrid_qac', and the policy 'paddpg'."}
 
 
@@ -90,7 +111,7 @@ class QAC(ModeModel):
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: D.
         action_space: 'regression': the actor returns an action; 'reparameterization': it returns mu and sigma of a
-            normal variable whose tanh is the action, see `rl_utils/squashed.py`.
+            normal variable whose tanh is the action, see `rl_utils/q_continuous.py`.
         twin_critic: two critics instead of one.
         actor_head_hidden_size: size of the hidden layers of the actor's head.
         actor_head_layer_num: hidden layers in addition to the first one.

@@ -5,15 +5,6 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ding_lite.rl_utils.a2c import a2c_data as a2c_data
-    from ding_lite.rl_utils.a2c import a2c_error as a2c_error
-    from ding_lite.rl_utils.a2c import a2c_loss as a2c_loss
-    from ding_lite.rl_utils.acer import acer_policy_error as acer_policy_error
-    from ding_lite.rl_utils.acer import acer_trust_region_update as acer_trust_region_update
-    from ding_lite.rl_utils.acer import acer_value_error as acer_value_error
-    from ding_lite.rl_utils.advantage import gae as gae
-    from ding_lite.rl_utils.advantage import gae_data as gae_data
-    from ding_lite.rl_utils.branching import bdq_nstep_td_error as bdq_nstep_td_error
     from ding_lite.rl_utils.categorical import categorical_projection as categorical_projection
     from ding_lite.rl_utils.categorical import dist_1step_td_data as dist_1step_td_data
     from ding_lite.rl_utils.categorical import dist_1step_td_error as dist_1step_td_error
@@ -52,17 +43,22 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.exploration import epsilon_greedy as epsilon_greedy
     from ding_lite.rl_utils.exploration import ornstein_uhlenbeck as ornstein_uhlenbeck
     from ding_lite.rl_utils.exploration import spread_epsilon as spread_epsilon
-    from ding_lite.rl_utils.kl import calculate_kl_div as calculate_kl_div
     from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns as generalized_lambda_returns
     from ding_lite.rl_utils.lambda_returns import multistep_forward_view as multistep_forward_view
     from ding_lite.rl_utils.lambda_returns import td_lambda_data as td_lambda_data
     from ding_lite.rl_utils.lambda_returns import td_lambda_error as td_lambda_error
     from ding_lite.rl_utils.lambda_returns import upgo_loss as upgo_loss
     from ding_lite.rl_utils.lambda_returns import upgo_returns as upgo_returns
-    from ding_lite.rl_utils.pg import first_episodes as first_episodes
-    from ding_lite.rl_utils.pg import pg_data as pg_data
-    from ding_lite.rl_utils.pg import pg_error as pg_error
-    from ding_lite.rl_utils.pg import pg_loss as pg_loss
+    from ding_lite.rl_utils.policy_gradient import calculate_kl_div as calculate_kl_div
+    from ding_lite.rl_utils.policy_gradient import first_episodes as first_episodes
+    from ding_lite.rl_utils.policy_gradient import gae as gae
+    from ding_lite.rl_utils.policy_gradient import gae_data as gae_data
+    from ding_lite.rl_utils.ppo import a2c_data as a2c_data
+    from ding_lite.rl_utils.ppo import a2c_error as a2c_error
+    from ding_lite.rl_utils.ppo import a2c_loss as a2c_loss
+    from ding_lite.rl_utils.ppo import pg_data as pg_data
+    from ding_lite.rl_utils.ppo import pg_error as pg_error
+    from ding_lite.rl_utils.ppo import pg_loss as pg_loss
     from ding_lite.rl_utils.ppo import ppo_data as ppo_data
     from ding_lite.rl_utils.ppo import ppo_error as ppo_error
     from ding_lite.rl_utils.ppo import ppo_info as ppo_info
@@ -75,6 +71,7 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.q_continuous import advantage_weight as advantage_weight
     from ding_lite.rl_utils.q_continuous import conservative_gap as conservative_gap
     from ding_lite.rl_utils.q_continuous import expectile_error as expectile_error
+    from ding_lite.rl_utils.q_continuous import squashed_sample as squashed_sample
     from ding_lite.rl_utils.q_continuous import td3_bc_actor_error as td3_bc_actor_error
     from ding_lite.rl_utils.q_continuous import temperature_error as temperature_error
     from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss as fqf_calculate_fraction_loss
@@ -84,31 +81,34 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.quantile import iqn_nstep_td_error as iqn_nstep_td_error
     from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data as qrdqn_nstep_td_data
     from ding_lite.rl_utils.quantile import qrdqn_nstep_td_error as qrdqn_nstep_td_error
-    from ding_lite.rl_utils.retrace import compute_q_retraces as compute_q_retraces
     from ding_lite.rl_utils.soft_q import epsilon_softmax as epsilon_softmax
     from ding_lite.rl_utils.soft_q import m_q_1step_td_data as m_q_1step_td_data
     from ding_lite.rl_utils.soft_q import m_q_1step_td_error as m_q_1step_td_error
     from ding_lite.rl_utils.soft_q import q_nstep_sql_td_error as q_nstep_sql_td_error
     from ding_lite.rl_utils.soft_q import soft_policy_value as soft_policy_value
     from ding_lite.rl_utils.soft_q import soft_value as soft_value
-    from ding_lite.rl_utils.squashed import squashed_sample as squashed_sample
+    from ding_lite.rl_utils.td import bdq_nstep_td_error as bdq_nstep_td_error
+    from ding_lite.rl_utils.td import inv_symlog as inv_symlog
+    from ding_lite.rl_utils.td import nstep_return as nstep_return
+    from ding_lite.rl_utils.td import nstep_return_data as nstep_return_data
+    from ding_lite.rl_utils.td import q_1step_td_data as q_1step_td_data
+    from ding_lite.rl_utils.td import q_1step_td_error as q_1step_td_error
     from ding_lite.rl_utils.td import q_nstep_td_data as q_nstep_td_data
     from ding_lite.rl_utils.td import q_nstep_td_error as q_nstep_td_error
-    from ding_lite.rl_utils.td_rescale import q_nstep_td_error_with_rescale as q_nstep_td_error_with_rescale
-    from ding_lite.rl_utils.td_value import nstep_return as nstep_return
-    from ding_lite.rl_utils.td_value import nstep_return_data as nstep_return_data
-    from ding_lite.rl_utils.td_value import q_1step_td_data as q_1step_td_data
-    from ding_lite.rl_utils.td_value import q_1step_td_error as q_1step_td_error
-    from ding_lite.rl_utils.td_value import q_v_1step_td_data as q_v_1step_td_data
-    from ding_lite.rl_utils.td_value import q_v_1step_td_error as q_v_1step_td_error
-    from ding_lite.rl_utils.td_value import v_1step_td_data as v_1step_td_data
-    from ding_lite.rl_utils.td_value import v_1step_td_error as v_1step_td_error
-    from ding_lite.rl_utils.td_value import v_nstep_td_data as v_nstep_td_data
-    from ding_lite.rl_utils.td_value import v_nstep_td_error as v_nstep_td_error
-    from ding_lite.rl_utils.value_rescale import inv_symlog as inv_symlog
-    from ding_lite.rl_utils.value_rescale import symlog as symlog
-    from ding_lite.rl_utils.value_rescale import value_inv_transform as value_inv_transform
-    from ding_lite.rl_utils.value_rescale import value_transform as value_transform
+    from ding_lite.rl_utils.td import q_nstep_td_error_with_rescale as q_nstep_td_error_with_rescale
+    from ding_lite.rl_utils.td import q_v_1step_td_data as q_v_1step_td_data
+    from ding_lite.rl_utils.td import q_v_1step_td_error as q_v_1step_td_error
+    from ding_lite.rl_utils.td import symlog as symlog
+    from ding_lite.rl_utils.td import v_1step_td_data as v_1step_td_data
+    from ding_lite.rl_utils.td import v_1step_td_error as v_1step_td_error
+    from ding_lite.rl_utils.td import v_nstep_td_data as v_nstep_td_data
+    from ding_lite.rl_utils.td import v_nstep_td_error as v_nstep_td_error
+    from ding_lite.rl_utils.td import value_inv_transform as value_inv_transform
+    from ding_lite.rl_utils.td import value_transform as value_transform
+    from ding_lite.rl_utils.vtrace import acer_policy_error as acer_policy_error
+    from ding_lite.rl_utils.vtrace import acer_trust_region_update as acer_trust_region_update
+    from ding_lite.rl_utils.vtrace import acer_value_error as acer_value_error
+    from ding_lite.rl_utils.vtrace import compute_q_retraces as compute_q_retraces
     from ding_lite.rl_utils.vtrace import vtrace_advantage as vtrace_advantage
     from ding_lite.rl_utils.vtrace import vtrace_data as vtrace_data
     from ding_lite.rl_utils.vtrace import vtrace_loss as vtrace_loss

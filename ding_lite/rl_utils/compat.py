@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ding_lite.rl_utils.a2c import a2c_error
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, mode, sample
 from ding_lite.rl_utils.exploration import epsilon_at
-from ding_lite.rl_utils.pg import pg_error
 from ding_lite.rl_utils.ppo import (
+    a2c_error,
+    pg_error,
     ppo_data,
     ppo_error,
     ppo_info,

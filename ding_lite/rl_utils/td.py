@@ -1,6 +1,7 @@
-"""Temporal-difference losses of the values of discrete actions.
+"""Temporal-difference losses of the values of states and of discrete actions, and functions that rescale values.
 
-Shapes: T steps of an n-step return, B samples, A discrete actions. The suffix of a name gives its dimensions.
+Shapes: T steps of an n-step return, B samples, A discrete actions, M agents, D branches of an
+action that consists of several choices. The suffix of a name gives its dimensions.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.rl_utils.common import reward_sum
+from ding_lite.rl_utils.common import check_same_shape, reward_sum, weighted_mean
 
 
 class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
@@ -114,3 +115,343 @@ def criterion_values(criterion: Callable[..., Tensor], prediction: Tensor, targe
     if values.shape != prediction.shape:
         raise ValueError(f"criterion must return one value per element: create {criterion} with reduction='none'")
     return values
+
+
+def value_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
+    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x (Pohlen et al. 2018, arXiv:1805.11593, prop. A.2).
+
+    Args:
+        x: any shape.
+        eps: smallest slope of h, so that its inverse is Lipschitz continuous.
+    """
+    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + eps * x
+
+
+def value_inv_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
+    """Return the inverse of `value_transform` with the same eps, above 0.
+
+    h^-1(x) = sign(x) (((sqrt(1 + 4 eps (|x| + 1 + eps)) - 1) / (2 eps))^2 - 1)
+    """
+    root = ((1.0 + 4.0 * eps * (x.abs() + 1.0 + eps)).sqrt() - 1.0) / (2.0 * eps)
+    return x.sign() * (root.square() - 1.0)
+
+
+def symlog(x: Tensor) -> Tensor:
+    """Return sign(x) log(|x| + 1) (Hafner et al. 2023, arXiv:2301.04104, eq. 9)."""
+    return x.sign() * torch.log1p(x.abs())
+
+
+def inv_symlog(x: Tensor) -> Tensor:
+    """Return the inverse of `symlog`, sign(x) (exp(|x|) - 1)."""
+    return x.sign() * torch.expm1(x.abs())
+
+
+def q_nstep_td_error_with_rescale(
+    data: q_nstep_td_data,
+    gamma: float,
+    nstep: int = 1,
+    value_gamma: Tensor | None = None,
+    criterion: Callable[..., Tensor] = functional.mse_loss,
+    trans_fn: Callable[[Tensor], Tensor] = value_transform,
+    inv_trans_fn: Callable[[Tensor], Tensor] = value_inv_transform,
+    cum_reward: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of n-step Q-learning of rescaled values (Pohlen et al. 2018, arXiv:1805.11593).
+
+    target = h(sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) h^-1(Q'(s_{t+n}, a_{t+n})))
+    loss = mean(w criterion(Q(s_t, a_t), target))
+
+    Args:
+        data: see `q_nstep_td_data`; `q` and `next_n_q` are rescaled values, `reward` has the units of rewards.
+        gamma: discount per env step.
+        nstep: n, used if `value_gamma` is None.
+        value_gamma: see `q_nstep_td_error`.
+        criterion: a function or a module, see `criterion_values`.
+        trans_fn: h.
+        inv_trans_fn: the inverse of h.
+        cum_reward: see `q_nstep_td_error`.
+
+    Returns:
+        The scalar loss, and the TD errors target - Q(s_t, a_t) `[B]` of rescaled values, detached.
+
+    Raises:
+        ValueError: q and next_n_q are not both `[B, A]`, or the shape of reward contradicts `cum_reward`.
+    """
+    q, next_n_q, action, next_n_action, reward, done, weight = data
+    if q.ndim != 2 or q.shape != next_n_q.shape:
+        raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
+    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
+    q_B = q.gather(1, action.unsqueeze(1)).squeeze(1)
+    with torch.no_grad():
+        next_q_B = inv_trans_fn(next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1))
+        target_B = trans_fn(return_B + discount_B * next_q_B.masked_fill(done.bool(), 0.0))
+    loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
+    return loss, target_B - q_B.detach()
+
+
+Criterion = Callable[..., Tensor]
+
+
+class q_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the ones below)
+    """Input of `q_1step_td_error`.
+
+    Attributes:
+        q: `[B, A]`, Q(s, .) of the online network; the gradient flows through it.
+        next_q: `[B, A]`, Q'(s', .).
+        act: `[B]`, integer actions taken in s.
+        next_act: `[B]`, integer actions chosen in s'.
+        reward: `[B]`.
+        done: `[B]`, true where s' is terminal.
+        weight: `[B]`, importance weights; None: all are 1.
+    """
+
+    q: Tensor
+    next_q: Tensor
+    act: Tensor
+    next_act: Tensor
+    reward: Tensor
+    done: Tensor
+    weight: Tensor | None = None
+
+
+def q_1step_td_error(data: q_1step_td_data, gamma: float, criterion: Criterion = functional.mse_loss) -> Tensor:
+    """Return the scalar loss of Q(s, a) against r + gamma (1 - done) Q'(s', a').
+
+    Args:
+        data: see `q_1step_td_data`.
+        gamma: discount per env step.
+        criterion: a function or a module, see `criterion_values`.
+
+    Raises:
+        ValueError: q and next_q are not both `[B, A]`, or reward is not `[B]`.
+    """
+    return q_nstep_td_error(q_nstep_td_data(*data), gamma, 1, cum_reward=True, criterion=criterion)[0]
+
+
+class q_v_1step_td_data(NamedTuple):  # noqa: N801
+    """Input of `q_v_1step_td_error`.
+
+    Attributes:
+        q: `[B, A]`, or `[B, M, A]`, Q(s, .); the gradient flows through it.
+        v: `[B]`, or `[B, M]`, V(s').
+        act: `[B]`, or `[B, M]`, integer actions taken in s.
+        reward: `[B]`.
+        done: `[B]`, true where s' is terminal.
+        weight: shaped like `act`, importance weights; None: all are 1.
+    """
+
+    q: Tensor
+    v: Tensor
+    act: Tensor
+    reward: Tensor
+    done: Tensor
+    weight: Tensor | None = None
+
+
+def q_v_1step_td_error(
+    data: q_v_1step_td_data, gamma: float, criterion: Criterion = functional.mse_loss
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of Q(s, a) against r + gamma (1 - done) V(s'), as discrete soft actor-critic needs it.
+
+    Args:
+        data: see `q_v_1step_td_data`.
+        gamma: discount per env step.
+        criterion: a function or a module, see `criterion_values`.
+
+    Returns:
+        The scalar loss, and the criterion of each sample, shaped like `act`, detached.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    q, v, act, reward, done, weight = data
+    check_same_shape(q=q[..., 0], v=v, act=act, weight=weight)
+    q_taken = q.gather(-1, act.unsqueeze(-1)).squeeze(-1)
+    return _one_step_error(q_taken, v, reward, done, weight, gamma, criterion)
+
+
+class v_1step_td_data(NamedTuple):  # noqa: N801
+    """Input of `v_1step_td_error`.
+
+    Attributes:
+        v: `[B]`, or `[B, M]`, V(s); the gradient flows through it.
+        next_v: shaped like `v`, V(s').
+        reward: `[B]`, or shaped like `v`.
+        done: shaped like `reward`, true where s' is terminal; None: nowhere.
+        weight: shaped like `v`, importance weights; None: all are 1.
+    """
+
+    v: Tensor
+    next_v: Tensor
+    reward: Tensor
+    done: Tensor | None = None
+    weight: Tensor | None = None
+
+
+def v_1step_td_error(
+    data: v_1step_td_data, gamma: float, criterion: Criterion = functional.mse_loss
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of V(s) against r + gamma (1 - done) V(s').
+
+    Args:
+        data: see `v_1step_td_data`.
+        gamma: discount per env step.
+        criterion: a function or a module, see `criterion_values`.
+
+    Returns:
+        The scalar loss, and the criterion of each sample, shaped like `v`, detached.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    v, next_v, reward, done, weight = data
+    check_same_shape(v=v, next_v=next_v, weight=weight)
+    return _one_step_error(v, next_v, reward, done, weight, gamma, criterion)
+
+
+def _one_step_error(
+    estimate: Tensor,
+    next_value: Tensor,
+    reward: Tensor,
+    done: Tensor | None,
+    weight: Tensor | None,
+    gamma: float,
+    criterion: Criterion,
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of an estimate `[B]`, or `[B, M]`, against r + gamma (1 - done) V', and its criterion values."""
+    done = torch.zeros_like(reward) if done is None else done
+    if reward.ndim < estimate.ndim:  # one reward for all agents
+        reward, done = reward.unsqueeze(-1).expand_as(estimate), done.unsqueeze(-1).expand_as(estimate)
+    check_same_shape(estimate=estimate, reward=reward, done=done)
+    target = (reward + gamma * next_value.masked_fill(done.bool(), 0.0)).detach()
+    values = criterion_values(criterion, estimate, target)
+    return weighted_mean(values, weight), values.detach()
+
+
+class nstep_return_data(NamedTuple):  # noqa: N801
+    """Rewards and the value after them, input of `nstep_return`.
+
+    Attributes:
+        reward: `[T, B]`, the rewards r_t to r_{t+T-1}.
+        next_value: `[B]`, V(s_{t+T}).
+        done: `[B]`, true where s_{t+T} is terminal.
+    """
+
+    reward: Tensor
+    next_value: Tensor
+    done: Tensor
+
+
+def nstep_return(
+    data: Tensor | nstep_return_data, gamma: float, nstep: int | None = None, value_gamma: Tensor | float | None = None
+) -> Tensor:
+    """Return the discounted sums of the rewards of T steps of the same trajectory, sum_k gamma^k r_{t+k}, `[B]`.
+
+    With `nstep_return_data`, gamma^T (1 - done) V(s_{t+T}) is added.
+
+    Args:
+        data: the rewards `[T, B]`, or `nstep_return_data`.
+        gamma: discount per env step.
+        nstep: T, as a check; None: any number of rewards.
+        value_gamma: `[B]`, discount of the value; None: gamma^T.
+
+    Raises:
+        ValueError: there are not `nstep` rewards.
+    """
+    if isinstance(data, Tensor):
+        return reward_sum(data, gamma)
+    reward_TB, next_value_B, done_B = data
+    if nstep not in (None, len(reward_TB)):
+        raise ValueError(f"expected the rewards of nstep={nstep} steps, got {len(reward_TB)}")
+    discount_B = gamma ** len(reward_TB) if value_gamma is None else value_gamma
+    return reward_sum(reward_TB, gamma) + discount_B * next_value_B.masked_fill(done_B.bool(), 0.0)
+
+
+class v_nstep_td_data(NamedTuple):  # noqa: N801
+    """Input of `v_nstep_td_error`.
+
+    Attributes:
+        v: `[B]`, V(s_t); the gradient flows through it.
+        next_n_v: `[B]`, V(s_{t+n}).
+        reward: `[T, B]`, rewards of the n steps.
+        done: `[B]`, true where the n steps ended in a terminal state.
+        weight: `[B]`, importance weights; None: all are 1.
+        value_gamma: `[B]` or a number, discount of V(s_{t+n}); None: gamma^n.
+    """
+
+    v: Tensor
+    next_n_v: Tensor
+    reward: Tensor
+    done: Tensor
+    weight: Tensor | None = None
+    value_gamma: Tensor | float | None = None
+
+
+def v_nstep_td_error(
+    data: v_nstep_td_data, gamma: float, nstep: int = 1, criterion: Criterion = functional.mse_loss
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of V(s_t) against sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V(s_{t+n}).
+
+    Args:
+        data: see `v_nstep_td_data`.
+        gamma: discount per env step.
+        nstep: n, the number of rewards.
+        criterion: a function or a module, see `criterion_values`.
+
+    Returns:
+        The scalar loss, and the criterion of each sample, `[B]`, detached.
+
+    Raises:
+        ValueError: shapes differ, or there are not n rewards.
+    """
+    v, next_n_v, reward, done, weight, value_gamma = data
+    gamma_B = value_gamma if isinstance(value_gamma, Tensor) else None
+    check_same_shape(v=v, next_n_v=next_n_v, done=done, weight=weight, value_gamma=gamma_B)
+    target_B = nstep_return(nstep_return_data(reward, next_n_v, done), gamma, nstep, value_gamma).detach()
+    values_B = criterion_values(criterion, v, target_B)
+    return weighted_mean(values_B, weight), values_B.detach()
+
+
+def bdq_nstep_td_error(
+    data: q_nstep_td_data,
+    gamma: float,
+    nstep: int = 1,
+    cum_reward: bool = False,
+    value_gamma: Tensor | None = None,
+    criterion: Callable[..., Tensor] = functional.mse_loss,
+    mean_target: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the n-step loss of branching Q-learning (Tavakoli et al. 2018, arXiv:1711.08946, eq. 4 to 7).
+
+    y_d = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'_d(s_{t+n}, a_{t+n,d})
+    loss = mean over samples of w mean_d criterion(Q_d(s_t, a_{t,d}), y_d)
+
+    With `mean_target`, every branch learns towards the mean of y_d over the branches, which the paper found best.
+
+    Args:
+        data: as for `q_nstep_td_error`, but q and next_n_q are `[B, D, A]`, action and next_n_action `[B, D]`.
+        gamma: discount per env step.
+        nstep: n, used if `value_gamma` is None.
+        cum_reward: whether `reward` is already summed over the n steps.
+        value_gamma: `[B]`, see `q_nstep_td_error`.
+        criterion: a function or a module, see `criterion_values`.
+        mean_target: whether the branches have a common target.
+
+    Returns:
+        The scalar loss, and the mean over the branches of |y_d - Q_d(s_t, a_{t,d})|, `[B]`, detached.
+
+    Raises:
+        ValueError: q and next_n_q are not both `[B, D, A]`, or the shape of reward contradicts `cum_reward`.
+    """
+    q, next_n_q, action, next_n_action, reward, done, weight = data
+    if q.ndim != 3 or q.shape != next_n_q.shape:
+        raise ValueError(f"q and next_n_q must both be [B, D, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
+    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
+    q_DB = q.gather(2, action.unsqueeze(2)).squeeze(2).t()
+    with torch.no_grad():
+        next_q_DB = next_n_q.gather(2, next_n_action.unsqueeze(2)).squeeze(2).t()
+        if mean_target:
+            next_q_DB = next_q_DB.mean(0).expand_as(q_DB)
+        target_DB = return_B + discount_B * next_q_DB.masked_fill(done.bool(), 0.0)
+    loss = weighted_mean(criterion_values(criterion, q_DB, target_DB).mean(0), weight)
+    return loss, (target_DB - q_DB.detach()).abs().mean(0)

@@ -1,8 +1,9 @@
-"""V-trace: off-policy corrected returns and losses (Espeholt et al. 2018, arXiv:1802.01561).
+"""Off-policy corrections: V-trace of a state value, Retrace of Q(s, a), and the losses of ACER.
 
-Shapes: T steps of a sequence, B sequences. `distribution.py` describes logits and actions; their leading dimensions are
-`[T, B]`. A sequence may contain ends of trajectories. As in `gae.py`, `done` cuts the bootstrap, `traj_flag` the sum of
-corrections. At a cut, v_{t+1} is V of the true next state, not of the first state of the next trajectory.
+Shapes: T steps of a sequence, B sequences, A discrete actions. `distribution.py` describes logits and actions; their
+leading dimensions are `[T, B]`. A sequence may contain ends of trajectories. As in `gae`, `done` cuts the bootstrap,
+`traj_flag` the sum of corrections. At a cut, v_{t+1} is V of the true next state, not of the first state of the next
+trajectory. Values of Retrace and ACER keep a last dimension of 1, as in DI-engine.
 """
 
 from __future__ import annotations
@@ -194,3 +195,144 @@ def _check_cut(next_value: Tensor | None, traj_flag: Tensor | None) -> None:
 def _terminal_zero(next_value: Tensor, done: Tensor | None) -> Tensor:
     """Return the next values with zeros where the next state is terminal."""
     return next_value if done is None else next_value.masked_fill(done.bool(), 0.0)
+
+
+@torch.no_grad()
+def compute_q_retraces(
+    q_values: Tensor,
+    v_pred: Tensor,
+    rewards: Tensor,
+    actions: Tensor,
+    weights: Tensor,
+    ratio: Tensor,
+    gamma: float = 0.9,
+    next_value: Tensor | None = None,
+    traj_flag: Tensor | None = None,
+) -> Tensor:
+    """Return the targets Qret of Q(s_t, a_t), without gradient.
+
+    Qret_t = r_t + gamma w_t (V(s_{t+1}) + k_t min(1, rho_{t+1}) (Qret_{t+1} - Q(s_{t+1}, a_{t+1})))
+
+    rho_t = pi(a_t | s_t) / mu(a_t | s_t). k_t is 0 after the last step of a trajectory or of the sequence, and 1
+    elsewhere. Source: Wang et al. 2017, arXiv:1611.01224, eq. 5.
+
+    Args:
+        q_values: `[T+1, B, A]`, Q(s_t, .); the last row is not used.
+        v_pred: `[T+1, B, 1]`, V(s_t).
+        rewards: `[T, B]`.
+        actions: `[T, B]`, integers.
+        weights: `[T, B]`, w_t: 0 if s_{t+1} is terminal, else 1.
+        ratio: `[T, B, A]`, pi(. | s_t) / mu(. | s_t).
+        gamma: discount per env step.
+        next_value: `[T, B, 1]`, V of the true next states; None: v_pred[1:], correct if no trajectory is truncated.
+        traj_flag: `[T, B]`, true at the last step of a trajectory, terminated or truncated; None: `weights` is 0 there.
+
+    Returns:
+        `[T+1, B, 1]`: Qret, and V of the last state.
+
+    Raises:
+        ValueError: shapes differ, or traj_flag comes without next_value.
+    """
+    if traj_flag is not None and next_value is None:
+        raise ValueError("traj_flag needs next_value: after a truncated trajectory, v_pred[1:] is that of another one")
+    v_TB = (v_pred[1:] if next_value is None else next_value).squeeze(-1)
+    q_TB, rho_TB = (x.gather(-1, actions.unsqueeze(-1)).squeeze(-1) for x in (q_values[:-1], ratio))
+    check_same_shape(reward=rewards, value=v_TB, weight=weights, action=actions, traj_flag=traj_flag)
+    discount_TB = gamma * weights
+    delta_TB = rewards + torch.where(weights == 0, 0.0, discount_TB * v_TB) - q_TB
+    factor_TB = discount_TB * torch.cat([rho_TB[1:], torch.zeros_like(rho_TB[:1])]).clamp(max=1.0)
+    if traj_flag is not None:
+        factor_TB = factor_TB.masked_fill(traj_flag.bool(), 0.0)
+    return torch.cat([(q_TB + discounted_sum(delta_TB, factor_TB)).unsqueeze(-1), v_pred[-1:]])
+
+
+EPS = 1e-8  # keeps c / rho finite
+
+
+def acer_policy_error(
+    q_values: Tensor,
+    q_retraces: Tensor,
+    v_pred: Tensor,
+    target_logit: Tensor,
+    actions: Tensor,
+    ratio: Tensor,
+    c_clip_ratio: float = 10.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the two terms of the policy's objective, which is to be maximised (eq. 7 of the paper).
+
+    min(c, rho(a_t)) (Qret_t - V_t) log pi(a_t)
+    sum_a max(0, 1 - c / rho(a)) pi(a) (Q(s_t, a) - V_t) log pi(a)
+
+    The first is off-policy policy gradient with truncated weights; the second corrects its bias with the critic's own
+    values. The gradient flows only through log pi.
+
+    Args:
+        q_values: `[T, B, A]`, Q(s_t, .).
+        q_retraces: `[T, B, 1]`, Qret_t, see `compute_q_retraces`.
+        v_pred: `[T, B, 1]`, V(s_t).
+        target_logit: `[T, B, A]`, log pi(. | s_t) of the learning policy, normalised.
+        actions: `[T, B]`, integers.
+        ratio: `[T, B, A]`, rho = pi(. | s_t) / mu(. | s_t).
+        c_clip_ratio: c, the largest weight.
+
+    Returns:
+        The first and the second term, both `[T, B, 1]`.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    check_same_shape(q_values=q_values, target_logit=target_logit, ratio=ratio)
+    check_same_shape(q_retraces=q_retraces, v_pred=v_pred, actions=actions.unsqueeze(-1))
+    q_values, v_pred, ratio = q_values.detach(), v_pred.detach(), ratio.detach()
+    index = actions.unsqueeze(-1)
+    weight = ratio.gather(-1, index).clamp(max=c_clip_ratio) * (q_retraces.detach() - v_pred)
+    correction = (1.0 - c_clip_ratio / (ratio + EPS)).clamp(min=0.0) * target_logit.detach().exp() * (q_values - v_pred)
+    return weight * target_logit.gather(-1, index), (correction * target_logit).sum(-1, keepdim=True)
+
+
+def acer_value_error(q_values: Tensor, q_retraces: Tensor, actions: Tensor) -> Tensor:
+    """Return the critic's errors (Qret_t - Q(s_t, a_t))^2 / 2, `[T, B, 1]`.
+
+    Args:
+        q_values: `[T, B, A]`, Q(s_t, .); the gradient flows through it.
+        q_retraces: `[T, B, 1]`, the targets Qret_t.
+        actions: `[T, B]`, integers.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    check_same_shape(q_retraces=q_retraces, actions=actions.unsqueeze(-1))
+    return 0.5 * (q_retraces.detach() - q_values.gather(-1, actions.unsqueeze(-1))).square()
+
+
+@torch.no_grad()
+def acer_trust_region_update(
+    actor_gradients: list[Tensor], target_logit: Tensor, avg_logit: Tensor, trust_region_value: float
+) -> list[Tensor]:
+    """Return the closest gradients whose step increases the divergence from the average policy by at most a bound.
+
+    The divergence is KL(pi_avg || pi); its gradient with respect to log pi is -pi_avg. With descent gradients g and
+    bound delta, eq. 12 of the paper is
+
+    g - max(0, (g . pi_avg - delta) / (pi_avg . pi_avg)) pi_avg
+
+    Args:
+        actor_gradients: gradients `[T, B, A]` of each sample's loss, which is minimised, with respect to log pi.
+        target_logit: `[T, B, A]`, log pi of the learning policy. The result does not depend on it.
+        avg_logit: `[T, B, A]`, log pi_avg of the average policy.
+        trust_region_value: delta, the largest increase of the divergence per unit step.
+
+    Returns:
+        The changed gradients, of the same shapes.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    pi_avg = avg_logit.exp()
+    square = pi_avg.square().sum(-1, keepdim=True)
+    changed = []
+    for gradient in actor_gradients:
+        check_same_shape(gradient=gradient, target_logit=target_logit, avg_logit=avg_logit)
+        excess = (gradient * pi_avg).sum(-1, keepdim=True) - trust_region_value
+        changed.append(gradient - (excess / square).clamp(min=0.0) * pi_avg)
+    return changed

@@ -23,7 +23,7 @@ class EpisodeCollector(SampleCollector):
 
     T is the number of steps that the slowest environment needs for its share of the episodes. The other environments
     continue meanwhile, so the block also contains steps of further episodes. Only the first episodes of each
-    environment, the same number in each, are used; `rl_utils.episodes.first_episodes` selects their steps. Every
+    environment, the same number in each, are used; `rl_utils.first_episodes` selects their steps. Every
     played step counts as an `env_step`, used or not. Otherwise the block is the same as that of `SampleCollector`.
 
     Args:

@@ -22,7 +22,7 @@ from ding_lite.entry.rpc.agent import RemoteCollector, SplitEncoder
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.rpc.observer import Observer, find_encoder, flatten
 from ding_lite.entry.setup import prepare_run
-from ding_lite.model.pg import PG
+from ding_lite.model.vac import PG
 from ding_lite.policy import PGPolicy
 from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError, get_rank
 from ding_lite.utils.ranks.interrupt import InterruptGuard

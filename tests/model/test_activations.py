@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model import DQN, MLP, ConvEncoder, create_encoder
-from ding_lite.model.activations import with_norm
 from ding_lite.model.encoders import IMPALAEncoder
+from ding_lite.model.mlp import with_norm
 from ding_lite.utils import ENCODER_REGISTRY, ConfigError
 from tests.model.models import MODELS, backward, build, run
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ding_lite.model import create_encoder
-from ding_lite.model.dict_encoder import feature_size
+from ding_lite.model.encoders import feature_size
 from ding_lite.utils import ConfigError
 from tests.model.models import MODELS, backward, build, run
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ding_lite.model import DQN, MLP, PG, VAC
-from ding_lite.model.mlp import single_size
+from ding_lite.model.arguments import single_size
 from ding_lite.utils import ConfigError
 
 BATCH = 4096

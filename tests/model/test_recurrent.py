@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ding_lite.model.drqn import DRQN
+from ding_lite.model.q_learning import DRQN
 from ding_lite.model.recurrent import RecurrentCore, unroll
 from ding_lite.utils.registry import ConfigError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ding_lite.rl_utils.pg import first_episodes
+from ding_lite.rl_utils.policy_gradient import first_episodes
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from ding_lite.model.activations import ACTIVATIONS
+from ding_lite.model.mlp import ACTIVATIONS
 from ding_lite.utils.activation import NAMES, activation_name, is_activation
 from ding_lite.utils.registry import ConfigError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.rl_utils.pg import first_episodes
+from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.worker import EpisodeCollector
 from tests.worker.games import REWARD, Acting, CountingGame, NestedGame, game_env
 

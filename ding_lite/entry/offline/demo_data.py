@@ -30,7 +30,7 @@ from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
-from ding_lite.rl_utils.pg import first_episodes
+from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting

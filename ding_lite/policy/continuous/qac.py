@@ -20,7 +20,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.rl_utils.q_continuous import squashed_sample
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map

@@ -8,7 +8,7 @@ The policy maximises the return and its own entropy, weighted by alpha:
     L_alpha = -log alpha mean(log pi(a | s) + target entropy),  target entropy -D
 
 r is the discounted sum of n rewards, g the discount of the value after them, s' the state after them, and w the
-importance weight of prioritised replay, or 1. pi is the tanh of a normal variable, see `rl_utils/squashed.py`.
+importance weight of prioritised replay, or 1. pi is the tanh of a normal variable, see `rl_utils/q_continuous.py`.
 
 Logged figures, in addition to those of `policy/continuous/qac.py`:
 
@@ -27,8 +27,7 @@ from torch import Tensor
 
 from ding_lite.policy.continuous.qac import INIT_W, QACPolicy
 from ding_lite.rl_utils.common import sum_of_means
-from ding_lite.rl_utils.q_continuous import temperature_error
-from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.rl_utils.q_continuous import squashed_sample, temperature_error
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError

@@ -38,8 +38,7 @@ from torch import Tensor
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.common import sum_of_means
-from ding_lite.rl_utils.q_continuous import conservative_gap
-from ding_lite.rl_utils.squashed import squashed_sample
+from ding_lite.rl_utils.q_continuous import conservative_gap, squashed_sample
 from ding_lite.torch_utils.coefficient import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError

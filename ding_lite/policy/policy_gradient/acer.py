@@ -1,6 +1,6 @@
 """ACER: actor-critic with experience replay, for discrete actions (Wang et al. 2017, arXiv:1611.01224).
 
-The critic learns Q(s, a) from Retrace targets Qret, see `rl_utils/retrace.py`; V(s) = sum_a pi(a | s) Q(s, a). Per
+The critic learns Q(s, a) from Retrace targets Qret, see `rl_utils/vtrace.py`; V(s) = sum_a pi(a | s) Q(s, a). Per
 step, the policy maximises
 
     J = min(c, rho(a_t)) (Qret_t - V_t) log pi(a_t) + entropy_weight H(pi)
@@ -34,9 +34,8 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
-from ding_lite.rl_utils.acer import acer_policy_error, acer_trust_region_update, acer_value_error
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
-from ding_lite.rl_utils.retrace import compute_q_retraces
+from ding_lite.rl_utils.vtrace import acer_policy_error, acer_trust_region_update, acer_value_error, compute_q_retraces
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.sequences import Sequences
-from ding_lite.rl_utils.advantage import gae, gae_data
 from ding_lite.rl_utils.distribution import mode, sample
+from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.torch_utils.minibatch import minibatches, normalize_parts
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError

@@ -23,10 +23,9 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.rl_utils.advantage import gae, gae_data
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, mode, sample
-from ding_lite.rl_utils.pg import first_episodes
+from ding_lite.rl_utils.policy_gradient import first_episodes, gae, gae_data
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map

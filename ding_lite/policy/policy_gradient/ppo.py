@@ -30,10 +30,9 @@ from torch import Tensor, nn
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
 from ding_lite.policy.policy_gradient.ppo_checks import check_kl_keys, check_schedulers
-from ding_lite.rl_utils.clipping import clipped_objective, squared_value_error
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy
-from ding_lite.rl_utils.kl import pretrained_kl
+from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.checkpoint.file import load_checkpoint

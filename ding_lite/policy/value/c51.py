@@ -25,7 +25,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.model.c51 import check_support
+from ding_lite.model.distributional import check_support
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.categorical import categorical_clipped_share, categorical_projection, kl_to_target
 from ding_lite.rl_utils.common import weighted_mean

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.fqf import FractionHead
+from ding_lite.model.distributional import FractionHead
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, quantile_loss

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ding_lite.policy import PGPolicy
 from ding_lite.rl_utils import log_prob
-from ding_lite.rl_utils.pg import first_episodes
+from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves
 from tests.policy.actors import OBS, SHAPES, Table, learn, make_actor, make_block

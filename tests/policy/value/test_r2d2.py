@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ding_lite.entry import serial_pipeline
 from ding_lite.envs import create_vector_env
-from ding_lite.rl_utils.value_rescale import value_inv_transform, value_transform
+from ding_lite.rl_utils.td import value_inv_transform, value_transform
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import SampleCollector

@@ -1,0 +1,82 @@
+"""What the arguments of models mean: shapes of observations and actions, and choices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+from ding_lite.utils.registry import ConfigError, closest
+
+ObsShape = int | Sequence[int] | Mapping[str, Any]  # of a vector, of an image, or a dict of these
+
+
+ActionShape = int | Sequence[int]  # a number, also as the only one of a list; or the numbers of several choices
+
+
+HybridShape = Mapping[str, Any]  # an `ActionShape` for each of `action_type_shape` and `action_args_shape`
+
+
+def single_size(action_shape: ActionShape | HybridShape, of: str = "") -> int:
+    """Return an `action_shape` that is a number, or a list of one number, as this number.
+
+    Args:
+        action_shape: the shape in the config.
+        of: whose shape it is, for the message.
+
+    Raises:
+        ConfigError: it is another shape.
+    """
+    sizes = action_shape if isinstance(action_shape, list | tuple) else [action_shape]
+    if len(sizes) != 1 or not isinstance(sizes[0], Integral):  # NumPy's integers are too
+        raise ConfigError(f"policy.model.action_shape{of} must be a whole number, got {action_shape}.")
+    return int(sizes[0])
+
+
+HYBRID_SHAPES = ("action_type_shape", "action_args_shape")
+
+
+def branch_options(action_shape: Any) -> list[int]:
+    """Return the `action_shape` of a multi-discrete action, the number of options of each branch, as a list.
+
+    Raises:
+        ConfigError: it is not a list of whole numbers.
+    """
+    given = action_shape if isinstance(action_shape, Sequence) else ()
+    if not given or not all(isinstance(options, Integral) for options in given):
+        raise ConfigError(f"policy.model.action_shape: expected a list of numbers of options, got {action_shape}.")
+    return [int(options) for options in given]
+
+
+def hybrid_sizes(action_shape: Any) -> tuple[int, int]:
+    """Return the number of action types and the number of arguments, from the `action_shape` of a hybrid action.
+
+    Raises:
+        ConfigError: it is not a dict of DI-engine's keys `action_type_shape` and `action_args_shape`, each a number or
+            a list of one number.
+    """
+    if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
+        expected = f"a dict of {' and '.join(HYBRID_SHAPES)}"
+        raise ConfigError(f"policy.model.action_shape of a hybrid action must be {expected}, got {action_shape}.")
+    num_types, num_args = (single_size(action_shape[key], f".{key}") for key in HYBRID_SHAPES)
+    return num_types, num_args
+
+
+def check_choice(key: str, value: str | None, choices: Sequence[str | None], elsewhere: Mapping[str, str] = {}) -> None:
+    """Check an argument of a model.
+
+    Args:
+        key: its name in `policy.model`.
+        value: its value in the config.
+        choices: the allowed values.
+        elsewhere: values that other classes take, and a sentence that says which.
+
+    Raises:
+        ConfigError: the value is not one of the choices.
+    """
+    if value not in choices:
+        words = [choice for choice in choices if choice is not None]
+        names = ", ".join(str(choice) for choice in choices)
+        place = elsewhere.get(str(value))
+        hint = f" {place}" if place else closest(str(value), words)
+        raise ConfigError(f"policy.model.{key} must be one of {names}, got '{value}'.{hint}")

@@ -1,0 +1,459 @@
+"""Q-networks that estimate distributions of returns, by quantiles or by probabilities of fixed returns.
+
+Shapes: B samples, A discrete actions, K quantiles or atoms, H features, E numbers that represent a probability.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ding_lite.model.arguments import ActionShape, ObsShape, single_size
+from ding_lite.model.encoders import create_encoder
+from ding_lite.model.mlp import Activation
+from ding_lite.model.q_learning import DiscreteHead, DuelingHead
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
+
+
+@MODEL_REGISTRY.register("qrdqn")
+class QRDQN(nn.Module):
+    """Quantiles of the return of each discrete action (Dabney et al. 2018, arXiv:1710.10044).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
+        head_layer_num: hidden layers in the head before its output.
+        num_quantiles: K, quantiles of each action.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        num_quantiles: int = 32,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
+        noise: bool = False,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        action_shape = single_size(action_shape)
+        self._shape = (action_shape, num_quantiles)
+        size = encoder_hidden_size_list[-1]
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        sizes = (head_hidden_size or size, action_shape * num_quantiles, head_layer_num)
+        self.head = DiscreteHead(*sizes, activation, norm_type, noise=noise, input_size=size)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict for observations `[B, ...]`.
+
+        `q` `[B, A, K]` are the quantiles, `tau` `[B, K, 1]` their probabilities (i + 1/2) / K, and `logit` `[B, A]`
+        their means, the action values.
+        """
+        q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
+        tau_K = midpoints(self._shape[1], q_BAK)
+        return {"logit": q_BAK.mean(-1), "q": q_BAK, "tau": tau_K[:, None].expand(q_BAK.shape[0], -1, -1)}
+
+
+def midpoints(number: int, like: Tensor) -> Tensor:
+    """Return the midpoints (i + 1/2) / K of K equal parts of [0, 1], `[K]`, for `number` K.
+
+    Args:
+        number: K.
+        like: a tensor whose dtype and device the result gets.
+    """
+    return (torch.arange(number, device=like.device, dtype=like.dtype) + 0.5) / number
+
+
+class QuantileHead(nn.Module):
+    """Maps features, and probabilities tau, to the quantiles of the return of each action.
+
+    Z_tau(s, a) = f(psi(s) * phi(tau))_a,   phi_j(tau) = ReLU(sum_{e=1}^E cos(pi e tau) w_ej + b_j)
+
+    psi are the features and f is a fully connected network (Dabney et al. 2018, arXiv:1806.06923, eq. 4). The paper's
+    sum begins at e = 0, which adds a constant, as b_j does.
+
+    Args:
+        hidden_size: size of the hidden layers.
+        output_size: A.
+        layer_num: hidden layers before the output.
+        quantile_embedding_size: E.
+        activation: see `Activation`.
+        norm_type: normalisation of the hidden layers of f, see `with_norm`.
+        noise: use noisy layers in f, see `NoisyLinear`.
+        input_size: H, if it is not `hidden_size`.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        output_size: int,
+        layer_num: int = 1,
+        quantile_embedding_size: int = 128,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
+        noise: bool = False,
+        input_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = (hidden_size, output_size, layer_num)
+        self.Q = DiscreteHead(*sizes, activation, norm_type, noise=noise, input_size=input_size)
+        self.phi = nn.Linear(quantile_embedding_size, hidden_size if input_size is None else input_size)
+
+    def forward(self, x: Tensor, tau: Tensor) -> Tensor:
+        """Return quantiles `[K, B, A]` for features `[B, H]` and probabilities `[B, K]`."""
+        number_E = torch.arange(1, self.phi.in_features + 1, dtype=tau.dtype, device=tau.device)
+        phi_KBH = functional.relu(self.phi((math.pi * number_E * tau.t()[..., None]).cos()))
+        return self.Q(x * phi_KBH)
+
+
+@MODEL_REGISTRY.register("iqn")
+class IQN(nn.Module):
+    """Quantiles of the return of each discrete action for any probabilities (Dabney et al. 2018, arXiv:1806.06923).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
+        head_layer_num: hidden layers in the head before its output.
+        num_quantiles: K if no probabilities are given.
+        quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        num_quantiles: int = 32,
+        quantile_embedding_size: int = 128,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
+        noise: bool = False,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        self._num_quantiles = num_quantiles
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        size = encoder_hidden_size_list[-1]
+        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num, quantile_embedding_size)
+        self.head = QuantileHead(*sizes, activation, norm_type, noise=noise, input_size=size)
+
+    def forward(self, obs: Tensor, tau: Tensor | None = None) -> dict[str, Tensor]:
+        """Return a dict for observations `[B, ...]` and probabilities `[B, K]`.
+
+        `q` `[K, B, A]` are the quantiles, `quantiles` `[K, B, 1]` their probabilities, and `logit` `[B, A]` the means
+        of the quantiles, the action values. Without `tau` the probabilities are (i + 1/2) / K.
+        """
+        feature_BH = self.encoder(obs)
+        if tau is None:
+            tau = midpoints(self._num_quantiles, next(self.head.parameters())).expand(feature_BH.shape[0], -1)
+        q_KBA = self.head(feature_BH, tau)
+        return {"logit": q_KBA.mean(0), "q": q_KBA, "quantiles": tau.t()[..., None]}
+
+
+class FractionHead(nn.Linear):
+    """Maps features `[B, H]` to the logarithms `[B, K]` of the lengths of K intervals that fill [0, 1].
+
+    At first they are almost equal (Yang et al. 2019, arXiv:1911.02140, section 4.1). FQF trains this layer with its own
+    optimizer.
+
+    Args:
+        hidden_size: H.
+        num_quantiles: K.
+    """
+
+    def __init__(self, hidden_size: int, num_quantiles: int) -> None:
+        super().__init__(hidden_size, num_quantiles)
+        nn.init.xavier_uniform_(self.weight, gain=0.01)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x.to(self.weight.dtype)).log_softmax(-1)
+
+
+@MODEL_REGISTRY.register("fqf")
+class FQF(nn.Module):
+    """Quantiles of the return of each action, with probabilities that depend on the state (arXiv:1911.02140).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
+        head_layer_num: hidden layers in the head before its output.
+        num_quantiles: K.
+        quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        num_quantiles: int = 32,
+        quantile_embedding_size: int = 128,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
+        noise: bool = False,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        size = encoder_hidden_size_list[-1]
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num, quantile_embedding_size)
+        self.head = QuantileHead(*sizes, activation, norm_type, noise=noise, input_size=size)
+        self.fraction = FractionHead(size, num_quantiles)
+
+    def forward(self, obs: Tensor, boundaries: bool = False) -> dict[str, Tensor]:
+        """Return a dict for observations `[B, ...]`.
+
+        `quantiles` `[B, K + 1]` are the ends of the intervals, from 0 to 1; only their gradient flows to `fraction`.
+        `quantiles_hats` `[B, K]` are the midpoints of the intervals, `q` `[B, K, A]` the quantiles there, and `logit`
+        `[B, A]` their means, weighted by the lengths of the intervals: the action values. `entropies` `[B, 1]` are the
+        entropies of the lengths. With `boundaries`, `q_tau_i` `[B, K - 1, A]` are the quantiles at the inner ends,
+        without gradient.
+        """
+        feature_BH = self.encoder(obs)
+        log_length_BK = self.fraction(feature_BH.detach())
+        length_BK = log_length_BK.exp()
+        end_BK1 = functional.pad(length_BK.cumsum(-1), (1, 0))
+        middle_BK = ((end_BK1[:, 1:] + end_BK1[:, :-1]) / 2).detach()
+        q_BKA = self.head(feature_BH, middle_BK).transpose(0, 1)
+        output = {
+            "logit": (q_BKA * length_BK.detach()[..., None]).sum(1),
+            "q": q_BKA,
+            "quantiles": end_BK1,
+            "quantiles_hats": middle_BK,
+            "entropies": -(log_length_BK * length_BK).sum(-1, keepdim=True),
+        }
+        if boundaries:
+            with torch.no_grad():
+                output["q_tau_i"] = self.head(feature_BH, end_BK1[:, 1:-1]).transpose(0, 1)
+        return output
+
+
+def check_support(v_min: float, v_max: float, n_atom: int) -> None:
+    """Check the support of a categorical distribution, `n_atom` atoms equally spaced from `v_min` to `v_max`.
+
+    Raises:
+        ConfigError: v_min is not smaller than v_max, or there are fewer than two atoms.
+    """
+    if not v_min < v_max:
+        raise ConfigError(
+            f"policy.model.v_min={v_min} must be smaller than policy.model.v_max={v_max}: set them to the smallest and "
+            "the largest discounted return that is possible."
+        )
+    if n_atom < 2:
+        raise ConfigError(f"policy.model.n_atom: expected at least 2, got {n_atom}.")
+
+
+class DistributionHead(nn.Module):
+    """Maps features `[B, input_size]` to a distribution of the return of each action.
+
+    With `dueling`, the logits of the atoms are V_i + A_i(a) - mean_a A_i (Hessel et al. 2018, arXiv:1710.02298).
+
+    Args:
+        hidden_size: size of the hidden layers.
+        output_size: A.
+        layer_num: hidden layers before the output.
+        n_atom: K.
+        v_min: the smallest atom.
+        v_max: the largest atom.
+        activation: see `Activation`.
+        norm_type: normalisation of the hidden layers, see `with_norm`.
+        noise: use noisy layers, see `NoisyLinear`.
+        dueling: compute the logits from a value and advantages.
+        input_size: number of features, if it is not `hidden_size`.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        output_size: int,
+        layer_num: int = 1,
+        n_atom: int = 51,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        *,
+        noise: bool = False,
+        dueling: bool = False,
+        input_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_support(v_min, v_max, n_atom)
+        self._shape, self._bounds = (output_size, n_atom), (v_min, v_max)
+
+        def new_head(size: int) -> DiscreteHead:
+            options = (layer_num, activation, norm_type)
+            return DiscreteHead(hidden_size, size, *options, noise=noise, input_size=input_size)
+
+        self.A, self.V = new_head(output_size * n_atom), new_head(n_atom) if dueling else None
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """Return a dict for features `[B, input_size]`, see `C51DQN`."""
+        logit_BAK = self.A(x).unflatten(-1, self._shape)
+        if self.V is not None:
+            logit_BAK = self.V(x)[:, None] + logit_BAK - logit_BAK.mean(1, keepdim=True)
+        log_dist_BAK = logit_BAK.log_softmax(-1)
+        dist_BAK = log_dist_BAK.exp()
+        support_K = torch.linspace(*self._bounds, self._shape[1], dtype=dist_BAK.dtype, device=dist_BAK.device)
+        return {
+            "logit": (dist_BAK * support_K).sum(-1),
+            "distribution": dist_BAK,
+            "log_distribution": log_dist_BAK,
+        }
+
+
+@MODEL_REGISTRY.register("c51dqn")
+class C51DQN(nn.Module):
+    """A categorical distribution of the return of each discrete action (Bellemare et al. 2017, arXiv:1707.06887).
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
+        head_layer_num: hidden layers in the head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        v_min: the smallest return that the distribution can express.
+        v_max: the largest one.
+        n_atom: K, number of returns from v_min to v_max that the distribution can express.
+        noise: use noisy layers in the head, see `NoisyLinear`.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+
+    Raises:
+        ConfigError: there is no such support, see `check_support`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        n_atom: int = 51,
+        *,
+        noise: bool = False,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        action_shape = single_size(action_shape)
+        self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        size = encoder_hidden_size_list[-1]
+        sizes, support = (head_hidden_size or size, action_shape, head_layer_num), (n_atom, v_min, v_max)
+        self.head = DistributionHead(*sizes, *support, activation, norm_type, noise=noise, input_size=size)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict for observations `[B, ...]`.
+
+        `distribution` `[B, A, K]` are the probabilities of the atoms, `log_distribution` their logarithms, and `logit`
+        `[B, A]` the expected returns, the action values.
+        """
+        return self.head(self.encoder(obs))
+
+
+@MODEL_REGISTRY.register("rainbowdqn")
+class RainbowDQN(nn.Module):
+    """The network of Rainbow (Hessel et al. 2018, arXiv:1710.02298): that of C51 with a dueling head.
+
+    Args:
+        obs_shape: see `C51DQN` for this and the next nine.
+        action_shape: number of actions.
+        encoder_hidden_size_list: sizes of the encoder's layers.
+        head_hidden_size: size of the head's hidden layers; None: the number of features.
+        head_layer_num: hidden layers in the head before its output.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        v_min: the smallest return that the distribution can express.
+        v_max: the largest one.
+        n_atom: K.
+        noise: use noisy layers in the head, see `NoisyLinear`.
+        dueling: compute the head's output from a value and advantages.
+        distributional: estimate a distribution; False: only action values, as `DQN` does, without a support.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+
+    Raises:
+        ConfigError: there is no such support, see `check_support`.
+    """
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        n_atom: int = 51,
+        *,
+        noise: bool = False,
+        dueling: bool = True,
+        distributional: bool = True,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        action_shape = single_size(action_shape)
+        self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        size = encoder_hidden_size_list[-1]
+        sizes, support = (head_hidden_size or size, action_shape, head_layer_num), (n_atom, v_min, v_max)
+        options: dict[str, Any] = dict(activation=activation, norm_type=norm_type, noise=noise, input_size=size)
+        self.head: nn.Module
+        if distributional:
+            self.head = DistributionHead(*sizes, *support, dueling=dueling, **options)
+        else:
+            self.head = (DuelingHead if dueling else DiscreteHead)(*sizes, **options)
+
+    def forward(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return what `C51DQN` returns; only `logit` if the model is not distributional."""
+        output = self.head(self.encoder(obs))
+        return output if isinstance(output, dict) else {"logit": output}
