@@ -54,7 +54,6 @@ COVERED = {
             "torch_utils/data_parallel.py",
             "torch_utils/optimizer.py",
             "torch_utils/optimizer.py",
-            "torch_utils/overlapped_loss.py",
         )
     ],
     "utils/ranks/test_context.py": [

@@ -1,17 +1,28 @@
-"""Decides whether torch's DistributedDataParallel averages gradients, and checks the keys that configure it."""
+"""Averages gradients with torch's DistributedDataParallel, while backward is still running."""
 
 from __future__ import annotations
 
+import gc
 import inspect
+import threading
+import weakref
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from easydict import EasyDict
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
+from torch.nn.parallel import DistributedDataParallel
 
+from ding_lite.torch_utils.optimizer import Loss
+from ding_lite.utils.ranks.collectives import await_gpu
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 
+COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names
 GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}  # values of `policy.ddp` that need a GPU
 
 
@@ -32,6 +43,82 @@ def choose_overlap(cfg: EasyDict, flat: FlatParameters) -> bool:
 def uses_ddp(cfg: EasyDict) -> bool:
     """Return whether DistributedDataParallel is configured and there are several processes; `cfg` is `cfg.policy`."""
     return cfg.data_parallel == "ddp" and get_world_size() > 1
+
+
+class OverlappedLoss:
+    """A loss whose backward pass averages the gradients of `FlatParameters` over all ranks, in place.
+
+    DistributedDataParallel wraps a module whose forward pass computes the loss, so policies need no change.
+
+    Args:
+        network: holds all parameters that the loss trains.
+        loss: computes the loss of a batch, and figures.
+        cfg: the compiled `cfg.policy`.
+        flat: the network's parameters and gradients.
+    """
+
+    def __init__(self, network: nn.Module, loss: Loss, cfg: EasyDict, flat: FlatParameters) -> None:
+        known = inspect.signature(DistributedDataParallel).parameters
+        options: dict[str, Any] = {
+            "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False,  # torch 2.13
+            "init_sync": False,  # the policy broadcasts all its networks when they are built
+            "bucket_cap_mb": cfg.ddp.bucket_cap_mb,
+            "find_unused_parameters": cfg.ddp.find_unused_parameters or cfg.data_parallel != "ddp",
+            "static_graph": cfg.ddp.static_graph,
+        }
+        ddp = DistributedDataParallel(_LossModule(network, loss), **options)
+        if cfg.ddp.comm_hook:
+            register_ddp_comm_hook(DDPCommHookType[COMM_HOOKS[cfg.ddp.comm_hook]], ddp, dist.group.WORLD)
+        self._flat = flat
+        self._held: list[Any] = [dist.group.WORLD, ddp]
+        weakref.finalize(self, _free, self._held)
+
+    def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch and detached figures."""
+        return self._held[1](batch)
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute the gradients of a loss and average them over all ranks; a collective call.
+
+        Raises:
+            ConfigError: this rank's loss does not use all parameters, and the config does not allow this.
+        """
+        with waiting():
+            loss.backward()
+            try:
+                self._held[1]._check_reducer_finalized()
+            except RuntimeError as error:  # otherwise the ranks' parameters would diverge
+                raise ConfigError(
+                    "policy.data_parallel='ddp': the loss does not use all parameters of the network. Set "
+                    "policy.ddp.find_unused_parameters=True."
+                ) from error
+            dist.all_reduce(self._flat.flag)  # it is not a parameter, so DDP does not average it
+            await_gpu(self._flat.flag)
+
+
+class _LossModule(nn.Module):
+    """The loss as the forward pass of a module."""
+
+    def __init__(self, network: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.network, self._loss = network, loss
+
+    def forward(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._loss(batch)
+
+
+def _free(held: list[Any]) -> None:
+    """Free a process group and the DistributedDataParallel that uses it, at the latest before the interpreter ends.
+
+    If the interpreter's exit freed the group, the process could deadlock, because the group waits for threads that may
+    need the GIL. Here Python's own reference is the last one, and a thread frees it without holding the GIL. The wait
+    is limited to one second, because an error may have left a collective unfinished.
+    """
+    held.pop()
+    gc.collect()
+    thread = threading.Thread(target=held.clear, daemon=True)
+    thread.start()
+    thread.join(1.0)
 
 
 def synchronize_batchnorm(model: nn.Module) -> nn.Module:

@@ -13,10 +13,9 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.torch_utils.compiled_loss import CompiledLoss
-from ding_lite.torch_utils.data_parallel import choose_overlap, uses_ddp
+from ding_lite.torch_utils.data_parallel import OverlappedLoss, choose_overlap, uses_ddp
 from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.torch_utils.optimizer import Loss, Rate, Trained, create_optimizer, load_moments
-from ding_lite.torch_utils.overlapped_loss import OverlappedLoss
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import UserError
 

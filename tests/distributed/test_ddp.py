@@ -6,11 +6,11 @@ ranks run this file as `python -m tests.distributed.test_ddp FOLDER`.
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,8 @@ def main(folder: str) -> None:
     torch.set_num_threads(1)
     threads = count_threads()
     with DDPContext(timeout=60):
-        atexit.register(write_threads, Path(f"threads{get_rank()}.json").absolute(), threads)
+        # finalizers that are left at exit run in reverse order, so this one runs after those of the policies
+        weakref.finalize(main, write_threads, Path(f"threads{get_rank()}.json").absolute(), threads)
         policies.update({name: learn(create(*options)) for name, options in OPTIONS.items()})
         found: dict[str, Any] = {name: parameter_hash(policy.model) for name, policy in policies.items()}
         flat, fp16 = (policies[name]._optimizer.flat.parameter for name in ("flat", "fp16"))
