@@ -28,6 +28,8 @@ OPTIONS = {
         *([], ["policy.noisy_net=True"]),
         [f"policy.learn.learning_rate={RATE}", "policy.learn.optimizer=rmsprop", "policy.learn.momentum=0.9"],
         ["policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.target_theta=0.1"],
+        ["policy.bp_update_sync=False", "policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=0.05"],
+        ["policy.learn.grad_clip_type=clip_value", "policy.learn.grad_clip_value=0.02"],
         ["policy.learn.optimizer=sgd", f"policy.learn.momentum={RATE}", f"policy.learn.target_theta={RATE}"],
     ],
     "qrdqn": [["policy.noisy_net=True", "policy.nstep=3"]],

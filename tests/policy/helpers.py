@@ -13,9 +13,18 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config
 from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
+from tests.distributed import parity
 
 OBS, ACTIONS = 5, 3
 IMAGE = [4, 36, 36]
+OURS = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
+
+
+def compile_for(name: str, *overrides: str) -> EasyDict:
+    """Compile the config of a registered policy for the first kind of action that it supports; return all of it."""
+    spaces = POLICY_REGISTRY.find(name).action_spaces
+    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, spaces))
+    return parity.compile_problem(name, kind, [*parity.SEQUENCES.get(name, []), *overrides])
 
 
 def make_cfg(*overrides: str, model_given: bool = False, kind: str = "dqn", image: bool = False) -> EasyDict:
@@ -80,3 +89,12 @@ def parameter_hash(module: nn.Module | dict[str, Any]) -> str:
 
 def same(left: Sequence[Tensor], right: Sequence[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def same_tree(left: Any, right: Any) -> bool:
+    """Return whether nested dicts and lists, and the tensors and numbers in them, are equal."""
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same_tree(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same_tree, left, right))
+    return torch.equal(left, right) if isinstance(left, Tensor) else bool(left == right)

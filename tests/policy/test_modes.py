@@ -105,14 +105,6 @@ def test_a_loss_that_a_user_computes_is_in_training_mode() -> None:
     assert len(losses) == 5  # dropout
 
 
-def test_noisy_layers_explore_in_collecting_alone() -> None:
-    policy, obs = make_policy("noisy_net=True"), np.zeros((3, OBS), np.float32)
-    collected = [policy.act(obs)["logit"] for _ in range(2)]
-    evaluated = [policy.act(obs, explore=False)["logit"] for _ in range(2)]
-    assert not torch.equal(*collected)
-    assert torch.equal(*evaluated)
-
-
 class Own(DQNPolicy):
     """Has a train method of its own in its model, as one that freezes its statistics."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -12,9 +11,7 @@ from torch import Tensor, nn
 
 from ding_lite.config import compile_config
 from ding_lite.policy import PADDPGPolicy
-from ding_lite.utils.registry import ConfigError
 from tests.policy.continuous.helpers import losses, with_noise
-from tests.policy.helpers import parameter_hash
 
 OBS, K, D = 4, 3, 2
 SHAPE = {"action_type_shape": K, "action_args_shape": D}
@@ -180,33 +177,6 @@ def test_noise_stays_within_the_bounds_and_may_be_correlated() -> None:
     assert policy.local_state_dict()["noise"].shape == (100, D)
 
 
-def test_epsilon_falls_with_the_global_env_step_and_is_logged() -> None:
-    keys = ("type=linear", "start=1.0", "end=0.2", "decay=100")
-    policy = make_paddpg(*(f"other.eps.{key}" for key in keys))
-    assert "epsilon" in policy.monitor_vars()
-    for step, epsilon in ((0, 1.0), (50, 0.6), (1000, 0.2)):
-        assert policy.begin_collect(step)["eps"] == pytest.approx(epsilon)
-        assert policy.learn(make_batch(8, step))["epsilon"].item() == pytest.approx(epsilon)
-
-
-def test_learning_goes_on_from_a_state_and_leaves_the_batch_as_it_was() -> None:
-    policy, other = (make_paddpg("learn.actor_update_freq=2") for _ in range(2))
-    batch = make_batch(8, 0)
-    before = copy.deepcopy(batch)
-    outputs = [policy.learn(batch) for _ in range(3)]
-    assert set(policy.monitor_vars()) - {"epsilon"} <= set(outputs[0] | outputs[1])
-    assert not any(value.requires_grad for output in outputs for value in output.values())
-    action, old = batch.pop("action"), before.pop("action")
-    assert all(torch.equal(action[key], old[key]) for key in old)
-    assert all(torch.equal(batch[key], before[key]) for key in before)
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for seed in range(3):
-        for one in (policy, other):
-            one.learn(make_batch(8, seed))
-    for name in ("_model", "_target_actor", "_target_critic"):
-        assert parameter_hash(getattr(policy, name)) == parameter_hash(getattr(other, name))
-
-
 def compiled(kind: str, **policy: Any) -> Any:
     return compile_config((dict(env=dict(env_id="any"), policy=policy), dict(policy=dict(type=kind))))
 
@@ -231,20 +201,3 @@ def test_ddpg_with_hybrid_actions_is_this_policy(policy: dict[str, Any]) -> None
 def test_other_kinds_of_actions_stay_those_of_ddpg() -> None:
     assert compiled("ddpg").policy.type == "ddpg"
     assert compiled("ddpg", model=dict(action_space="regression")).policy.type == "ddpg"
-
-
-@pytest.mark.parametrize(
-    ("kind", "policy", "message"),
-    [
-        (
-            "paddpg",
-            dict(model=dict(action_space="regression")),
-            "action_space: expected .*'hybrid'.*, got str 'regression'",
-        ),
-        ("td3", dict(action_space="hybrid"), "policy 'td3' expects Box actions, got 'hybrid': use .*paddpg, pdqn"),
-        ("paddpg", dict(other=dict(eps=dict(start=2.0))), "other.eps.start: expected a number from 0 to 1, got 2.0"),
-    ],
-)
-def test_values_that_mean_nothing_are_errors(kind: str, policy: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        compiled(kind, **policy)

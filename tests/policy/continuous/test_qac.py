@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
 
-from ding_lite.utils.registry import ConfigError
+from ding_lite.policy import OfflinePolicy, QACPolicy
+from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.policy.continuous.helpers import KINDS, OBS, ONLINE, D, losses, make_batch, make_qac, with_noise
-from tests.policy.helpers import parameter_hash, same
+from tests.policy.helpers import same
 
 EXTRA = {
     "cql": ("learn.num_actions=2", "learn.with_lagrange=True", "learn.lagrange_thresh=5.0", "learn.init_w=0.25"),
@@ -28,12 +28,6 @@ KNOWN = {
     "log_prob": torch.zeros(8),
     "conservative_gap": torch.ones(2),
 }
-
-
-def learn(policy: Any, steps: range) -> None:
-    for step in steps:
-        torch.manual_seed(step)
-        policy.learn(make_batch(8, step))
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -67,41 +61,6 @@ def test_losses_write_nothing_and_are_functions_of_the_batch(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped(kind: str) -> None:
-    whole, before, after = (make_qac(kind, *EXTRA[kind]) for _ in range(3))
-    for policy in (before, after):
-        policy.load_state_dict({"model": whole.state_dict()["model"]})
-    learn(whole, range(6))
-    learn(before, range(3))
-    after.load_state_dict(copy.deepcopy(before.state_dict()))
-    learn(after, range(3, 6))
-    assert parameter_hash(after.model) == parameter_hash(whole.model) != parameter_hash(before.model)
-    assert parameter_hash(after._target_critic) == parameter_hash(whole._target_critic)
-    assert after.checksum() == whole.checksum() != before.checksum()
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_a_model_alone_starts_a_new_run_whose_targets_are_the_model(kind: str) -> None:
-    old, new = make_qac(kind, *EXTRA[kind]), make_qac(kind, *EXTRA[kind])
-    learn(old, range(3))
-    new.load_state_dict({"model": old.state_dict()["model"]})
-    assert parameter_hash(new.model) == parameter_hash(old.model)
-    assert parameter_hash(new._target_critic) == parameter_hash(new.model.critic)
-    assert parameter_hash(old._target_critic) != parameter_hash(old.model.critic)
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_the_target_takes_over_its_share_of_the_critic(kind: str) -> None:
-    policy = make_qac(kind, "learn.target_theta=0.25", *EXTRA[kind])
-    steps = 2 if kind in ("td3", "td3_bc") else 1  # until the target moves
-    before = [parameter.clone() for parameter in policy._target_critic.parameters()]
-    learn(policy, range(steps))
-    pairs = zip(before, policy.model.critic.parameters(), strict=True)
-    expected = [torch.lerp(old, new, 0.25) for old, new in pairs]
-    assert same(list(policy._target_critic.parameters()), expected)
-
-
-@pytest.mark.parametrize("kind", ALL)
 def test_it_acts_within_bounds_explores_when_it_collects_and_repeats_itself_when_it_evaluates(kind: str) -> None:
     policy = make_qac(kind, *EXTRA[kind])
     with torch.no_grad():
@@ -130,43 +89,6 @@ def test_recorded_actions_are_clipped_and_ignored_ends_are_none(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_every_figure_that_is_watched_is_there(kind: str) -> None:
-    policy = make_qac(kind, *EXTRA[kind])
-    learn(policy, range(1))
-    output = policy.learn(make_batch(8))
-    assert set(policy.monitor_vars()) <= set(output)
-    assert all(value.isfinite().all() for value in output.values())
-
-
-@pytest.mark.parametrize(
-    ("kind", "override", "message"),
-    [
-        ("td3_bc", "model.action_space='reparameterization'", "action_space must be 'regression'"),
-        ("iql", "model.action_space='regression'", "action_space must be 'reparameterization'"),
-        ("td3", "model.action_space='reparameterization'", "action_space must be 'regression'"),
-        ("sac", "learn.alpha=0", "alpha: expected a number above 0"),
-        ("ddpg", "collect.noise_type=uniform", "noise_type must be 'gauss' or 'ou', got 'uniform'"),
-        ("ddpg", "learn.noise_range.max=-1.0", "expected min <= max, got -0.5 and -1.0"),
-        ("d4pg", "model.v_min=10.0", "v_min=10.0 must be smaller than policy.model.v_max=10.0"),
-        ("d4pg", "model.n_atom=1", "n_atom: expected at least 2, got 1"),
-        ("d4pg", "model.twin_critic=True", "Unknown key 'policy.model.twin_critic'"),
-        ("cql", "learn.target_theta=0", "target_theta: expected a number above 0, at most 1, got 0"),
-        ("td3_bc", "learn.actor_update_freq=0", "actor_update_freq: expected at least 1, got 0"),
-        ("td3_bc", "learn.noise_range.min=1.0", "expected min <= max, got 1.0 and 0.5"),
-        ("iql", "learn.tau=1.0", "tau: expected a number between 0 and 1, got 1.0"),
-        ("iql", "learn.beta=-1.0", "learn.beta: expected at least 0"),
-        ("cql", "learn.num_actions=0", "num_actions: expected at least 1"),
-        ("cql", "learn.alpha=0", "alpha: expected a number above 0"),
-        ("cql", "learn.with_lagrange=True", "needs a lagrange_thresh above 0, got -1.0"),
-        ("iql", "learn.learning_rate=0.1", "Unknown key 'policy.learn.learning_rate'"),
-    ],
-)
-def test_values_that_mean_nothing_are_errors(kind: str, override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_qac(kind, override)
-
-
-@pytest.mark.parametrize("kind", ALL)
 def test_actions_that_a_data_set_holds_as_integers_are_learned_from_as_floats_are(kind: str) -> None:
     batch, outputs = make_batch(8), []
     for dtype in (torch.float32, torch.int64):
@@ -175,3 +97,23 @@ def test_actions_that_a_data_set_holds_as_integers_are_learned_from_as_floats_ar
         outputs.append(policy.learn(batch | {"action": batch["action"].sign().to(dtype)}))
     assert outputs[0].keys() == outputs[1].keys()
     assert same(*(list(output.values()) for output in outputs))
+
+
+def test_a_replay_buffers_keys_are_those_of_the_base_and_a_data_sets_come_with_offline_policy() -> None:
+    cfg = QACPolicy.default_config()
+    assert QACPolicy.learns_from == "replay"
+    assert {"priority", "nstep", "random_collect_size"} <= set(cfg)
+    assert cfg.learn.update_per_collect is None  # one for each env step
+    assert "data_path" not in cfg.collect
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_offline_policies_are_the_same_base_with_another_source(name: str) -> None:
+    policy_cls = POLICY_REGISTRY.find(name)
+    assert issubclass(policy_cls, OfflinePolicy)
+    assert issubclass(policy_cls, QACPolicy)
+    cfg = policy_cls.default_config()
+    assert policy_cls.learns_from == "dataset"
+    assert "data_path" in cfg.collect
+    assert not {"priority", "random_collect_size"} & set(cfg)
+    assert "replay_buffer" not in cfg.other

@@ -42,13 +42,6 @@ def test_nothing_is_bootstrapped_at_a_terminal_state() -> None:
     assert losses(policy, batch)["critic"][0].item() == pytest.approx(0.4**2 + 0.3**2)
 
 
-def test_an_importance_weight_weighs_the_critics_loss_but_not_the_priority() -> None:
-    policy, batch = hand(done=True)
-    loss, figures = losses(policy, batch | {"weight": torch.tensor([0.5])})["critic"]
-    assert loss.item() == pytest.approx(0.5 * (0.4**2 + 0.3**2))
-    assert figures["priority"].item() == pytest.approx(0.35)
-
-
 def test_the_actor_weighs_its_entropy_against_the_lesser_value() -> None:
     policy, batch = hand(noise=0.3)
     loss, figures = losses(policy, batch)["actor"]
@@ -90,18 +83,6 @@ def test_alpha_stays_where_it_is_if_it_is_not_to_be_learned() -> None:
     output = policy.learn(make_batch(8))
     assert "alpha_loss" not in output
     assert policy._alpha().item() == pytest.approx(0.2)
-
-
-def test_alpha_is_part_of_a_state_but_not_of_a_model_alone() -> None:
-    old, new = make_qac("sac"), make_qac("sac")
-    for step in range(3):
-        old.learn(make_batch(8, step))
-    state = copy.deepcopy(old.state_dict())
-    assert old._alpha().item() != new._alpha().item()
-    new.load_state_dict({"model": state["model"]})
-    assert new._alpha().item() == pytest.approx(0.2)
-    new.load_state_dict(state)
-    assert new._alpha().item() == old._alpha().item()
 
 
 @pytest.mark.parametrize(

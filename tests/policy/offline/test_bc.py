@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config
 from ding_lite.model import BC, ContinuousBC, DiscreteBC
 from ding_lite.policy import BCPolicy
-from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import same
 
 LN = math.log
 IMAGE = [4, 36, 36]
@@ -199,63 +197,6 @@ def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
         assert policy.act(np.zeros((1, 5)), explore=False)["action"][0].tolist() == pytest.approx([most] * 2, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (("loss_type=l2_loss",), "policy.loss_type must be 'l1_loss' or 'mse_loss', got 'l2_loss'"),
-        (("continuous=True",), "policy.continuous=True, but the environment's actions are discrete"),
-        (
-            ("model.action_space=hybrid",),
-            "policy.model.action_space: policy 'bc' expects Discrete, MultiDiscrete or Box actions, got 'hybrid': no",
-        ),
-        (
-            ("model.type=discrete_bc", "model.action_space=multi_discrete"),
-            "policy.model.action_space must be one of discrete, got 'multi_discrete'. Use policy.model.type='bc'.",
-        ),
-        (("model.bound_type=clip",), "policy.model.bound_type must be one of None, tanh, got 'clip'"),
-        (("offline=False",), "policy.offline: expected True for policy 'bc', got bool False: leave it out"),
-    ],
-)
-def test_contradictions_are_config_errors(overrides: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_bc(*overrides)
-
-
 def test_continuous_may_say_what_the_environment_says() -> None:
     assert make_bc("continuous=False")._cfg.continuous is False
     assert make_bc("continuous=True", space="continuous")._cfg.continuous is True
-
-
-@pytest.mark.parametrize("space", ["discrete", "continuous"])
-def test_bf16_computes_coarsely_and_the_loss_in_float32(space: str) -> None:
-    results: list[dict[str, Any]] = []
-    for precision in ("float32", "bf16"):
-        torch.manual_seed(0)
-        output = make_bc(f"precision={precision}", space=space)._forward_learn(expert_data("vector", space))
-        assert output["total_loss"].dtype == torch.float32
-        results.append(output)
-    assert results[0]["total_loss"] != results[1]["total_loss"]
-    torch.testing.assert_close(*(result["total_loss"] for result in results), rtol=0.02, atol=0)
-
-
-def test_what_is_random_while_learning_is_not_while_playing() -> None:
-    policy = make_bc(model=nn.Sequential(nn.Dropout(0.5), Table([[1.0, 2.0]] * 5, "logit")))
-    obs = np.ones((4, 5))
-    assert policy.act(obs, explore=False)["logit"].tolist() == [[5.0, 10.0]] * 4
-
-
-@pytest.mark.parametrize("space", ["discrete", "continuous"])
-def test_numbers_of_float64_are_learned_from_in_the_models_type(space: str) -> None:
-    policy, batch = make_bc("loss_type=mse_loss", space=space), expert_data("vector", space)
-    wide = {key: value.double() if value.is_floating_point() else value for key, value in batch.items()}
-    losses = [policy.loss(one)[0] for one in (batch, wide)]
-    assert torch.equal(*losses)
-
-
-def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
-    policy, batch = make_bc(), expert_data("vector", "discrete")
-    before = {key: value.clone() for key, value in batch.items()}
-    assert torch.equal(policy.loss(batch)[0], policy.loss(batch)[0])
-    policy.learn(batch)
-    assert batch.keys() == before.keys()
-    assert same(list(batch.values()), list(before.values()))

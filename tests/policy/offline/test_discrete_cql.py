@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -13,8 +12,7 @@ from torch import Tensor, nn
 
 from ding_lite.model import QRDQN
 from ding_lite.policy import DiscreteCQLPolicy
-from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import IMAGE, OBS, make_batch, make_cfg, make_policy, parameter_hash, same, target_of
+from tests.policy.helpers import IMAGE, OBS, make_batch, make_policy, parameter_hash, target_of
 
 EXP, LN = math.exp, math.log
 
@@ -172,56 +170,3 @@ def test_its_own_model_learns_and_plays(image: bool) -> None:
     played, recorded = policy.act(obs, explore=False), policy.act(obs)
     assert torch.equal(played["action"], played["logit"].argmax(-1))
     assert torch.equal(played["action"], recorded["action"])
-
-
-def test_the_target_network_follows_as_the_config_says() -> None:
-    policy = make_cql("learn.target_update_freq=3")
-    target = [p.clone() for p in target_of(policy).values()]
-    for iteration in range(1, 7):
-        policy.learn(make_batch(8, iteration))
-        if iteration % 3 == 0:
-            target = [p.clone() for p in policy.model.parameters()]
-        assert same(list(target_of(policy).values()), target)
-    with pytest.raises(ConfigError, match="target_theta, not both"):
-        make_cql("learn.target_update_freq=3", "learn.target_theta=0.1")
-
-
-def test_noisy_layers_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"policy\.model\.noise: .* leave it out"):
-        make_cfg("model.noise=True", kind="discrete_cql")
-
-
-def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
-    policy, other = (make_cql("learn.target_update_freq=2") for _ in range(2))
-    for step in range(3):
-        policy.learn(make_batch(8, step))
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for step in range(3, 6):
-        for one in (policy, other):
-            one.learn(make_batch(8, step))
-        assert parameter_hash(policy.model) == parameter_hash(other.model)
-        assert parameter_hash(target_of(policy)) == parameter_hash(target_of(other))
-
-
-def test_bf16_computes_coarsely_and_the_loss_in_float32() -> None:
-    losses = []
-    for precision in ("float32", "bf16"):
-        torch.manual_seed(0)
-        losses.append(make_cql(f"precision={precision}")._loss(make_batch(16))[0])
-    assert {loss.dtype for loss in losses} == {torch.float32}
-    assert losses[0] != losses[1]
-    torch.testing.assert_close(*losses, rtol=0.02, atol=0)
-
-
-def test_what_is_random_while_learning_is_not_while_playing() -> None:
-    policy = make_cql(model=nn.Sequential(nn.Dropout(0.5), Table([[1.0, 2.0]] * OBS)))
-    assert policy.act(np.ones((4, OBS)), explore=False)["logit"].tolist() == [[5.0, 10.0]] * 4
-
-
-def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
-    policy, batch = make_cql("learn.ignore_done=True"), make_batch(8)
-    before = {key: value.clone() for key, value in batch.items()}
-    assert torch.equal(policy.loss(batch)[0], policy.loss(batch)[0])
-    policy.learn(batch)
-    assert batch.keys() == before.keys()
-    assert same(list(batch.values()), list(before.values()))

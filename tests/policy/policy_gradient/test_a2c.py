@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import A2CPolicy
-from ding_lite.utils.registry import ConfigError
 from tests.policy.actors import (
     ADV,
     HALVES,
@@ -24,7 +22,7 @@ from tests.policy.actors import (
     make_actor,
     make_block,
 )
-from tests.policy.helpers import parameter_hash, same
+from tests.policy.helpers import parameter_hash
 
 LN = math.log
 ENTROPY = -0.75 * LN(0.75) - 0.25 * LN(0.25)
@@ -98,32 +96,3 @@ def test_one_pass_takes_as_many_steps_as_there_are_minibatches() -> None:
     before = parameter_hash(policy.model)
     assert len(learn(policy, make_block(policy))) == 32 // 8
     assert parameter_hash(policy.model) != before
-
-
-def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
-    policies: list[Any] = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        policies.append(make_actor("a2c", space="continuous"))
-    policy, other = policies
-    learn(policy, make_block(policy))
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    block, outputs = make_block(policy, seed=1), []
-    for one in policies:
-        torch.manual_seed(5)
-        outputs.append(learn(one, block))
-    assert all(same(list(mine.values()), list(its.values())) for mine, its in zip(*outputs, strict=True))
-    assert parameter_hash(policy.model) == parameter_hash(other.model)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("collect.n_sample=None", "policy.collect.n_sample"),
-        ("learn.value_norm=True", "Unknown key 'policy.learn.value_norm'"),
-        ("on_policy=False", "policy.on_policy: expected True for policy 'a2c'"),
-    ],
-)
-def test_contradictions_are_config_errors(override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message.replace(".", r"\.")):
-        make_actor("a2c", override)

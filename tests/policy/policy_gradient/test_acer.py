@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -14,7 +13,6 @@ from ding_lite.config import compile_config
 from ding_lite.policy import ACERPolicy
 from ding_lite.utils.registry import ConfigError
 from tests.policy.actors import OBS, A, make_block
-from tests.policy.helpers import parameter_hash, same
 
 LN = math.log
 
@@ -226,40 +224,6 @@ def test_it_stores_the_logits_that_it_sampled_from_and_evaluates_the_likeliest_a
     policy.model.actor.head[-1].bias.data.copy_(logit[0])
     action = policy.act(torch.zeros(4000, OBS).numpy())["action"]
     assert (action == 1).float().mean().item() == pytest.approx(0.75, abs=0.03)  # standard deviation 0.007
-
-
-def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
-    policies = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        policies.append(make_acer())
-    policy, other = policies
-    batches = [random_batch(policy, seed) for seed in range(4)]
-    before = copy.deepcopy(batches)
-    for batch in batches[:2]:
-        policy.learn(batch)
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for batch in batches[2:]:
-        mine, its = (one.learn(batch) for one in policies)
-        assert same(list(mine.values()), list(its.values()))
-    assert parameter_hash(policy.model) == parameter_hash(other.model)
-    assert parameter_hash(policy._average_model) == parameter_hash(other._average_model)
-    assert all(torch.equal(batch[key], then[key]) for batch, then in zip(batches, before, strict=True) for key in batch)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("unroll_len=0", "policy.unroll_len: expected at least 1, got 0"),
-        ("learn.c_clip_ratio=0", "c_clip_ratio: expected a number above 0"),
-        ("learn.target_theta=0", "target_theta: expected a number above 0, at most 1"),
-        ("learn.batch_size=100000", "fewer than policy.learn.batch_size=100000: nothing would be learned"),
-        ("learn.learning_rate=0.1", "Unknown key 'policy.learn.learning_rate'"),
-    ],
-)
-def test_values_that_mean_nothing_are_errors(override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_acer(override)
 
 
 def test_di_engines_places_of_unroll_len_are_known() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -12,10 +11,8 @@ from torch import Tensor
 
 from ding_lite.policy import IMPALAPolicy
 from ding_lite.rl_utils import log_prob
-from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from tests.policy.actors import ADV, SHAPES, hand_block, hand_model, make_actor, make_block
-from tests.policy.helpers import parameter_hash, same
 
 LN = math.log
 OPTIONS = ("discount_factor=0.5", "learn.lambda_=0.5", "learn.entropy_weight=0.0")
@@ -131,60 +128,6 @@ def test_steps_make_good_actions_likelier(space: str) -> None:
         policy.learn(batch)
     change = log_probs() - before
     assert change[good].mean() > change[~good].mean() + 0.1
-
-
-@pytest.mark.parametrize("space", SHAPES)
-def test_the_batch_is_left_as_it_was_and_the_loss_is_pure(space: str) -> None:
-    policy = make_actor("impala", space=space)
-    batch = random_batch(policy)
-    before = copy.deepcopy(batch)
-    losses = [policy.loss(batch)[0] for _ in range(2)]
-    assert torch.equal(*losses)
-    output = policy.learn(batch)
-    assert set(policy.monitor_vars()) <= set(output)
-    tree_map(lambda now, then: torch.testing.assert_close(now, then, rtol=0, atol=0), batch, before)
-
-
-def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
-    policies: list[Any] = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        policies.append(make_actor("impala", space="hybrid"))
-    policy, other = policies
-    batches = [random_batch(policy, seed) for seed in range(4)]
-    for batch in batches[:2]:
-        policy.learn(batch)
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for batch in batches[2:]:
-        mine, its = (one.learn(batch) for one in policies)
-        assert same(list(mine.values()), list(its.values()))
-    assert parameter_hash(policy.model) == parameter_hash(other.model)
-
-
-def test_bf16_computes_coarsely_and_keeps_parameters_in_float32() -> None:
-    losses = []
-    for precision in ("float32", "bf16"):
-        torch.manual_seed(0)
-        policy = make_actor("impala", f"precision={precision}", space="hybrid")
-        losses.append(policy.learn(random_batch(make_actor("impala", space="hybrid")))["total_loss"].item())
-        assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
-    assert losses[0] != losses[1]
-    assert losses[1] == pytest.approx(losses[0], rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["unroll_len=0"], "policy.unroll_len: expected at least 1, got 0"),
-        (["learn.lambda_=1.5"], "policy.learn.lambda_: expected a number from 0 to 1"),
-        (["learn.batch_size=100000"], "fewer than policy.learn.batch_size=100000: nothing would be learned"),
-        (["on_policy=True"], "policy.on_policy: expected False for policy 'impala'"),
-    ],
-)
-def test_contradictions_are_config_errors(overrides: list[str], message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        make_actor("impala", *overrides)
-    assert message in str(error.value)
 
 
 def test_sequences_need_not_be_a_multiple_of_the_environments_if_their_steps_are() -> None:

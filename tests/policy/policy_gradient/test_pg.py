@@ -13,10 +13,9 @@ from torch import Tensor
 from ding_lite.policy import PGPolicy
 from ding_lite.rl_utils import log_prob
 from ding_lite.rl_utils.policy_gradient import first_episodes
-from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves
-from tests.policy.actors import OBS, SHAPES, Table, learn, make_actor, make_block
-from tests.policy.helpers import parameter_hash, same
+from tests.policy.actors import OBS, SHAPES, Table, make_actor, make_block
+from tests.policy.helpers import same
 
 LN = math.log
 ENTROPY = -0.75 * LN(0.75) - 0.25 * LN(0.25)
@@ -145,47 +144,3 @@ def test_evaluation_draws_nothing_that_collecting_draws_and_is_repeated_exactly(
     assert torch.equal(torch.get_rng_state(), state)
     assert same(steps[0] + steps[1], steps[2] + steps[3])
     assert not same(steps[0], steps[1])
-
-
-def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
-    policies: list[Any] = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        policies.append(make_actor("pg"))
-    policy, other = policies
-    learn(policy, policy.to_samples(make_block(policy)))
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    samples, outputs = policy.to_samples(make_block(policy, seed=1)), []
-    for one in policies:
-        torch.manual_seed(5)
-        outputs.append(learn(one, samples))
-    assert all(same(list(mine.values()), list(its.values())) for mine, its in zip(*outputs, strict=True))
-    assert parameter_hash(policy.model) == parameter_hash(other.model)
-
-
-@pytest.mark.parametrize("space", SHAPES)
-def test_bf16_computes_coarsely_and_keeps_parameters_in_float32(space: str) -> None:
-    results = []
-    for precision in ("float32", "bf16"):
-        torch.manual_seed(0)
-        policy = make_actor("pg", f"precision={precision}", "learn.batch_size=1000", space=space)
-        samples = make_actor("pg", space=space).to_samples(make_block(make_actor("pg", space=space)))
-        (output,) = learn(policy, samples)
-        assert {p.dtype for p in policy.model.parameters()} == {torch.float32}
-        results.append(output["total_loss"].item())
-    assert results[0] != results[1]
-    assert results[1] == pytest.approx(results[0], rel=0.05, abs=0.02)  # bf16 has 8 bits
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("collect.n_sample=64", "Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': n_episode."),
-        ("collect.n_episode=0", "policy.collect.n_episode: expected at least 1, got 0"),
-        ("on_policy=False", "policy.on_policy: expected True for policy 'pg'"),
-    ],
-)
-def test_contradictions_are_config_errors(override: str, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        make_actor("pg", override)
-    assert message in str(error.value)

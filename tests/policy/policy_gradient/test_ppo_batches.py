@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.utils.tree import tree_map
-from tests.policy.actors import ADV, HALVES, RETURN, SHAPES, by_state, hand_block, hand_model, learn, make_actor
+from tests.policy.actors import ADV, HALVES, RETURN, by_state, hand_block, hand_model, learn, make_actor
 from tests.policy.actors import make_block as random_block
-from tests.policy.helpers import same
 
 RAW = ("learn.adv_norm=False", "learn.value_norm=False")
 
@@ -189,30 +187,6 @@ def test_every_sample_is_used_once_an_epoch_in_nearly_equal_minibatches(
         assert torch.equal(args, block["action"]["action_args"].flatten(0, 1)[place])  # and rows stay together
         assert not any("weight" in batch for batch in parts)  # one rank: all count alike
     assert len({tuple(order) for order in orders}) == epochs
-
-
-@pytest.mark.parametrize("space", SHAPES)
-@pytest.mark.parametrize("kind", ["ppo", "a2c"])
-def test_what_was_collected_is_left_as_it_was(kind: str, space: str) -> None:
-    policy = make_actor(kind, space=space)
-    block = random_block(policy)
-    before = tree_map(torch.clone, block)
-    learn(policy, block)
-    assert block.keys() == before.keys()
-    tree_map(lambda now, then: torch.testing.assert_close(now, then, rtol=0, atol=0), block, before)
-
-
-def test_observations_of_float64_are_read_in_the_models_type() -> None:
-    policy, wide = make_actor("ppo", "learn.value_norm=False"), {}
-    block = random_block(policy)
-    for key in block:
-        wide[key] = block[key].double() if "obs" in key else block[key]
-    batches = []
-    for samples in (block, wide):
-        torch.manual_seed(0)
-        batches.append(next(policy.batches(samples)))
-    assert {batch["obs"].dtype for batch in batches} == {torch.float32}
-    assert same([batch["adv"] for batch in batches[:1]], [batch["adv"] for batch in batches[1:]])
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------

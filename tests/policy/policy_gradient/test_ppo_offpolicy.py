@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ from gymnasium.spaces import Box
 from torch import Tensor
 
 from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import UniformReplayBuffer
 from tests.policy.actors import ADV, HALVES, RETURN, SHAPES, hand_block, hand_model, make_actor, make_block
-from tests.policy.helpers import parameter_hash, same
+from tests.policy.helpers import parameter_hash
 
 
 def hand_policy(*overrides: str) -> Any:
@@ -138,23 +136,3 @@ def test_batches_of_the_replay_buffer_are_learned_from(space: str) -> None:
         output = policy.learn(batch)
         assert set(policy.monitor_vars()) - {"kl", "kl_div"} <= set(output)
     assert parameter_hash(policy.model) != before
-
-
-def test_a_restored_policy_goes_on_as_the_saved_one() -> None:
-    policies = [hand_policy("learn.lr_scheduler={'epoch_num': 9, 'min_lr_lambda': 0.5}") for _ in range(2)]
-    policy, other = policies
-    samples_of(policy)
-    policy.learn(random_batch())
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for seed in (1, 2):
-        mine, its = (samples_of(one) for one in policies)
-        assert same(list(mine.values()), list(its.values()))
-        mine, its = (one.learn(random_batch(seed)) for one in policies)
-        assert same(list(mine.values()), list(its.values()))
-    assert parameter_hash(policy.model) == parameter_hash(other.model)
-
-
-@pytest.mark.parametrize("key", ["learn.kl_adaptive", "learn.kl_early_stop", "learn.target_kl"])
-def test_what_only_ppo_on_policy_does_is_no_option(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"Unknown key 'policy.{key}'".replace(".", r"\.")):
-        make_actor("ppo_offpolicy", f"{key}=1")

@@ -13,12 +13,11 @@ import torch
 
 from ding_lite.entry import serial_pipeline_onpolicy
 from ding_lite.envs import create_vector_env
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
 from ding_lite.worker import SampleCollector
 from dizoo.memory.config import memory_ppo_config
 from tests.distributed import parity
-from tests.policy.actors import make_actor
 
 N, T = 6, 20
 
@@ -146,21 +145,6 @@ def test_collecting_and_evaluating_keep_states_apart_and_start_anew_with_an_epis
     assert torch.equal(state["c"][0], before["c"][0])
     policy.reset()
     assert not any(part.any() for part in policy.act(obs)["prev_state"].values())
-
-
-@pytest.mark.parametrize(
-    ("kind", "overrides", "message"),
-    [
-        ("a2c", [], r"lstm_type=lstm is not possible with policy 'a2c', only with 'ppo'"),
-        ("impala", [], r"lstm_type=lstm is not possible with policy 'impala'"),
-        ("ppo_offpolicy", [], r"lstm_type=lstm is not possible with policy 'ppo_offpolicy'"),
-        ("ppo", ["model.share_encoder=False"], r"lstm_type=lstm is not possible with share_encoder=False"),
-        ("ppo", ["model.lstm_type=rnn"], r"lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'"),
-    ],
-)
-def test_what_is_not_possible_is_a_config_error(kind: str, overrides: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_actor(kind, "model.lstm_type=lstm", *overrides)
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, MultiDiscrete
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.entry import serial_pipeline
 from ding_lite.envs import check_env
 from ding_lite.policy import BDQPolicy
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 from tests.policy.helpers import OBS, last_gradient, make_policy, same, target_of
 
 LACKS = float("-inf")
@@ -79,15 +82,6 @@ def test_loss_by_hand(overrides: tuple[str, ...]) -> None:
     assert output["q_value"].mean().item() == pytest.approx((2 + 3 + 9 + 0) / 4)
 
 
-@pytest.mark.parametrize("weighed", [False, True])
-def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) -> None:
-    policy = table_policy("priority=True", f"priority_IS_weight={weighed}")
-    loss, _ = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    squares = [sum(error**2 for error in errors) / 2 for errors in (CASES[()], LAST)]
-    first, second = (0.5, 2.0) if weighed else (1.0, 1.0)
-    assert loss.item() == pytest.approx((first * squares[0] + second * squares[1]) / 2, rel=1e-5)
-
-
 def test_a_step_moves_the_chosen_options_alone_and_the_target_follows() -> None:
     policy = table_policy("learn.target_update_freq=1")
     output = policy.learn(table_batch())
@@ -131,15 +125,43 @@ def test_a_single_choice_is_an_action_without_dimension() -> None:
     assert torch.isfinite(policy.learn(batch)["total_loss"])
 
 
-LOCKS = dict(type="locks", import_names=["tests.seams.branching_q"])
+class Locks(gymnasium.Env):
+    """Each wheel of a lock shows which number it wants; the reward is the share of wheels that are turned to it."""
+
+    config: ClassVar = dict(wheels=[2, 3, 4])
+
+    def __init__(self, cfg: Any) -> None:
+        self._sizes = np.array(cfg.wheels)
+        self.observation_space = Box(0.0, 1.0, (int(self._sizes.sum()),), np.float32)
+        self.action_space = MultiDiscrete(self._sizes)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._step = 0
+        return self._observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        reward = float((action == self._wanted).mean())
+        self._step += 1
+        return self._observe(), reward, self._step == 5, False, {}
+
+    def _observe(self) -> np.ndarray:
+        self._wanted = self.np_random.integers(self._sizes)
+        wheels = zip(self._sizes, self._wanted, strict=True)
+        return np.concatenate([np.eye(size, dtype=np.float32)[wanted] for size, wanted in wheels])
+
+
+@pytest.fixture(autouse=True)
+def locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENV_REGISTRY, "locks", Locks)
 
 
 def lock_pair(**model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     main = dict(
         exp_name="run",
-        env=dict(
-            wheels=[2, 3, 4], n_evaluator_episode=24, stop_value=4.7
-        ),  # random play: 5 (1/2 + 1/3 + 1/4) / 3 = 1.8
+        env=dict(n_evaluator_episode=24, stop_value=4.7),  # random play: 5 (1/2 + 1/3 + 1/4) / 3 = 1.8
         policy=dict(
             num_threads=1,
             discount_factor=0.5,
@@ -149,7 +171,7 @@ def lock_pair(**model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             other=dict(eps=dict(end=0.1, decay=500)),
         ),
     )
-    return main, dict(env=LOCKS, policy=dict(type="bdq"))
+    return main, dict(env=dict(type="locks"), policy=dict(type="bdq"))
 
 
 def test_it_learns_to_open_a_lock_with_wheels_of_unequal_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

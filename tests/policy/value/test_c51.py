@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ding_lite.model import C51DQN
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import ACTIONS, OBS, make_cfg, make_policy, target_of
+from tests.policy.helpers import ACTIONS, OBS, make_policy, target_of
 
 LN = math.log
 SUPPORT = ("model.v_min=0.0", "model.v_max=4.0", "model.n_atom=3")  # the atoms 0, 2, 4
@@ -71,13 +71,6 @@ def test_loss_by_hand(double: bool) -> None:
     assert output["clipped_share"].tolist() == [0.0, 0.0]
 
 
-def test_importance_weights_weigh_the_loss_and_not_the_priorities() -> None:
-    policy = table_policy("priority=True", "priority_IS_weight=True")
-    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    assert loss.item() == pytest.approx((0.5 * LN(4) + 2 * LN(2)) / 2, rel=1e-5)
-    assert output["priority"].tolist() == pytest.approx([PRIORITY[True], 0.0], rel=1e-5, abs=1e-6)
-
-
 def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
     # 1/4 for 1/2: the atoms 0 and 2 become 1 and 1.5: half and three quarters to 2: 3/8, 5/8. Both are predicted with
     # 1/4. The discount 3/2: 1 and 4, half of 1 to 0 and 2 each, and all of 4 to 4: 1/4, 1/4, 1/2, as predicted.
@@ -93,25 +86,6 @@ def test_targets_beyond_the_support_are_a_logged_figure() -> None:
     # 3.5 and 4.5, each with 1/2; -1 alone
     assert output["clipped_share"].tolist() == pytest.approx([0.5, 1.0])
     assert "clipped_share" in policy.monitor_vars()
-
-
-@pytest.mark.parametrize("kind", ["c51", "rainbow"])
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ("model.v_min=5.0", "model.v_max=5.0"),
-            r"policy\.model\.v_min=5\.0 must be smaller than policy\.model\.v_max",
-        ),
-        (("model.v_min=20.0",), r"policy\.model\.v_min=20\.0 must be smaller than policy\.model\.v_max=10\.0"),
-        (("model.n_atom=1",), r"policy\.model\.n_atom: expected at least 2, got 1"),
-    ],
-)
-def test_a_support_that_cannot_be_is_refused(kind: str, overrides: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_cfg(*overrides, kind=kind)
-    with pytest.raises(ConfigError, match=message):
-        make_cfg(*overrides, kind=kind, model_given=True)
 
 
 def test_a_model_of_another_support_is_refused() -> None:

@@ -73,14 +73,6 @@ def test_losses_by_hand(double: bool) -> None:
     assert loss.item() == pytest.approx(sum(LOSSES[double]) / 2 + FRACTION - 0.5 * math.log(2))
 
 
-def test_importance_weights_enter_every_part_of_the_loss() -> None:
-    policy = table_policy("priority=True", "priority_IS_weight=True", "learn.ent_coef=0.5")
-    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    first, second = LOSSES[True][0] - 0.25 - 0.5 * math.log(2), LOSSES[True][1] - 0.125 - 0.5 * math.log(2)
-    assert loss.item() == pytest.approx((0.5 * first + 2 * second) / 2)
-    assert output["priority"].tolist() == pytest.approx(LOSSES[True])
-
-
 def test_the_gradient_of_the_intervals_by_hand() -> None:
     policy = table_policy()
     policy.learn(table_batch())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from ding_lite.policy import MDQNPolicy
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import make_batch, make_cfg, make_policy, same, target_of
+from tests.policy.helpers import make_cfg, make_policy, same, target_of
 from tests.policy.value.test_dqn import Table
 
 LOG3 = math.log(3)
@@ -53,15 +52,6 @@ def test_loss_by_hand() -> None:
     assert output["clip_frac"].mean().item() == 0.5
 
 
-@pytest.mark.parametrize("weighed", [False, True])
-def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) -> None:
-    policy = table_policy("priority=True", f"priority_IS_weight={weighed}")
-    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    first, second = (0.5, 2.0) if weighed else (1.0, 1.0)
-    assert loss.item() == pytest.approx((first * ERRORS[0] ** 2 + second * ERRORS[1] ** 2) / 2, rel=1e-5)
-    assert output["priority"].tolist() == pytest.approx([abs(error) for error in ERRORS], rel=1e-5)
-
-
 def test_a_step_moves_the_chosen_actions_alone_and_the_target_follows() -> None:
     policy = table_policy("learn.target_update_freq=1")
     output = policy.learn(table_batch())
@@ -79,21 +69,3 @@ def test_adams_epsilon_is_the_papers_and_one_step_is_all() -> None:
         make_cfg("nstep=1", "entropy_tau=0.0", kind="mdqn")
     with pytest.raises(ConfigError, match="double"):
         make_cfg("nstep=1", "double=True", kind="mdqn")
-
-
-def test_noisy_networks_draw_noise_for_each_of_the_three_forward_passes() -> None:
-    policy, batch = make_policy("nstep=1", "noisy_net=True", kind="mdqn"), make_batch(8)
-    noise = policy._draw_noise(batch)
-    assert set(noise) == {"online", "current", "target"}
-    losses = [policy.loss({**batch, "noise": drawn})[0] for drawn in (noise, noise, policy._draw_noise(batch))]
-    assert torch.equal(losses[0], losses[1])
-    assert not torch.equal(losses[0], losses[2])
-
-
-def test_the_state_restores_network_and_target() -> None:
-    policy, other = (make_policy("nstep=1", kind="mdqn") for _ in range(2))
-    policy.learn(make_batch(8))
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for step in (1, 2):
-        losses = [p.learn(make_batch(8, step))["total_loss"] for p in (policy, other)]
-        assert torch.equal(*losses)

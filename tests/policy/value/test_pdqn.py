@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 
 from ding_lite.config import compile_config
 from ding_lite.policy import PDQNPolicy
-from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import parameter_hash
 
 OBS, K, D = 4, 3, 2
@@ -102,13 +100,6 @@ def test_an_ignored_end_bootstraps() -> None:
     assert figures["td_error"][1].item() == pytest.approx(abs(-1 + 0.5 * (-4.8) - 1.2), rel=1e-5)
 
 
-def test_importance_weights_weigh_the_values_loss() -> None:
-    weight = torch.tensor([0.5, 2.0])
-    policy = hand("priority=True", "priority_IS_weight=True")
-    loss, _ = policy._dis_loss(policy._prepare(hand_batch(weight=weight)))
-    assert loss.item() == pytest.approx((0.5 * ERRORS[0] ** 2 + 2 * ERRORS[1] ** 2) / 2, rel=1e-5)
-
-
 def test_the_arguments_loss_by_hand() -> None:
     policy = hand()
     loss, _ = policy._cont_loss(hand_batch())
@@ -170,52 +161,3 @@ def test_noise_stays_within_the_bounds() -> None:
     policy = make_pdqn("collect.noise_sigma=3.0")
     args = policy.act(torch.randn(100, OBS).numpy(), eps=0.5)["action"]["action_args"]
     assert args.abs().max().item() == 1.0
-
-
-def test_epsilon_falls_with_the_global_env_step_and_is_logged() -> None:
-    keys = ("type=linear", "start=1.0", "end=0.2", "decay=100")
-    policy = make_pdqn(*(f"other.eps.{key}" for key in keys))
-    for step, epsilon in ((0, 1.0), (50, 0.6), (1000, 0.2)):
-        assert policy.begin_collect(step)["eps"] == pytest.approx(epsilon)
-        assert policy.learn(make_batch(8, step))["epsilon"].item() == pytest.approx(epsilon)
-
-
-def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
-    policy, other = (make_pdqn("learn.update_circle=4") for _ in range(2))
-    for seed in range(3):  # stops within the cycle's second half
-        policy.learn(make_batch(8, seed))
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for seed in range(3, 6):
-        for one in (policy, other):
-            one.learn(make_batch(8, seed))
-    assert parameter_hash(policy.model) == parameter_hash(other.model)
-    assert parameter_hash(policy._target_dis) == parameter_hash(other._target_dis)
-    fresh = make_pdqn("learn.update_circle=4")
-    fresh.load_state_dict({"model": policy.state_dict()["model"]})
-    assert parameter_hash(fresh.model) == parameter_hash(policy.model)
-    assert fresh._iterations == 0
-
-
-def test_the_batch_is_left_as_it_was_and_every_watched_figure_is_logged_in_a_cycle() -> None:
-    policy, batch = make_pdqn("learn.update_circle=2"), make_batch(8, 0)
-    before = copy.deepcopy(batch)
-    outputs = [policy.learn(batch) for _ in range(2)]
-    assert set(policy.monitor_vars()) - {"epsilon"} <= set(outputs[0] | outputs[1])
-    assert not any(value.requires_grad for output in outputs for value in output.values())
-    action, old = batch.pop("action"), before.pop("action")
-    assert all(torch.equal(action[key], old[key]) for key in old)
-    assert all(torch.equal(batch[key], before[key]) for key in before)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("learn.update_circle=1", "update_circle: expected at least 2"),
-        ("model.twin_critic=True", "Unknown key 'policy.model.twin_critic'"),
-        ("model.multi_pass=True", "needs an action_mask"),
-        ("learn.target_theta=0", "target_theta: expected a number above 0, at most 1"),
-    ],
-)
-def test_values_that_mean_nothing_are_errors(override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_pdqn(override)

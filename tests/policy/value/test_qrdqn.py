@@ -66,13 +66,6 @@ def test_loss_by_hand(case: tuple[str, str]) -> None:
     assert output["q_value"].mean().item() == pytest.approx((1 + 2 + 4 + 0) / 4)
 
 
-def test_importance_weights_weigh_the_loss_and_not_the_priorities() -> None:
-    policy = table_policy("priority=True", "priority_IS_weight=True")
-    loss, output = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    assert loss.item() == pytest.approx((0.5 * 0.3125 + 2 * 4.0) / 2)
-    assert output["priority"].tolist() == pytest.approx((0.3125, 4.0))
-
-
 def test_a_truncated_step_bootstraps_by_the_discount_of_the_steps_taken() -> None:
     # 1/4 for 1/2: the targets are 1 and 1.5. u of 1: 0, 0.5; u of 3: -2, -1.5. 1/4 (0.125) / 2 + 1/4 (1.5 + 1) / 2
     _, output = table_policy().loss(table_batch(value_gamma=torch.tensor([0.25, 0.5])))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ding_lite.entry import serial_pipeline
 from ding_lite.envs import create_vector_env
 from ding_lite.rl_utils.td import value_inv_transform, value_transform
-from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import SampleCollector
 from dizoo.memory.config import memory_r2d2_config
@@ -201,17 +201,6 @@ def test_burn_in_brings_a_wrong_state_up_to_date() -> None:
     torch.testing.assert_close(policy.loss(wrong)[0], policy.loss(batch)[0])
 
 
-def test_the_batch_is_left_as_it_was_and_the_loss_is_pure() -> None:
-    cfg, policy, block = play()
-    batch = tree_map(to_double, replay_of(cfg, block).sample(8))
-    before = copy.deepcopy(batch)
-    losses = [policy.loss(batch)[0].item() for _ in range(2)]
-    assert losses[0] == losses[1]
-    assert batch.keys() == before.keys()
-    assert all(torch.equal(batch[key], before[key]) for key in batch if key != "prev_state")
-    assert all(torch.equal(batch["prev_state"][name], part) for name, part in before["prev_state"].items())
-
-
 def test_the_state_goes_on_from_a_checkpoint_and_is_forgotten_where_an_episode_ended() -> None:
     _, policy, block = play()
     _, restored = build()
@@ -241,27 +230,6 @@ def test_evaluating_has_a_memory_of_its_own() -> None:
     assert all(torch.equal(part, before[name]) for name, part in after.items())
     policy.reset(explore=False)
     assert torch.equal(policy.act(obs, explore=False)["logit"], first)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("burnin_step=-1", "policy.burnin_step: expected at least 0, got -1"),
-        ("unroll_len=0", "policy.unroll_len: expected at least 1, got 0"),
-        ("learn.priority_eta=1.5", "policy.learn.priority_eta: expected a number from 0 to 1, got 1.5"),
-        ("noisy_net=True", "policy.noisy_net"),
-        ("double=False", "policy.double"),
-        ("learn.target_theta=2.0", "policy.learn.target_theta"),
-    ],
-)
-def test_what_it_cannot_do_is_a_config_error(override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_cfg(override, kind="r2d2")
-
-
-def test_an_unknown_core_is_refused_when_the_model_is_built() -> None:
-    with pytest.raises(ConfigError, match="lstm_type must be one of"):
-        POLICY_REGISTRY.find("r2d2")(make_cfg("model.lstm_type=rnn", kind="r2d2"))
 
 
 # -- a task that needs a memory ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 
 from ding_lite.policy import SQLPolicy
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, same, target_of
+from tests.policy.helpers import make_cfg, make_policy, same, target_of
 from tests.policy.value.test_dqn import Table
 from tests.policy.value.test_mdqn import ONLINE, TARGET, table_batch
 
@@ -39,14 +39,6 @@ def test_a_truncated_sum_bootstraps_by_the_discount_of_the_steps_taken() -> None
     assert output["priority"][0].item() == pytest.approx(1.0 - 0.5 * LOG4, rel=1e-5)
 
 
-@pytest.mark.parametrize("weighed", [False, True])
-def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) -> None:
-    policy = table_policy("priority=True", f"priority_IS_weight={weighed}")
-    loss, _ = policy.loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    first, second = (0.5, 2.0) if weighed else (1.0, 1.0)
-    assert loss.item() == pytest.approx((first * ERRORS[0] ** 2 + second * ERRORS[1] ** 2) / 2, rel=1e-5)
-
-
 def test_a_step_moves_the_chosen_actions_alone_and_the_target_follows() -> None:
     policy = table_policy("learn.target_update_freq=1")
     output = policy.learn(table_batch())
@@ -74,13 +66,3 @@ def test_the_temperature_must_be_above_zero() -> None:
         make_cfg("learn.alpha=0.0", kind="sql")
     with pytest.raises(ConfigError, match="double"):
         make_cfg("double=True", kind="sql")
-
-
-def test_noisy_networks_explore_by_their_noise() -> None:
-    policy, batch = make_policy("noisy_net=True", kind="sql"), make_batch(8)
-    noise = policy._draw_noise(batch)
-    losses = [policy.loss({**batch, "noise": drawn})[0] for drawn in (noise, noise, policy._draw_noise(batch))]
-    assert torch.equal(losses[0], losses[1])
-    assert not torch.equal(losses[0], losses[2])
-    assert policy.begin_collect(0) == {"eps": 0.0}
-    assert policy.act(torch.randn(4, OBS).numpy(), eps=0.0)["action"].shape == (4,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from ding_lite.policy import SQNPolicy
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import OBS, last_gradient, make_batch, make_cfg, make_policy, parameter_hash, same, target_of
+from tests.policy.helpers import OBS, last_gradient, make_cfg, make_policy, parameter_hash, same, target_of
 
 LOG2, LOG3, LOG4 = math.log(2), math.log(3), math.log(4)
 
@@ -73,13 +72,6 @@ def test_q_loss_by_hand() -> None:
     assert not any(value.requires_grad for value in output.values())
 
 
-@pytest.mark.parametrize("weighed", [False, True])
-def test_importance_weights_enter_only_with_priority_is_weight(weighed: bool) -> None:
-    policy = table_policy("priority=True", f"priority_IS_weight={weighed}")
-    loss, _ = policy._q_loss(table_batch(weight=torch.tensor([0.5, 2.0])))
-    assert loss.item() == pytest.approx(loss_of((0.5, 2.0) if weighed else (1.0, 1.0)), rel=1e-5)
-
-
 def test_a_step_moves_both_networks_by_their_own_errors() -> None:
     policy = table_policy("learn.target_theta=1.0")
     output = policy.learn(table_batch())
@@ -137,25 +129,6 @@ def test_a_policy_that_only_acts_takes_the_learned_temperature_along(fields: tup
         action_N = acting.act(torch.eye(2)[:1].expand(20_000, 2), eps=0.0)["action"]
         # The standard deviation of the mean is 0.003. At the initial temperature the share would be 0.63.
         assert action_N.float().mean().item() == pytest.approx(0.75, abs=0.015)
-
-
-def test_the_state_restores_networks_targets_and_temperature() -> None:
-    policy, other = (make_policy(kind="sqn") for _ in range(2))
-    policy.learn(make_batch(8))
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for step in (1, 2):
-        outputs = [p.learn(make_batch(8, step)) for p in (policy, other)]
-        for key in ("q_loss", "alpha_loss", "alpha"):
-            assert torch.equal(outputs[0][key], outputs[1][key])
-
-
-def test_a_model_alone_starts_a_new_run() -> None:
-    policy, other = (make_policy(kind="sqn") for _ in range(2))
-    policy.learn(make_batch(8))
-    other.load_state_dict({"model": copy.deepcopy(policy.state_dict()["model"])})
-    assert same(list(other.model.parameters()), list(policy.model.parameters()))
-    assert same(list(target_of(other).values()), list(policy.model.parameters()))
-    assert other.learn(make_batch(8))["alpha"].item() == pytest.approx(0.2)
 
 
 def test_an_entropy_that_no_policy_has_is_refused() -> None:
