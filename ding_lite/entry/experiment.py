@@ -199,11 +199,17 @@ class Experiment:
     def evaluate(self) -> bool:
         """Evaluate the policy if an evaluation is due, and save it if it is the best so far.
 
+        A run that begins writes its first checkpoint, `iteration_0`, after it.
+
         Returns:
             Whether the run is over: the mean return reached `env.stop_value`, a callback stopped it, or a signal
             interrupted the evaluation. A run that is resumed then begins with this evaluation.
         """
-        return self.evaluator.should_eval(self.learner.train_iter) and self._evaluate()
+        if self.evaluator.should_eval(self.learner.train_iter) and self._evaluate():
+            return True
+        if not self.learner.train_iter:
+            self._keeper.save_first()
+        return False
 
     def _evaluate(self) -> bool:
         stop_flag, info = self.evaluator.eval(self.learner.train_iter)

@@ -63,7 +63,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
         self._changes: list[str] = []  # of values, since the run began
-        self._saved_iter = 0  # of the last attempt
+        self._saved_iter = -1  # of the last attempt; -1: none
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
         self._resumes: bool = on_rank_0(lambda: setup.cfg.policy.learn.resume_training)
         with ExitStack() as stack:
@@ -225,7 +225,12 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def save_is_due(self) -> bool:
         """Return whether `save_ckpt_after_iter` iterations have passed since the last checkpoint."""
-        return self._parts["learner"].train_iter - self._saved_iter >= self._hook.save_ckpt_after_iter
+        return self._parts["learner"].train_iter - max(self._saved_iter, 0) >= self._hook.save_ckpt_after_iter
+
+    def save_first(self) -> None:
+        """Write the checkpoint `iteration_0` of a run that begins."""
+        if self._saved_iter < 0:
+            self.save()
 
     def save(self) -> bool:
         """Write a checkpoint of all ranks, unless the newest is up to date; return False if writing failed."""

@@ -16,7 +16,6 @@ from ding_lite.entry.process import policy_process
 from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils.ranks.ranks import get_rank
-from ding_lite.utils.registry import ConfigError
 
 
 def serial_pipeline(
@@ -43,7 +42,7 @@ def serial_pipeline(
         model: the model to train. None: a new model is built from `cfg.policy.model`.
         max_train_iter: the run ends after this many learner iterations.
         max_env_step: the run ends after this many env steps of all ranks together.
-        dynamic_seed: only True, as DI-engine's default: every episode has its own seed.
+        dynamic_seed: False sets `env.dynamic_seed=False`: all training episodes of an environment have its seed.
         overrides: `dotted.key=value` strings, which replace values of the config.
         callbacks: are called at the events of the run, see `Callback`.
 
@@ -55,7 +54,7 @@ def serial_pipeline(
         SystemExit: a signal interrupted the run, which has saved a checkpoint, or the last checkpoint was not saved.
     """
     if not dynamic_seed:
-        raise ConfigError("dynamic_seed=False: every episode has its own seed here; leave it out.")
+        overrides = [*overrides, "env.dynamic_seed=False"]
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
     process = policy_process(setup, get_rank(), "policy")

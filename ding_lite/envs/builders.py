@@ -44,11 +44,12 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
         raise ConfigError(
             f"env.manager.type is '{manager}', expected one of {MANAGERS}.{closest(str(manager), MANAGERS)}"
         )
-    if manager in ENGINES and cfg_env.reset_options:
-        raise ConfigError(
-            f"env.reset_options: the engine of env_manager.type '{manager}' takes no options of a reset: set it to "
-            "'base' or 'subprocess'."
-        )
+    for key, default in (("reset_options", {}), ("dynamic_seed", True)):
+        if manager in ENGINES and cfg_env[key] != default:
+            raise ConfigError(
+                f"env.{key}: the engine of env_manager.type '{manager}' only takes the default, {default}: set it to "
+                "'base' or 'subprocess'."
+            )
     builder: Any
     if builders:
         builder = builders[0]
@@ -127,7 +128,7 @@ def wrap_single(env: gymnasium.Env, builder: Any, cfg_env: EasyDict, index: int 
     """Wrap an environment that `build_plain` has built, see `build_single`."""
     if cfg_env.max_episode_steps:
         env = gymnasium.wrappers.TimeLimit(env, cfg_env.max_episode_steps)
-    env = SeededEnv(env, index, cfg_env.env_id or cfg_env.type, cfg_env.reset_options)
+    env = SeededEnv(env, index, cfg_env.env_id or cfg_env.type, cfg_env.reset_options, cfg_env.dynamic_seed)
     env.metadata = {"max_episode_steps": getattr(env.spec, "max_episode_steps", None), **env.metadata}
     env = PolicyObservations.wrap(env, image_layout(builder, cfg_env))
     if stack_depth(cfg_env) and not getattr(builder, "stacks_frames", False):

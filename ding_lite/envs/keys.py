@@ -47,6 +47,9 @@ ENV_KEYS: dict[str, Any] = dict(
         [], "keys of `info` with a number at an episode's last step, such as 'is_success'; their means are recorded"
     ),
     reset_options=Key({}, "options of every reset, in training and evaluation, as gymnasium's `reset(options=...)`"),
+    dynamic_seed=Key(
+        True, "each training episode of an environment has a seed of its own; False: all have the environment's"
+    ),
     kwargs=Key({}, "further arguments of gymnasium.make, or of envpool.make"),
     replay_path=Key(
         None, "directory for videos of the evaluator's first environment, needs the extra `video`; None: none", type=str

@@ -71,6 +71,7 @@ class SeededEnv(gymnasium.Wrapper):
         index: its number in the vector environment.
         name: the environment's name in messages.
         options: options of every reset, to which those of a reset are added.
+        dynamic_seed: whether episodes have seeds of their own; False: every episode is episode 0.
 
     Attributes:
         seeds_globals: whether `reset` also seeds the global generators of Python and NumPy. Set it only in a process
@@ -81,10 +82,15 @@ class SeededEnv(gymnasium.Wrapper):
     """
 
     def __init__(
-        self, env: gymnasium.Env, index: int = 0, name: str = "", options: Mapping[str, Any] | None = None
+        self,
+        env: gymnasium.Env,
+        index: int = 0,
+        name: str = "",
+        options: Mapping[str, Any] | None = None,
+        dynamic_seed: bool = True,
     ) -> None:
         super().__init__(env)
-        self.seeds_globals, self._options = False, options or {}
+        self.seeds_globals, self._options, self._dynamic_seed = False, options or {}, dynamic_seed
         self._index, self._seed, self._episode = index, 0, -1
         self._counts = getattr(env.unwrapped, "counts_episodes", False)
         self._space, self._plain = env.observation_space, plain_type(env.observation_space)
@@ -104,6 +110,8 @@ class SeededEnv(gymnasium.Wrapper):
         if seed is not None:
             self._seed, self._episode = seed, -1
         self._episode = self._episode + 1 if episode_N is None else int(episode_N[self._index])
+        if not self._dynamic_seed:
+            self._episode = 0
         own = episode_seed(self._seed, self._episode)
         if self.seeds_globals:
             seed_globals(own)

@@ -155,7 +155,9 @@ def create_vector_env(
     Raises:
         ConfigError: see `check_env`.
     """
-    if training and cfg_env.collector_max_episode_steps is not None:
+    if not training:
+        cfg_env = EasyDict({**cfg_env, "dynamic_seed": True})
+    elif cfg_env.collector_max_episode_steps is not None:
         cfg_env = EasyDict({**cfg_env, "max_episode_steps": cfg_env.collector_max_episode_steps})
     builder, manager = find_builder(cfg_env, builders), cfg_env.manager
     builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]

@@ -362,5 +362,5 @@ def test_a_config_is_compiled_and_saved_by_the_arguments_of_di_engine(tmp_path: 
     assert [path.name for path in (tmp_path / "new").rglob("*")] == ["run", "mine.py"]
     with pytest.raises(ConfigError, match=r"auto=False\): give create_config"):
         compile_config(main, auto=False, create_cfg=create)
-    with pytest.raises(ConfigError, match="dynamic_seed=False: every episode has its own seed here"):
-        serial_pipeline((main, create), 0, None, None, 10, 10, False)
+    with pytest.raises(ConfigError, match=r"env.dynamic_seed: the engine of env_manager.type 'native' only takes"):
+        serial_pipeline((main, create | {"env_manager": {"type": "native"}}), 0, None, None, 10, 10, False)

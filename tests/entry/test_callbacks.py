@@ -102,7 +102,7 @@ def test_every_event_is_seen_once_and_the_run_is_the_same(tmp_path: Path) -> Non
         [line for line in metrics(tmp_path / "run") if "eval/return_mean" in line],
     )
     events = recorder.events
-    assert (events["start"], events["end"], events["checkpoint"]) == (1, 1, 1)
+    assert (events["start"], events["end"], events["checkpoint"]) == (1, 1, 2)  # iteration 0, and the last
     assert (events["update"], recorder.env_steps) == (told["train_iter"], told["envstep"])
     assert events["evaluation"] == len(evaluations)
     assert (recorder.order[0], recorder.order[-1]) == ("start", "end")

@@ -19,7 +19,8 @@ import pytest
 import torch
 
 from ding_lite.config import read_saved_run
-from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.results.cleaning import find_checkpoints, remove
 from ding_lite.results.run import read_run
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
@@ -113,6 +114,22 @@ def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) ->
     assert_same(last_state("whole"), last_state("parts"))
     changes = [line for line in Path("parts/log/log.txt").read_text().splitlines() if "changed:" in line]
     assert [line.partition("changed: ")[2] for line in changes] == [f"max_env_step={STEPS} ({STEPS // 2} before)"]
+
+
+class FailAtCheckpoint(Callback):
+    def after_checkpoint(self, run: WatchedRun, path: str) -> None:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_the_first_checkpoint_is_that_of_iteration_0_and_a_run_goes_on_from_it(kind: str) -> None:
+    saving = "policy.eval.evaluator.eval_at_start=False"  # or the best checkpoint of the first evaluation comes before
+    train(kind, "whole", saving)
+    with pytest.raises(ZeroDivisionError):
+        train(kind, "parts", saving, callbacks=[FailAtCheckpoint()])
+    assert {path.name.partition(".")[0] for path in Path("parts/ckpt").iterdir()} == {"ckpt_last", "iteration_0"}
+    train(kind, "parts", saving, "policy.learn.resume_training=True")
+    assert_same(last_state("whole"), last_state("parts"))
 
 
 def test_a_run_whose_replay_buffer_does_not_fit_is_refused_and_loses_nothing() -> None:

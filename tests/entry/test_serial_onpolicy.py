@@ -62,6 +62,8 @@ def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path:
         "log/log.txt",
         "ckpt/ckpt_best.pth.tar",
         "ckpt/ckpt_last.pth.tar",
+        "ckpt/iteration_0.pth.tar",
+        "ckpt/iteration_0.rank_0.pth.tar",
         "ckpt/iteration_16.pth.tar",
         "ckpt/iteration_16.rank_0.pth.tar",
         "job.json",

@@ -261,9 +261,29 @@ def test_every_episode_starts_with_the_reset_options(manager: str) -> None:
     assert (np.array(starts) == 1.5).all()
 
 
-def test_an_engine_refuses_reset_options() -> None:
-    with pytest.raises(ConfigError, match=r"reset_options: the engine of env_manager.type 'env_pool' takes no options"):
-        check_env(env_config(env_id="CartPole-v1", manager={"type": "env_pool"}, reset_options={"low": -0.1}))
+@pytest.mark.parametrize("manager", ["base", "subprocess"])
+def test_all_training_episodes_of_an_environment_have_its_seed_if_asked(manager: str) -> None:
+    cfg = env_config(env_id="CartPole-v1", manager={"type": manager}, dynamic_seed=False, max_episode_steps=3)
+
+    def starts(training: bool) -> np.ndarray:
+        with closing(create_vector_env(cfg, 2, 7, training)) as env:
+            rows = [env.reset(seed=3)[0].copy()]
+            for _ in range(3):
+                rows += [env.step(np.ones(2, int))[0].copy() for _ in range(3)][2:]
+        return np.array(rows)
+
+    first_T2 = starts(True)
+    assert (first_T2 == first_T2[0]).all()
+    assert (first_T2[0, 0] != first_T2[0, 1]).all()
+    assert (starts(False)[0] == first_T2[0]).all()
+    assert len(np.unique(starts(False)[:, 0, 0])) == 4  # evaluations play different episodes
+
+
+@pytest.mark.parametrize("given", [{"reset_options": {"low": -0.1}}, {"dynamic_seed": False}])
+def test_an_engine_refuses_what_only_single_environments_take(given: dict[str, Any]) -> None:
+    (key,) = given
+    with pytest.raises(ConfigError, match=rf"^env.{key}: the engine of env_manager.type 'env_pool' only takes"):
+        check_env(env_config(env_id="CartPole-v1", manager={"type": "env_pool"}, **given))
 
 
 def test_the_first_evaluation_may_be_left_out(tmp_path: Path) -> None:
