@@ -65,7 +65,6 @@ BESIDE = {
     "ding_lite/envs/vector_env.py": "checking and building the vector of environments",
     "ding_lite/policy/defaults.py": "defaults and checks of a policy's keys",
     "ding_lite/policy/policy_gradient/ppo_checks.py": "checks of PPO's keys",
-    "ding_lite/policy/schedules.py": "sets the numbers that change during a run",
     "ding_lite/torch_utils/data_parallel.py": "torch's DDP, another way to average",
     "ding_lite/torch_utils/networks.py": "all ranks begin with the same networks",
     "ding_lite/torch_utils/nonfinite.py": "losses and gradients that are not finite",

@@ -8,7 +8,7 @@ from easydict import EasyDict
 
 from ding_lite.config import compile_config
 from ding_lite.config import schema as sc
-from ding_lite.utils.key import SECTION
+from ding_lite.utils.key import SECTION, get_key
 
 PARTS = ("env", "policy", "reward_model")
 # Keys that decide which other keys exist, and what must agree with them.
@@ -30,14 +30,14 @@ def changed_keys(cfg: EasyDict) -> dict[str, tuple[Any, Any]]:
         part: {key: cfg[part][key] for key in ("type", "import_names")} for part in PARTS if part in cfg
     }
     create["env_manager"] = {"type": cfg.env.manager.type}
-    chosen = {path: sc.get_key(cfg, path) for path in CHOICES}
+    chosen = {path: get_key(cfg, path) for path in CHOICES}
     overrides = [f"{path}={value}" for path, value in chosen.items() if value is not None]
     plain = compile_config(({"env": {"env_id": cfg.env.env_id}}, create), overrides=overrides)
     changed = {}
     for path, key in schema.items():
         declared = key.default if key.default in (sc.UNSET, sc.REQUIRED) else sc.plain(key.default, path)
-        default = declared if path == "policy.priority" else sc.get_key(plain, path, declared)
-        value = sc.get_key(cfg, path, default)
+        default = declared if path == "policy.priority" else get_key(plain, path, declared)
+        value = get_key(cfg, path, default)
         if key.type is not SECTION and path not in SHAPES and value is not sc.UNSET and value != default:
             changed[path] = (default, value)
     return changed

@@ -6,6 +6,7 @@ import itertools
 import math
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -15,10 +16,10 @@ from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.config import schema as sc
 from ding_lite.envs.wrappers import check_wrappers
-from ding_lite.utils.key import declared_keys, matches, show
+from ding_lite.utils.key import declared_keys, get_key, matches, set_key, show
 from ding_lite.utils.passwords import check_no_passwords
 from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError
-from ding_lite.utils.schedule import OUTSIDE_LOSSES, find_schedules, numbers_of
+from ding_lite.utils.schedule import OUTSIDE_LOSSES, Schedule, Scheduled, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
 ROUNDED = (  # the least that a part plays, and the number of environments that play it together
@@ -38,14 +39,14 @@ def round_counts(cfg: EasyDict, notes: list[str]) -> None:
         notes: a sentence is appended for every count that is rounded.
     """
     for path, divisor in ROUNDED:
-        value, number = sc.get_key(cfg, path), sc.get_key(cfg, divisor)
+        value, number = get_key(cfg, path), get_key(cfg, divisor)
         if path == "policy.collect.n_sample":
             number //= math.gcd(number, cfg.policy.get("unroll_len", 1))  # one sample has unroll_len env steps
         if value is not None and value % number:
             near = -(-value // number) * number
-            sc.set_key(cfg, path, near)
-            notes.append(f"{path}={value} is {near} here: {sc.get_key(cfg, divisor)} environments step together.")
-    n_sample, batch_size = sc.get_key(cfg, "policy.collect.n_sample"), cfg.policy.learn.batch_size
+            set_key(cfg, path, near)
+            notes.append(f"{path}={value} is {near} here: {get_key(cfg, divisor)} environments step together.")
+    n_sample, batch_size = get_key(cfg, "policy.collect.n_sample"), cfg.policy.learn.batch_size
     on_policy = POLICY_REGISTRY.find(cfg.policy.type).learns_from == "collect"
     if on_policy and n_sample is not None and batch_size > n_sample:
         cfg.policy.learn.batch_size = n_sample
@@ -74,10 +75,10 @@ def check_values(cfg: EasyDict) -> None:
 
 
 def _check_pairs(cfg: EasyDict) -> None:
-    n_sample, n_episode = (sc.get_key(cfg, f"policy.collect.{key}") for key in ("n_sample", "n_episode"))
+    n_sample, n_episode = (get_key(cfg, f"policy.collect.{key}") for key in ("n_sample", "n_episode"))
     if n_sample is not None and n_episode is not None:
         raise ConfigError(f"Expected policy.collect.n_sample or n_episode, got {n_sample} and {n_episode}: set one.")
-    size, buffer_type = (sc.get_key(cfg, f"{sc.BUFFER}.{key}") for key in ("replay_buffer_size", "type"))
+    size, buffer_type = (get_key(cfg, f"{sc.BUFFER}.{key}") for key in ("replay_buffer_size", "type"))
     if size is not None and (n_sample or 0) > size:
         raise ConfigError(
             f"policy.collect.n_sample={n_sample} exceeds {sc.BUFFER}.replay_buffer_size={size}: enlarge the buffer."
@@ -119,21 +120,37 @@ def _check_burnin(policy: EasyDict, size: int | None, num_envs: int) -> None:
         )
 
 
-def check_schedules(policy: EasyDict, policy_cls: Any) -> None:
-    """Check schedules against the rest of the policy's config.
+def check_policy(cfg: EasyDict) -> None:
+    """Check schedules, and the policy's values against each other and the rest of the config.
+
+    The policy's own check sees the config with the first, and then with the last, number of every schedule. These
+    numbers are `Scheduled`, so that it can see where there is a schedule.
 
     Args:
-        policy: the compiled `cfg.policy`.
-        policy_cls: the class of the policy.
+        cfg: a compiled config. A check may set values that depend on others.
 
     Raises:
         ConfigError: a schedule depends on a count that the policy's pipeline does not have, is part of a compiled loss,
-            or changes a number that this run reads only once.
+            or changes a number that this run reads only once; or two values contradict each other.
     """
-    for path, schedule in find_schedules(policy, declared_keys(policy_cls)).items():
-        if policy_cls.learns_from == "dataset" and schedule["by"] != "iteration":
+    policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
+    schedules = find_schedules(cfg.policy, declared_keys(policy_cls))
+    _check_schedules(cfg.policy, policy_cls, schedules)
+    given = {path: get_key(cfg.policy, path) for path in schedules}
+    for place in (0, -1) if schedules else (0,):
+        for path, schedule in schedules.items():
+            number = float(schedule.numbers[place])
+            set_key(cfg.policy, path, Scheduled(number, partial(float, number)))
+        policy_cls.check_config(cfg)
+    for path, value in given.items():
+        set_key(cfg.policy, path, value)
+
+
+def _check_schedules(policy: EasyDict, policy_cls: Any, schedules: Mapping[str, Schedule]) -> None:
+    for path, schedule in schedules.items():
+        if policy_cls.learns_from == "dataset" and schedule.by != "iteration":
             raise ConfigError(
-                f"policy.{path}.by: expected 'iteration', got '{schedule['by']}', because policy '{policy.type}' "
+                f"policy.{path}.by: expected 'iteration', got '{schedule.by}', because policy '{policy.type}' "
                 "learns from a data set and collects nothing."
             )
         if policy_cls.learns_from == "dataset" and path == "discount_factor":
@@ -141,9 +158,9 @@ def check_schedules(policy: EasyDict, policy_cls: Any) -> None:
                 f"policy.{path} is a schedule, but policy '{policy.type}' learns from a data set, whose rewards are "
                 "summed once, when it is read: give a number."
             )
-        if path == "learn.momentum" and min(numbers_of(schedule)) <= 0:
+        if path == "learn.momentum" and min(schedule.numbers) <= 0:
             raise ConfigError(
-                f"policy.{path}: expected numbers above 0 in its schedule, got {min(numbers_of(schedule))}, because an "
+                f"policy.{path}: expected numbers above 0 in its schedule, got {min(schedule.numbers)}, because an "
                 "optimizer without momentum has other moments in its checkpoints."
             )
         if policy.compile and not path.startswith(OUTSIDE_LOSSES):
@@ -169,19 +186,19 @@ def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None
     obs_bytes *= cfg.policy.get("unroll_len", 1)
     each = {"policy.collect.n_sample": obs_bytes}
     each[f"{sc.BUFFER}.replay_buffer_size"] = obs_bytes // max(cfg.env.frame_stack, 1)
-    needed = {path: (sc.get_key(cfg, path) or 0) * num_bytes for path, num_bytes in each.items()}
+    needed = {path: (get_key(cfg, path) or 0) * num_bytes for path, num_bytes in each.items()}
     for key, value in cfg.policy.model.items():
         if key.endswith("hidden_size_list") and matches(value, list[int]):
             layers = sum(math.prod(pair) for pair in itertools.pairwise(value))
         elif key.endswith("hidden_size") and matches(value, int):
-            layers = value**2 * sc.get_key(cfg, f"policy.model.{key.removesuffix('hidden_size')}layer_num", 1)
+            layers = value**2 * get_key(cfg, f"policy.model.{key.removesuffix('hidden_size')}layer_num", 1)
         else:
             continue
         needed[f"policy.model.{key}"] = layers * 16  # bytes: float32 weights, gradients and Adam's two moments
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path, num_bytes in needed.items():
         if num_bytes > total:
-            what = f"{sc.get_key(cfg, path)} takes {num_bytes / 2**30:.3g} GiB"
+            what = f"{get_key(cfg, path)} takes {num_bytes / 2**30:.3g} GiB"
             raise ConfigError(f"{path}={what}, but this machine has {total / 2**30:.3g} GiB: reduce it.")
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Container
 from types import ModuleType
 from typing import Any
 
-from ding_lite.config.schema import BUFFER, ENCODER, PIPELINE_OF, UNSET, Schema, get_key, merge, set_key
-from ding_lite.utils.key import show
+from ding_lite.config.schema import BUFFER, ENCODER, PIPELINE_OF, UNSET, Schema, merge
+from ding_lite.utils.key import get_key, matches, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
 # Keys that have no effect, each with the value that is accepted (or a tuple of values, or Any) and the reason.
@@ -150,6 +149,11 @@ RENAMED_KEYS = {
     "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
     "policy.eval.evaluator.stop_value": "env.stop_value",
 }
+# DI-engine's linear decays by collect: each with the name of its final share, and the number that it multiplies.
+SCHEDULERS = {
+    "policy.learn.lr_scheduler": ("min_lr_lambda", "policy.learn.learning_rate"),
+    "policy.learn.clip_scheduler": ("min_clip_lambda", "policy.learn.clip_ratio"),
+}
 # Sections that accept `True` or `False` for their key `use_norm`.
 SWITCHES = ("env.norm_obs", "env.norm_reward")
 # Keys of `policy` that select the training loop in DI-engine; each is True for policies that learn from this.
@@ -282,14 +286,14 @@ def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:
     return {path: value for path in paths if (value := get_key(user, path)) is not None}
 
 
-def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -> None:
+def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
     """Replace old names of keys (`RENAMED_KEYS`), optimizers and retired environments by the current ones.
 
     `True` and `False` for one of the `SWITCHES` become its key `use_norm`.
 
     Args:
         user: the nested keys that the user set; changed in place.
-        known: the dotted keys that the config's classes declare.
+        known: the schema of the config.
         notes: a sentence is appended for every replacement.
 
     Raises:
@@ -310,6 +314,8 @@ def rename_keys(user: dict[str, Any], known: Container[str], notes: list[str]) -
         del get_key(user, parent)[last]
         set_key(user, new, value)
         notes.append(f"{old} is {new} here.")
+    for path in SCHEDULERS:
+        _read_scheduler(user, path, known, notes)
     _rename_optimizer(user, notes)
     if ENCODER in known or f"{ENCODER}.type" in known:
         _rename_encoder(user, notes)
@@ -333,6 +339,32 @@ def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:
         decays = name == "Adam" and get_key(user, "policy.learn.weight_decay")
         set_key(user, path, "adamw" if decays else OPTIMIZERS[name])
         notes.append(f"{path} '{name}' {'with a weight decay ' if decays else ''}is '{get_key(user, path)}' here.")
+
+
+def _read_scheduler(user: dict[str, Any], path: str, known: Schema, notes: list[str]) -> None:
+    """Replace one of the `SCHEDULERS` by a schedule of the number that it multiplies.
+
+    Raises:
+        ConfigError: it is malformed, or its number has another schedule.
+    """
+    lowest, number = SCHEDULERS[path]
+    value = get_key(user, path, UNSET)
+    if value is UNSET or path in known or number not in known:
+        return
+    del user["policy"]["learn"][path.rpartition(".")[2]]
+    if value is None:
+        return
+    fields = value if isinstance(value, dict) else {}
+    floats = all(matches(field, float) for field in fields.values())
+    if set(fields) != {"epoch_num", lowest} or not floats or fields["epoch_num"] <= 0:
+        raise ConfigError(f"{path} must be dict(epoch_num=collects, {lowest}=final share), got {show_value(value)}.")
+    start = get_key(user, number, known[number].default)
+    if isinstance(start, dict):
+        raise ConfigError(f"{path} contradicts the schedule of {number}: set only one.")
+    known[number].check(number, start)
+    schedule = dict(type="linear", start=start, end=start * fields[lowest], over=fields["epoch_num"], by="collect")
+    set_key(user, number, schedule)
+    notes.append(f"{path} is {number}={schedule} here.")
 
 
 def _rename_encoder(user: dict[str, Any], notes: list[str]) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
-from ding_lite.config.checks import check_schedules, check_values, round_counts
+from ding_lite.config.checks import check_policy, check_values, round_counts
 from ding_lite.config.compat import (
     IGNORED_KEYS,
     choose_hybrid,
@@ -38,10 +38,10 @@ from ding_lite.config.compat import (
 )
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
-from ding_lite.utils.key import SECTION, declared_keys, matches, show
+from ding_lite.utils.key import SECTION, get_key, matches, set_key, show
 from ding_lite.utils.ranks.shares import SHARED_SIZES, divide
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
-from ding_lite.utils.schedule import check_schedule, extremes, find_schedules, has_fields, is_schedule, set_number
+from ding_lite.utils.schedule import check_schedule, has_fields, is_schedule
 
 # The dicts of a config file, in short, for messages.
 LEAST = {
@@ -126,7 +126,7 @@ def find_policy(
     """
     pair = _read_pair(input_cfg)
     user, _, _ = _merge_user(pair, overrides)
-    policy_type = sc.get_key(user, "policy.type")
+    policy_type = get_key(user, "policy.type")
     if not isinstance(policy_type, str):
         raise ConfigError(
             f"create_config.policy.type: expected a registered name such as policy=dict(type=...), got "
@@ -157,12 +157,12 @@ def replace_values(
 def _replace(main: dict[str, Any], values: Mapping[str, Any], prefix: str) -> None:
     for key, value in values.items():
         path = f"{prefix}{key}"
-        old = sc.get_key(main, path, {})
+        old = get_key(main, path, {})
         whole = has_fields(old) and has_fields(value)  # one schedule for another
         if isinstance(value, Mapping) and value and isinstance(old, dict) and not whole:
             _replace(main, value, f"{path}.")
         else:
-            sc.set_key(main, path, sc.plain(str(value) if isinstance(value, Path) else value, path))
+            set_key(main, path, sc.plain(str(value) if isinstance(value, Path) else value, path))
 
 
 def divided_sizes(
@@ -186,7 +186,7 @@ def divided_sizes(
     user, _, _ = _merge_user(_read_pair(input_cfg), overrides)
     schema = sc.config_schema(user, model_given=True)
     paths = [path for path in SHARED_SIZES if path in schema]
-    values = {path: sc.get_key(user, path, schema[path].default) for path in paths}
+    values = {path: get_key(user, path, schema[path].default) for path in paths}
     return [f"{path}={divide(path, value, world_size)}" for path, value in values.items() if matches(value, int)]
 
 
@@ -240,22 +240,14 @@ def compile_config(
     nested: dict[str, Any] = {}
     for path, key in schema.items():
         if key.type is SECTION:
-            sc.set_key(nested, path, sc.get_key(nested, path, {}))
+            set_key(nested, path, get_key(nested, path, {}))
         elif path in values or key.default not in (sc.UNSET, sc.REQUIRED):
-            sc.set_key(nested, path, copy.deepcopy(values.get(path, key.default)))
+            set_key(nested, path, copy.deepcopy(values.get(path, key.default)))
     cfg = EasyDict(nested)
     cfg.exp_name = os.path.expanduser(cfg.exp_name)  # shells leave `exp_name=~/runs` as it is
     round_counts(cfg, notes)
     check_values(cfg)
-    policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
-    check_schedules(cfg.policy, policy_cls)
-    keys = declared_keys(policy_cls)
-    schedules = find_schedules(cfg.policy, keys)
-    for policy in extremes(cfg.policy, keys):
-        cfg.policy = policy
-        policy_cls.check_config(cfg)
-    for path, schedule in schedules.items():
-        set_number(cfg.policy, path, schedule)  # keeps what the check has set, such as `learn.target_update_freq`
+    check_policy(cfg)
     cfg.notes = notes
     if save_cfg:
         os.makedirs(cfg.exp_name, exist_ok=True)
@@ -300,24 +292,24 @@ def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             value = text
-        sc.set_key(user, path, sc.plain(value, path))
+        set_key(user, path, sc.plain(value, path))
         texts[path] = text
     return texts
 
 
 def _take_module(user: dict[str, Any]) -> None:
     """Move the module of gymnasium's notation `env.env_id='module:Id-v0'` to `env.import_names`."""
-    env_id, names = sc.get_key(user, "env.env_id"), sc.get_key(user, "env.import_names", [])
+    env_id, names = get_key(user, "env.env_id"), get_key(user, "env.import_names", [])
     if isinstance(env_id, str) and ":" in env_id and isinstance(names, list):
         module, _, name = env_id.partition(":")
-        sc.set_key(user, "env.env_id", name)
-        sc.set_key(user, "env.import_names", [*names, module])
+        set_key(user, "env.env_id", name)
+        set_key(user, "env.import_names", [*names, module])
 
 
 def _import_modules(user: dict[str, Any]) -> None:
     """Import the modules of `import_names`, which register classes."""
     for path in (f"{part}.import_names" for part in PARTS):
-        names = sc.get_key(user, path, [])
+        names = get_key(user, path, [])
         if not matches(names, list[str]):
             raise ConfigError(f"create_config.{path}: expected a list of module names, got {show(names)}.")
         for name in names:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.utils.activation import activation_name, is_activation
-from ding_lite.utils.key import Key, declared_keys, matches, show
+from ding_lite.utils.key import Key, declared_keys, get_key, matches, show
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENCODER_REGISTRY,
@@ -238,26 +238,3 @@ def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
         inner = merged.get(key)
         merged[key] = merge(inner if isinstance(inner, Mapping) else {}, value) if isinstance(value, Mapping) else value
     return merged
-
-
-def get_key(cfg: Any, path: str, default: Any = None) -> Any:
-    """Return the value of a dotted key, or `default` if the key or one of its sections is missing."""
-    for key in path.split("."):
-        if not isinstance(cfg, Mapping) or key not in cfg:
-            return default
-        cfg = cfg[key]
-    return cfg
-
-
-def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:
-    """Set a dotted key, and create the sections that are missing.
-
-    Raises:
-        ConfigError: a section of the key is not a dict.
-    """
-    *parents, last = path.split(".")
-    for key in parents:
-        cfg = cfg.setdefault(key, {})
-        if not isinstance(cfg, dict):
-            raise ConfigError(f"{path}: expected '{key}' to be a dict of options, got {show(cfg)}.")
-    cfg[last] = value

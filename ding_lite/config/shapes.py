@@ -12,7 +12,7 @@ from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, check_observations
 from ding_lite.config.compat import given_action_spaces
 from ding_lite.envs.spaces import EnvSpec
-from ding_lite.utils.key import describe, matches
+from ding_lite.utils.key import describe, get_key, matches
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 # Values of `action_space` that name a kind of actions, and the spaces that have it. Others say what the model returns.
@@ -58,7 +58,7 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
                 f"{given}. Leave it out: it is then set from the environment."
             )
     for path, option in options.items():
-        if option.default is sc.REQUIRED and sc.get_key(cfg, path) is None:
+        if option.default is sc.REQUIRED and get_key(cfg, path) is None:
             if path == "policy.model.obs_shape" and isinstance(env_spec.observation_space, gymnasium.spaces.Dict):
                 raise ConfigError(
                     f"The environment's observations are a Dict of {', '.join(env_spec.observation_space)}, but the "
@@ -133,7 +133,7 @@ def check_action_space(user: dict[str, Any]) -> None:
     Raises:
         ConfigError: the policy takes other actions.
     """
-    policy_type = sc.get_key(user, "policy.type")
+    policy_type = get_key(user, "policy.type")
     for path, kind in given_action_spaces(user).items():
         space = KINDS.get(kind) if isinstance(kind, str) else None
         policy_cls = POLICY_REGISTRY.find(policy_type)

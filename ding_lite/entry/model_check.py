@@ -45,7 +45,7 @@ def check_model(policy: Policy, spec: EnvSpec, fields: tuple[str, ...]) -> None:
         _try(policy, lambda batch: policy.act(batch, explore=False), obs, spec)
         policy.reset(explore=False)
     if "collect" in fields:
-        kwargs = policy.begin_collect(0)
+        kwargs = policy._begin_collect(0)  # `begin_collect` would count a collect
         _try(policy, lambda batch: policy.act(batch, **kwargs), obs, spec)
         policy.reset()
     set_random_state(state)

@@ -290,7 +290,7 @@ def _check(policy: EasyDict, unit: str) -> None:
     if unit not in UNITS:
         raise ConfigError(f"RolloutDataset: expected unit to be one of {UNITS}, got '{unit}'.{closest(unit, UNITS)}")
     for path, schedule in find_schedules(policy, declared_keys(POLICY_REGISTRY.find(policy.type))).items():
-        if not (path.startswith("collect.") and schedule["by"] == "env_step"):
+        if not (path.startswith("collect.") and schedule.by == "env_step"):
             raise ConfigError(
                 f"policy.{path}: RolloutDataset follows schedules of policy.collect by 'env_step' only, because the "
                 "training loop is not ding_lite's: give a number."

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from ding_lite.model.noisy import NoisyLinear, explore
 from ding_lite.policy.common_keys import COMMON_KEYS
 from ding_lite.policy.defaults import check_common_keys, merge_defaults
-from ding_lite.policy.schedules import Schedules
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.networks import (
@@ -39,6 +38,7 @@ from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.ranks.ranks import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.schedule import Schedules
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
@@ -188,7 +188,8 @@ class Policy:
         if self._drifting:
             average_buffers(self._drifting)
         self._schedules.count_iteration()
-        return self._schedules.figures | output | self._figures | self._optimizers.figures()
+        scheduled = {key: torch.tensor(value, dtype=torch.float64) for key, value in self._schedules.figures.items()}
+        return scheduled | output | self._figures | self._optimizers.figures()
 
     def loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch, a scalar, and detached figures, see `_loss`; nothing changes."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.schedule import Scheduled
 
-Rate = float | Callable[[int], float]
 Loss = Callable[[dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]  # of a batch, and detached figures
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -64,22 +64,21 @@ class Trained(NamedTuple):
 
     Attributes:
         network: the module whose parameters are trained.
-        learning_rate: a number, or a function from the number of steps so far to the learning rate; None:
-            `policy.learn.learning_rate`.
+        learning_rate: a number, which the optimizer follows if it is `Scheduled`; None: `policy.learn.learning_rate`.
         optimizer: a name in `OPTIMIZERS`, or a subclass of `torch.optim.Optimizer`; None: `policy.learn.optimizer`.
-        options: further keyword arguments of the optimizer's class, such as `betas`; a number may be a function, as the
-            learning rate. They default to the keys of `policy.learn`.
+        options: further keyword arguments of the optimizer's class, such as `betas`; a number may be `Scheduled`. They
+            default to the keys of `policy.learn`.
     """
 
     network: nn.Module
-    learning_rate: Rate | None = None
+    learning_rate: float | None = None
     optimizer: str | type[torch.optim.Optimizer] | None = None
     options: dict[str, Any] = {}
 
 
 def create_optimizer(
     parameter: nn.Parameter, part: Trained, learn: EasyDict
-) -> tuple[torch.optim.Optimizer, dict[str, Callable[[int], float]]]:
+) -> tuple[torch.optim.Optimizer, dict[str, Scheduled]]:
     """Create the optimizer of one part. It is a fused one if torch has a fused implementation.
 
     Args:
@@ -88,7 +87,7 @@ def create_optimizer(
         learn: the compiled `cfg.policy.learn`, with default values.
 
     Returns:
-        The optimizer, and its options that change: functions from the number of steps so far.
+        The optimizer, and its options that have a schedule.
 
     Raises:
         ValueError: no optimizer has the name `part.optimizer`.
@@ -106,9 +105,8 @@ def create_optimizer(
             options[key.removeprefix("adam_")] = tuple(map(float, value)) if key == "betas" else value
     options |= part.options
     options["lr"] = learn.learning_rate if part.learning_rate is None else part.learning_rate
-    changing = {key: value for key, value in options.items() if callable(value)}
-    options |= {key: value(0) for key, value in changing.items()}
-    return cls([parameter], **options), changing
+    changing = {key: value for key, value in options.items() if isinstance(value, Scheduled)}
+    return cls([parameter], **options | {key: value.current() for key, value in changing.items()}), changing
 
 
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

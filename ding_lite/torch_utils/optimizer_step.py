@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ding_lite.torch_utils.compiled_loss import CompiledLoss
 from ding_lite.torch_utils.data_parallel import OverlappedLoss, choose_overlap, uses_ddp
 from ding_lite.torch_utils.nonfinite import StepCheck
-from ding_lite.torch_utils.optimizer import Loss, Rate, Trained, create_optimizer, load_moments
+from ding_lite.torch_utils.optimizer import Loss, Trained, create_optimizer, load_moments
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import UserError
 
@@ -60,7 +60,7 @@ class OptimizerStep:
         self,
         network: nn.Module | dict[str, Trained],
         cfg: EasyDict,
-        learning_rate: Rate | None = None,
+        learning_rate: float | None = None,
         optimizer: str | type[torch.optim.Optimizer] | None = None,
         **options: Any,
     ) -> None:
@@ -161,7 +161,7 @@ class OptimizerStep:
     def _set_options(self) -> None:
         for name, options in self._changing.items():
             for group in self.optimizers[name].param_groups:
-                group.update({key: value(self.steps) for key, value in options.items()})
+                group.update({key: value.current() for key, value in options.items()})
 
     def learning_rates(self) -> dict[str, Tensor]:
         """Return the current `learning_rate`, or `<part>_learning_rate` for each part, after the prefix."""

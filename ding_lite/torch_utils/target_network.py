@@ -8,9 +8,9 @@ from typing import Any
 from easydict import EasyDict
 from torch import nn
 
-from ding_lite.torch_utils.optimizer import Rate
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.schedule import current_number
 
 DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
 
@@ -35,8 +35,8 @@ class TargetNetwork:
         online: the network that learns; its parameters are views of `flat`.
         flat: the flat parameters of the network's optimizers.
         freq: learner iterations between two copies, or None.
-        theta: weight of the online network: a number, a function from the number of updates so far to it, or None.
-            At most one of `freq` and `theta` is given. Without both, `freq` is 100.
+        theta: weight of the online network, which may be `Scheduled`, or None. At most one of `freq` and `theta` is
+            given. Without both, `freq` is 100.
 
     Attributes:
         network: the copy; it needs no gradient.
@@ -47,7 +47,7 @@ class TargetNetwork:
     """
 
     def __init__(
-        self, online: nn.Module, flat: FlatParameters, freq: int | None = None, theta: Rate | None = None
+        self, online: nn.Module, flat: FlatParameters, freq: int | None = None, theta: float | None = None
     ) -> None:
         self.network, self._original = copy.deepcopy(online), online
         self.updates = 0
@@ -59,10 +59,9 @@ class TargetNetwork:
 
     def update(self) -> None:
         """Update the copy; call this once after each step of the online network."""
-        theta = self._theta(self.updates) if callable(self._theta) else self._theta
         self.updates += 1
-        if theta is not None:
-            self._target.lerp_(self._online, theta)
+        if self._theta is not None:
+            self._target.lerp_(self._online, current_number(self._theta))
         elif self.updates % self._freq == 0:
             self._target.copy_(self._online)
         for buffer, source in self._buffer_pairs:

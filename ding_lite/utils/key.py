@@ -147,11 +147,8 @@ def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
     for owner in reversed(cls.__mro__):
         tree = _overlay(tree, vars(owner).get("config", {}))
         for path in vars(owner).get("config_without", ()):
-            *sections, last = path.split(".")
-            section = tree
-            for name in sections:
-                section = section[name]
-            section.pop(last, None)
+            section, _, last = path.rpartition(".")
+            (get_key(tree, section) if section else tree).pop(last, None)
     return dict(_flatten(tree, ""))
 
 
@@ -163,12 +160,31 @@ def default_values(tree: Mapping[str, Any]) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     for path, key in _flatten(tree, ""):
-        *sections, last = path.split(".")
-        section = values
-        for name in sections:
-            section = section.setdefault(name, {})
-        section[last] = copy.deepcopy(key.default)
+        set_key(values, path, copy.deepcopy(key.default))
     return values
+
+
+def get_key(cfg: Any, path: str, default: Any = None) -> Any:
+    """Return the value of a dotted key, or `default` if the key or one of its sections is missing."""
+    for key in path.split("."):
+        if not isinstance(cfg, Mapping) or key not in cfg:
+            return default
+        cfg = cfg[key]
+    return cfg
+
+
+def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:
+    """Set a dotted key, and create the sections that are missing.
+
+    Raises:
+        ConfigError: a section of the key is not a dict.
+    """
+    *parents, last = path.split(".")
+    for key in parents:
+        cfg = cfg.setdefault(key, {})
+        if not isinstance(cfg, dict):
+            raise ConfigError(f"{path}: expected '{key}' to be a dict of options, got {show(cfg)}.")
+    cfg[last] = value
 
 
 def _overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ that was resumed. With x = min(count / over, 1) it is
     linear:       start + (end - start) x
     cosine:       start + (end - start) (1 - cos(pi x)) / 2
     exponential:  start (end / start)^x
+    exp:          end + (start - end) exp(-count / over); it never reaches `end`
     piecewise:    linear between the two neighbours among `points`, pairs of a count and a number that are ordered by
                   the counts; the first number before them, the last number after them
 
@@ -15,6 +16,10 @@ The count `by` is one of
     env_step:   env steps of all ranks before the current collect
     iteration:  learner iterations before the current one
     collect:    collects before the current one
+
+Every number that changes during a run as a function of a count is a `Schedule`. DI-engine's keys are read into it:
+`lr_scheduler` and `clip_scheduler` when the config compiles (`config/compat.py`), `other.eps` by
+`rl_utils.epsilon_at`, and the `beta` of prioritised replay, whose count is the number of batches drawn.
 """
 
 from __future__ import annotations
@@ -23,18 +28,19 @@ import bisect
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.utils.key import Key, matches, show_value
+from ding_lite.utils.key import Key, declared_keys, get_key, matches, set_key, show_value
 from ding_lite.utils.registry import ConfigError, closest
 
 UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}
 SPAN = ("start", "end", "over", "by")
-FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "piecewise": ("points", "by")}
+FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "exp": SPAN, "piecewise": ("points", "by")}
 SECTIONS = ("learn", "collect", "eval")  # sections of `policy` whose numbers may be schedules, as may those in none
 # Beginnings of the keys that losses do not read; only these may change if losses are compiled.
 OUTSIDE_LOSSES = (
@@ -43,14 +49,56 @@ OUTSIDE_LOSSES = (
 )
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """A number as a function of a count. It has no state: what counts keeps the count.
+
+    The attributes are the fields of the config's dict, see the docstring of this module.
+    """
+
+    type: str
+    start: float = 0.0
+    end: float = 0.0
+    over: float = 1.0
+    by: str = ""
+    points: Sequence[Sequence[float]] = ()
+
+    def at(self, count: int) -> float:
+        """Return the number at a count, which is at least 0."""
+        if self.type == "piecewise":
+            return self._between_points(count)
+        start, end, x = self.start, self.end, count / self.over
+        if self.type == "exp":
+            return end + (start - end) * math.exp(-x)
+        if x >= 1.0:
+            return float(end)
+        if self.type == "exponential":
+            return float(start * (end / start) ** x)
+        share = (1.0 - math.cos(math.pi * x)) / 2.0 if self.type == "cosine" else x
+        return float(start + (end - start) * share)
+
+    def _between_points(self, count: int) -> float:
+        counts, numbers = zip(*self.points, strict=True)
+        after = bisect.bisect_right(counts, count)
+        if after in (0, len(counts)):
+            return float(numbers[max(after - 1, 0)])
+        start, end = numbers[after - 1], numbers[after]
+        return float(start + (end - start) * (count - counts[after - 1]) / (counts[after] - counts[after - 1]))
+
+    @property
+    def numbers(self) -> list[Any]:
+        """The numbers that it contains; all others that it reaches are between these."""
+        return [number for _, number in self.points] if self.type == "piecewise" else [self.start, self.end]
+
+
 class Scheduled(float):
     """The number that a schedule has while a policy is built.
 
-    It is an ordinary number, and as a function it returns the number at the time of the call. An optimizer with it as
-    an option therefore follows the schedule, see `Trained` in `torch_utils/optimizer.py`.
+    It is an ordinary number, and `current()` returns the number at the time of the call. What keeps a number, such as
+    an optimizer, a target network or a replay buffer, follows a schedule in this way.
     """
 
-    _current: Callable[[], float]
+    current: Callable[[], float]
 
     def __new__(cls, number: float, current: Callable[[], float]) -> Scheduled:
         """Create the number.
@@ -60,42 +108,13 @@ class Scheduled(float):
             current: returns the number at any later time.
         """
         self = super().__new__(cls, number)
-        self._current = current
+        self.current = current
         return self
 
-    def __call__(self, steps: int) -> float:
-        """Return the current number; `steps`, a number of optimizer steps, has no effect."""
-        return self._current()
 
-
-def number_at(schedule: Mapping[str, Any], count: int) -> float:
-    """Return the number that a schedule has at a count.
-
-    Args:
-        schedule: a schedule that `check_schedule` has accepted.
-        count: the count that `schedule["by"]` names, at least 0.
-    """
-    if schedule["type"] == "piecewise":
-        counts, numbers = zip(*schedule["points"], strict=True)
-        after = bisect.bisect_right(counts, count)
-        if after in (0, len(counts)):
-            return float(numbers[max(after - 1, 0)])
-        start, end = numbers[after - 1], numbers[after]
-        return float(start + (end - start) * (count - counts[after - 1]) / (counts[after] - counts[after - 1]))
-    start, end, x = schedule["start"], schedule["end"], count / schedule["over"]
-    if x >= 1.0:
-        return float(end)
-    if schedule["type"] == "exponential":
-        return float(start * (end / start) ** x)
-    share = (1.0 - math.cos(math.pi * x)) / 2.0 if schedule["type"] == "cosine" else x
-    return float(start + (end - start) * share)
-
-
-def numbers_of(schedule: Mapping[str, Any]) -> list[Any]:
-    """Return the numbers that a schedule contains; all others that it reaches are between these."""
-    if schedule["type"] == "piecewise":
-        return [number for _, number in schedule["points"]]
-    return [schedule["start"], schedule["end"]]
+def current_number(number: float) -> float:
+    """Return the current number of a schedule if `number` is `Scheduled`; otherwise `number` itself."""
+    return number.current() if isinstance(number, Scheduled) else number
 
 
 def is_schedule(path: str, key: Key, value: Any) -> bool:
@@ -155,7 +174,7 @@ def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
         _check_points(f"{path}.points", schedule["points"], UNITS[by])
     elif not (matches(schedule["over"], float) and 0 < schedule["over"] < math.inf):
         raise ConfigError(f"{path}.over: expected a number of {UNITS[by]} above 0, got {show_value(schedule['over'])}.")
-    for number in numbers_of(schedule):
+    for number in Schedule(**schedule).numbers:
         if not (matches(number, float) and math.isfinite(number)):
             raise ConfigError(f"{path}: expected finite numbers in its schedule, got {show_value(number)}.")
         key.check(path, number)
@@ -196,71 +215,91 @@ def _check_points(path: str, points: Any, unit: str) -> None:
         raise ConfigError(f"{path}: expected {unit} from 0 on in increasing order, got {show_value(counts)}.")
 
 
-def find_schedules(policy: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Mapping[str, Any]]:
+def find_schedules(policy: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Schedule]:
     """Return the schedules of a compiled `cfg.policy` by the dotted names of their keys, without 'policy.'.
 
     Args:
         policy: the compiled `cfg.policy`.
         keys: what the class of the policy declares, see `declared_keys`.
     """
-    found = {}
-    for path, key in keys.items():
-        if not why_constant(f"policy.{path}", key):
-            section, last = _section(policy, path)
-            if is_schedule(f"policy.{path}", key, section.get(last)):
-                found[path] = section[last]
-    return found
+    values = {path: get_key(policy, path) for path, key in keys.items() if not why_constant(f"policy.{path}", key)}
+    return {
+        path: Schedule(**value) for path, value in values.items() if is_schedule(f"policy.{path}", keys[path], value)
+    }
 
 
-def with_numbers(policy: EasyDict, numbers: Mapping[str, float]) -> EasyDict:
-    """Return a copy of `cfg.policy` in which keys have other values.
+class Schedules:
+    """The schedules of one policy, and the counts that they depend on.
 
-    Args:
-        policy: the compiled `cfg.policy`. Of its sections, only those that may contain schedules are copied.
-        numbers: the new values by dotted name.
-    """
-    changed = EasyDict({**policy, **{name: copy.deepcopy(policy[name]) for name in SECTIONS if name in policy}})
-    for path, number in numbers.items():
-        set_number(changed, path, number)
-    return changed
-
-
-def get_number(policy: Mapping[str, Any], path: str) -> float:
-    """Return the number of a key of `cfg.policy`, given by its dotted name."""
-    section, last = _section(policy, path)
-    number: float = section[last]
-    return number
-
-
-def set_number(policy: Mapping[str, Any], path: str, number: float | Mapping[str, Any]) -> None:
-    """Set a key of `cfg.policy`, given by its dotted name, to a number or a schedule."""
-    section, last = _section(policy, path)
-    section[last] = number
-
-
-def extremes(policy: EasyDict, keys: Mapping[str, Key]) -> Iterator[EasyDict]:
-    """Yield `cfg.policy` with the first, and then with the last, number of every schedule; itself if it has none.
-
-    These numbers are `Scheduled`, so that a check can see where there is a schedule.
+    A policy reads its config when it needs a number: `self._cfg.learn.clip_ratio`. That config is the policy's own
+    copy. Before every collect and every learner iteration, the numbers in it are set to what the schedules say. A run
+    without schedules only counts, so that it may be resumed with one: its policy reads the compiled config itself.
 
     Args:
-        policy: the compiled `cfg.policy`.
-        keys: what the class of the policy declares, see `declared_keys`.
+        cfg: the compiled `cfg.policy`.
+        policy_cls: the policy's class, which declares the keys.
+
+    Attributes:
+        cfg: the config for the policy to read; `cfg` itself if it has no schedules.
+        figures: the current numbers, for the log.
     """
-    schedules = find_schedules(policy, keys)
-    if not schedules:
-        yield policy
-        return
-    for place in (0, -1):
-        numbers = {path: float(numbers_of(schedule)[place]) for path, schedule in schedules.items()}
-        yield with_numbers(
-            policy, {path: Scheduled(number, partial(float, number)) for path, number in numbers.items()}
-        )
 
+    def __init__(self, cfg: EasyDict, policy_cls: type) -> None:
+        self._schedules = find_schedules(cfg, declared_keys(policy_cls))
+        self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
+        self.figures: dict[str, float] = {}
+        self._followers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
+        self.cfg = cfg
+        if self._followers:
+            self.cfg = EasyDict({**cfg, **{name: copy.deepcopy(cfg[name]) for name in SECTIONS if name in cfg}})
+        for path, number in self._followers.items():
+            set_key(self.cfg, path, number)
 
-def _section(policy: Mapping[str, Any], path: str) -> tuple[Any, str]:
-    """Return the section that has a key, and the last part of the key's dotted name."""
-    *sections, last = path.split(".")
-    for name in sections:
-        policy = policy.get(name, {})
-    return policy, last
+    def follower(self, path: str) -> float:
+        """Return the number of a key, to be kept by another part of the run; it is `Scheduled` if it has a schedule.
+
+        Args:
+            path: the key's dotted name, without 'policy.'.
+        """
+        return self._followers.get(path, get_key(self.cfg, path))
+
+    def numbers(self, path: str) -> list[float]:
+        """Return the numbers that a key's schedule contains, or its only number."""
+        return self._schedules[path].numbers if path in self._schedules else [get_key(self.cfg, path)]
+
+    def _number(self, path: str) -> float:
+        schedule = self._schedules[path]
+        return schedule.at(max(self._counts[schedule.by], 0))
+
+    def set_numbers(self) -> None:
+        """Write the current numbers into the config, and into the figures for the log."""
+        for path in self._schedules:
+            number = self.figures[path.removeprefix("learn.")] = self._number(path)
+            set_key(self.cfg, path, number)
+
+    def count_iteration(self) -> None:
+        """Count a learner iteration."""
+        self._counts["iteration"] += 1
+
+    def count_collect(self, envstep: int) -> None:
+        """Count a collect, which begins after `envstep` env steps of all ranks."""
+        self._counts["env_step"] = envstep
+        self._counts["collect"] += 1
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the counts, which are the same on all ranks."""
+        return dict(self._counts)
+
+    def load_state_dict(self, state: dict[str, int] | None) -> None:
+        """Restore a state that `state_dict` returned.
+
+        Raises:
+            ValueError: it is None, so a version without schedules wrote the checkpoint.
+        """
+        if state is None:
+            raise ValueError(
+                "the state has no counts for schedules, because an older version wrote it: continue it without "
+                "schedules, or start from the model alone, with policy.learn.resume_training=False"
+            )
+        self._counts.update(state)
+        self.set_numbers()

@@ -9,8 +9,7 @@ from typing import Any
 import gymnasium
 from gymnasium.spaces import Discrete
 
-from ding_lite.config.schema import set_key
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, set_key
 from ding_lite.utils.registry import ConfigError
 
 ROOT = Path(__file__).parents[2]

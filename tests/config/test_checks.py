@@ -10,8 +10,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from ding_lite.config import compile_config, read_config, set_shapes
-from ding_lite.config.schema import get_key, set_key
 from ding_lite.envs import EnvSpec, check_env
+from ding_lite.utils.key import get_key, set_key
 from ding_lite.utils.registry import (
     ConfigError,
 )

@@ -11,9 +11,10 @@ from torch import nn
 
 from ding_lite.config import compile_config
 from ding_lite.config.compat import IGNORED_KEYS, OLD_ANTS, REDUNDANT_KEYS, RENAMED_IDS, RENAMED_KEYS
-from ding_lite.config.schema import get_key, plain
+from ding_lite.config.schema import plain
 from ding_lite.entry import serial_pipeline
 from ding_lite.policy import DQNPolicy
+from ding_lite.utils.key import get_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.config.helpers import nested, pair
 

@@ -12,9 +12,8 @@ from easydict import EasyDict
 from gymnasium.spaces import Box
 
 from ding_lite.config import compile_config, divided_sizes, set_shapes
-from ding_lite.config.schema import get_key
 from ding_lite.envs.vector_env import check_env
-from ding_lite.utils.key import describe, matches
+from ding_lite.utils.key import describe, get_key, matches
 from ding_lite.utils.registry import (
     POLICY_REGISTRY,
     ConfigError,

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from ding_lite.config import compile_config, read_config, set_shapes
-from ding_lite.config.schema import PIPELINE_OF, config_schema, get_key
+from ding_lite.config.schema import PIPELINE_OF, config_schema
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
+from ding_lite.utils.key import get_key
 from tests.distributed.launcher import ROOT
 from tests.dizoo.extras import EXTRAS, needs
 

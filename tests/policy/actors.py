@@ -123,7 +123,8 @@ def make_block(policy: Any, n_step: int = 8, num_envs: int = 4, seed: int = 0) -
 
 
 def learn(policy: Any, samples: dict[str, Any]) -> list[dict[str, Tensor]]:
-    """Learn from what one collect gave; return the outputs of the iterations."""
+    """Begin a collect, and learn from what it gave; return the outputs of the iterations."""
+    policy.begin_collect(0)
     return [policy.learn(batch) for batch in policy.batches(samples)]
 
 

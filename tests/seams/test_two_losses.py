@@ -21,11 +21,11 @@ def learn_in_plain_torch(batches: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     learn, model = cfg.policy.learn, copy.deepcopy(policy.model)
     model.requires_grad_(True)
     target = copy.deepcopy(model)
-    adam = torch.optim.Adam(model.encoder.parameters(), lr=learn.learning_rate)
+    adam = torch.optim.Adam(model.encoder.parameters(), lr=learn.learning_rate.start)
     rmsprop = torch.optim.RMSprop(model.head.parameters(), lr=learn.learning_rate_head, eps=1e-5)
     sgd = torch.optim.SGD(model.decoder.parameters(), lr=learn.learning_rate_decoder, momentum=0.9)
     for step, batch in enumerate(batches):
-        adam.param_groups[0]["lr"] = learn.learning_rate * 0.5 ** (step / learn.half_life)
+        adam.param_groups[0]["lr"] = 0.001 * 0.5 ** (step / 1000)
         features = model.encoder(batch["obs"])
         with torch.no_grad():
             best = model(batch["next_obs"])["logit"].argmax(-1, keepdim=True)
@@ -58,7 +58,7 @@ def test_each_part_has_its_own_optimizer_rate_and_bound() -> None:
     _, policy = build(NAME, *CLIPPED)
     before = copy.deepcopy(policy.model.decoder.state_dict())
     figures = policy.learn(batch)
-    rates = {key: float(value) for key, value in figures.items() if key.endswith("learning_rate")}
+    rates = {key: float(value) for key, value in figures.items() if key.endswith("_learning_rate")}
     assert rates == {"encoder_learning_rate": 0.001, "head_learning_rate": 0.002, "decoder_learning_rate": 0.05}
     moved = sum((value - before[key]).square().sum() for key, value in policy.model.decoder.state_dict().items())
     # SGD's first step is the rate times the gradient, whose norm the bound has cut to 0.01.

@@ -52,10 +52,9 @@ class ReconstructingDQNPolicy(DQNPolicy):
         type="reconstructing_dqn",  # (str) name in the policy registry
         learn=dict(
             reconstruction_weight=0.5,  # (float) weight of the second loss
-            learning_rate=0.001,  # (float) of the encoder's Adam, which halves every `half_life` iterations
+            learning_rate=0.001,  # (float) of the encoder's Adam
             learning_rate_head=0.002,  # (float) learning rate of the head's RMSprop
             learning_rate_decoder=0.05,  # (float) learning rate of the decoder's SGD, with momentum
-            half_life=1000,  # (int) learner iterations
         ),
     )
     _model: ReconstructingQ
@@ -67,7 +66,7 @@ class ReconstructingDQNPolicy(DQNPolicy):
     def _init_optimizer(self) -> None:
         learn, model = self._cfg.learn, self._model
         parts = {
-            "encoder": Trained(model.encoder, lambda step: learn.learning_rate * 0.5 ** (step / learn.half_life)),
+            "encoder": Trained(model.encoder, learn.learning_rate),
             "head": Trained(model.head, learn.learning_rate_head, "rmsprop", dict(eps=1e-5)),
             "decoder": Trained(model.decoder, learn.learning_rate_decoder, "sgd", dict(momentum=0.9)),
         }
@@ -90,7 +89,12 @@ main_config = dict(
     policy=dict(
         multi_gpu=True,
         num_threads=1,
-        learn=dict(update_per_collect=4, batch_size=32, target_update_freq=2),
+        learn=dict(
+            update_per_collect=4,
+            batch_size=32,
+            target_update_freq=2,
+            learning_rate=dict(type="exponential", start=0.001, end=0.0005, over=1000, by="iteration"),
+        ),
         collect=dict(n_sample=16),
         other=dict(replay_buffer=dict(replay_buffer_size=2000)),
     ),

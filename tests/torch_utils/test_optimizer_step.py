@@ -17,6 +17,7 @@ from ding_lite.torch_utils.data_parallel import synchronize_batchnorm
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.schedule import Scheduled
 from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, same
 
 CFG = make_cfg()
@@ -173,17 +174,21 @@ class TwoHeads(nn.Module):
         return actor_loss + critic_loss, {"actor_loss": actor_loss.detach(), "critic_loss": critic_loss.detach()}
 
 
-def halving(steps: int) -> float:
-    return 0.1 * 0.5**steps
-
-
 def two_heads_step(network: TwoHeads, cfg: Any = CFG) -> OptimizerStep:
-    parts = {
-        "encoder": Trained(network.encoder, learning_rate=0.01, optimizer="adamw", options={"weight_decay": 0.1}),
-        "actor": Trained(network.actor, learning_rate=halving, optimizer=torch.optim.SGD, options={"momentum": 0.9}),
-        "critic": Trained(network.critic, optimizer="rmsprop", options={"eps": 1e-3}),
-    }
-    return OptimizerStep(parts, cfg)
+    """Return the step of three parts; the actor's rate is 0.1, and half as large after each step."""
+    halving = Scheduled(0.1, lambda: 0.1 * 0.5 ** getattr(step, "steps", 0))
+    step, parts = (
+        None,
+        {
+            "encoder": Trained(network.encoder, learning_rate=0.01, optimizer="adamw", options={"weight_decay": 0.1}),
+            "actor": Trained(
+                network.actor, learning_rate=halving, optimizer=torch.optim.SGD, options={"momentum": 0.9}
+            ),
+            "critic": Trained(network.critic, optimizer="rmsprop", options={"eps": 1e-3}),
+        },
+    )
+    step = OptimizerStep(parts, cfg)
+    return step
 
 
 def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None:
@@ -204,7 +209,7 @@ def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None
         plain.zero_grad()
         plain.loss(batch)[0].backward()
         norms = [nn.utils.clip_grad_norm_(part.parameters(), 0.3) for part in plain.children()]
-        optimizers[1].param_groups[0]["lr"] = halving(number)
+        optimizers[1].param_groups[0]["lr"] = 0.1 * 0.5**number
         for optimizer in optimizers:
             optimizer.step()
         assert float(output["grad_norm"]) == pytest.approx(math.hypot(*norms), rel=1e-5)
@@ -212,7 +217,7 @@ def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None
     for mine, other in zip(network.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
     rates = {name: float(rate) for name, rate in step.learning_rates().items()}
-    assert rates == {"encoder_learning_rate": 0.01, "actor_learning_rate": halving(3), "critic_learning_rate": 0.02}
+    assert rates == {"encoder_learning_rate": 0.01, "actor_learning_rate": 0.0125, "critic_learning_rate": 0.02}
 
 
 def test_the_state_of_parts_is_restored_with_their_schedules() -> None:
@@ -225,7 +230,7 @@ def test_the_state_of_parts_is_restored_with_their_schedules() -> None:
     for step, network in zip(steps, networks, strict=True):
         step.step(network.loss, make_batch(8, 5))
     assert same(list(networks[0].parameters()), list(networks[1].parameters()))
-    assert float(steps[1].learning_rates()["actor_learning_rate"]) == halving(3)
+    assert float(steps[1].learning_rates()["actor_learning_rate"]) == 0.0125
 
 
 def test_parts_must_not_have_parameters_in_common() -> None:

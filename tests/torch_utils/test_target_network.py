@@ -12,6 +12,7 @@ from torch import nn
 from ding_lite.torch_utils.target_network import TargetNetwork, check_target
 from ding_lite.utils import FlatParameters
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.schedule import Scheduled
 
 
 def make(**kwargs: Any) -> tuple[Any, Any]:
@@ -41,9 +42,10 @@ def test_or_takes_a_share_at_each() -> None:
     assert follow(*make(theta=0.25), 3) == [0.25, 0.6875, 1.265625]
 
 
-def test_the_share_may_be_a_function_of_the_updates_so_far() -> None:
+def test_the_share_may_have_a_schedule() -> None:
     # half of 1; then a quarter: 0.5 + (2 - 0.5) / 4; then an eighth: 0.875 + (3 - 0.875) / 8
-    assert follow(*make(theta=lambda updates: 0.5 ** (updates + 1)), 3) == [0.5, 0.875, 1.140625]
+    shares = iter([0.5, 0.25, 0.125])
+    assert follow(*make(theta=Scheduled(0.5, lambda: next(shares))), 3) == [0.5, 0.875, 1.140625]
 
 
 @pytest.mark.parametrize("kwargs", [{"freq": 2}, {"theta": 0.5}])

@@ -10,7 +10,7 @@ import pytest
 
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.schedule import Scheduled, check_schedule, is_schedule, number_at, why_constant
+from ding_lite.utils.schedule import Schedule, Scheduled, check_schedule, is_schedule, why_constant
 
 PATH = "policy.learn.learning_rate"
 RATE = Key(0.1, "step size", low=0, high=10)
@@ -30,12 +30,14 @@ def span(kind: str, start: float, end: float, over: float = 8, by: str = "env_st
         (span("cosine", 2.0, 0.0), [2.0, 2 - 2 * 0.14644661, 1.0, 0.0, 0.0]),
         # 16 (1/16)^x = 16, 16 / 2, 16 / 4, 1
         (span("exponential", 16.0, 1.0), [16.0, 8.0, 4.0, 1.0, 1.0]),
+        # 1 + 2 exp(-count / 8), whose limit is 1
+        (span("exp", 3.0, 1.0), [1 + 2 * math.exp(-count / 8) for count in (0, 2, 4, 8, 100)]),
         # between [2, 1] and [6, 5] one more for each count; before and after, the number of the nearest point
         (dict(type="piecewise", points=[[2, 1.0], [6, 5.0], [7, 0.0]], by="collect"), [1.0, 1.0, 3.0, 0.0, 0.0]),
     ],
 )
 def test_the_number_at_each_count(schedule: dict[str, Any], numbers: list[float]) -> None:
-    found = [number_at(schedule, count) for count in (0, 2, 4, 8, 100)]
+    found = [Schedule(**schedule).at(count) for count in (0, 2, 4, 8, 100)]
     assert found == pytest.approx(numbers, abs=1e-8)
     assert found[0] == numbers[0]  # the first and the last number are exact
     assert found[3:] == numbers[3:]
@@ -44,16 +46,16 @@ def test_the_number_at_each_count(schedule: dict[str, Any], numbers: list[float]
 
 
 def test_a_jump_is_two_points_at_neighbouring_counts() -> None:
-    schedule = dict(type="piecewise", points=[[0, 1.0], [99, 1.0], [100, 0.1]], by="iteration")
-    assert [number_at(schedule, count) for count in (0, 50, 99, 100, 101)] == [1.0, 1.0, 1.0, 0.1, 0.1]
+    schedule = Schedule("piecewise", points=[[0, 1.0], [99, 1.0], [100, 0.1]], by="iteration")
+    assert [schedule.at(count) for count in (0, 50, 99, 100, 101)] == [1.0, 1.0, 1.0, 0.1, 0.1]
 
 
-def test_a_number_while_a_policy_is_built_is_a_number_and_a_function() -> None:
+def test_a_number_while_a_policy_is_built_is_a_number_that_knows_the_current_one() -> None:
     now = [2.0]
     number = Scheduled(0.5, lambda: now[0])
-    assert (number + 1, number(7)) == (1.5, 2.0)
+    assert (number + 1, number.current()) == (1.5, 2.0)
     now[0] = 3.0
-    assert (float(number), number(7)) == (0.5, 3.0)
+    assert (float(number), number.current()) == (0.5, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ POINTS = dict(type="piecewise", points=[[0, 1.0], [10, 2.0]], by="env_step")
     [
         (
             {},
-            "expected a number, or a schedule of one of the types 'linear', 'cosine', 'exponential', 'piecewise', got",
+            "expected a number, or a schedule of one of the types 'linear', 'cosine', 'exponential', 'exp', 'piece",
         ),
         (span("square", 1, 2), f"{PATH}.type: expected a number, or a schedule of one of the types 'linear', 'cosine'"),
         (

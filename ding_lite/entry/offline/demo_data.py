@@ -22,7 +22,6 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.config import find_policy
-from ding_lite.config.schema import get_key
 from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.normalized import normalizes_obs
 from ding_lite.entry.process import policy_process
@@ -32,6 +31,7 @@ from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.checkpoint.file import load_checkpoint
+from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
 from ding_lite.utils.ranks.machine_group import machine_group

@@ -75,9 +75,9 @@ def serial_pipeline_rpc(
 def _check_schedules(policy: EasyDict) -> None:
     """Raise `ConfigError` if a number that observers may use changes with a count that they do not know."""
     for path, schedule in find_schedules(policy, declared_keys(POLICY_REGISTRY.find(policy.type))).items():
-        if not path.startswith(("learn.", "eval.")) and schedule["by"] != "env_step":
+        if not path.startswith(("learn.", "eval.")) and schedule.by != "env_step":
             raise ConfigError(
-                f"policy.{path}.by: expected 'env_step', got '{schedule['by']}', because the observers of "
+                f"policy.{path}.by: expected 'env_step', got '{schedule.by}', because the observers of "
                 "serial_pipeline_rpc count nothing else."
             )
 

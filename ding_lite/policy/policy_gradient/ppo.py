@@ -29,7 +29,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
-from ding_lite.policy.policy_gradient.ppo_checks import check_kl_keys, check_schedulers
+from ding_lite.policy.policy_gradient.ppo_checks import check_kl_keys
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy
 from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
@@ -53,10 +53,8 @@ class PPOPolicy(ActorCriticPolicy):
             epoch_per_collect=Key(10, "passes over the samples of a collect", low=1),
             batch_size=64,
             learning_rate=3e-4,
-            lr_scheduler=Key(None, "linear decay: dict(epoch_num=collects, min_lr_lambda=final share)", type=dict),
             entropy_weight=0.0,
             clip_ratio=Key(0.2, "bound of |pi_new(a) / pi_old(a) - 1|", low=0),
-            clip_scheduler=Key(None, "linear decay: dict(epoch_num=collects, min_clip_lambda=final share)", type=dict),
             value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
             dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
             adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
@@ -77,19 +75,15 @@ class PPOPolicy(ActorCriticPolicy):
     )
     recurrent: ClassVar[bool] = True
     _pretrained: nn.Module | None = None
-    trainer_keys: ClassVar[tuple[str, ...]] = (
-        *("learn.lr_scheduler", "learn.clip_scheduler", "learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl"),
-    )
+    trainer_keys: ClassVar[tuple[str, ...]] = ("learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        check_schedulers(cfg.policy)
         check_kl_keys(cfg)
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
-        self._collects, self._clip_share = 0, 1.0
         self._adapted_kl_beta: float | None = None  # as `kl_adaptive` has changed it
         super().__init__(cfg, *args, **kwargs)
 
@@ -114,7 +108,7 @@ class PPOPolicy(ActorCriticPolicy):
         return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl", "kl_div"]
 
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        self._set_schedules()
+        self._kl.clear()
         block = self._to_device(samples)
         keys = ("obs", "action", "logit", "logit_pretrained", *(self._sequences.keys if self._sequences else ()))
         samples_M = self._arrange({key: block[key] for key in keys if key in block})
@@ -170,7 +164,7 @@ class PPOPolicy(ActorCriticPolicy):
         logp_B, entropy_B = log_prob_entropy(output["logit"], batch["action"])
         with torch.no_grad():
             logp_old_B = log_prob(batch["logit"], batch["action"])
-        ratio_B, clip = (logp_B - logp_old_B).exp(), self._clip_ratio
+        ratio_B, clip = (logp_B - logp_old_B).exp(), learn.clip_ratio
         objective_B = clipped_objective(ratio_B, batch["adv"], clip, learn.dual_clip)
         value_clip = clip if learn.value_clip else None
         square_B = squared_value_error(output["value"], batch["value"], batch["return_"], value_clip)
@@ -195,25 +189,11 @@ class PPOPolicy(ActorCriticPolicy):
         self._kl += [output["kl"]] if "kl" in output else []
         return output
 
-    # Schedules, and the penalty on the KL.
-
-    @property
-    def _clip_ratio(self) -> float:
-        return self._cfg.learn.clip_ratio * self._clip_share
+    # The penalty on the KL.
 
     @property
     def _kl_beta(self) -> float:
         return self._cfg.learn.kl_beta if self._adapted_kl_beta is None else self._adapted_kl_beta
-
-    def _set_schedules(self) -> None:
-        """Set the learning rate, and the share of the clip ratio, for this collect, and count it."""
-        learn = self._cfg.learn
-        share = _linear(learn.lr_scheduler, "min_lr_lambda", self._collects)
-        for group in self._optimizer.optimizer.param_groups:
-            group["lr"] = learn.learning_rate * share
-        self._clip_share = _linear(learn.clip_scheduler, "min_clip_lambda", self._collects)
-        self._collects += 1
-        self._kl.clear()
 
     def _joined_kl(self, kl: list[Tensor]) -> float:
         """Return the mean of KLs over updates and ranks; one collective."""
@@ -228,26 +208,14 @@ class PPOPolicy(ActorCriticPolicy):
         self._adapted_kl_beta = self._kl_beta * (2.0 if kl > 1.5 * target else 0.5 if kl < target / 1.5 else 1.0)
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        own = {"value_stats": self._value_stats.state_dict(), "collects": self._collects, "kl_beta": self._kl_beta}
+        own = {"value_stats": self._value_stats.state_dict(), "kl_beta": self._kl_beta}
         return super()._state_dict_learn() | own
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
         self._value_stats.load_state_dict(state["value_stats"])  # the model predicts returns in these units
         if "optimizer" in state:
-            self._collects = state["collects"]
             self._adapted_kl_beta = state["kl_beta"] if self._cfg.learn.get("kl_adaptive") else None
-
-
-def _linear(schedule: dict[str, float] | None, lowest: str, count: int) -> float:
-    """Return the factor after `count` collects: it falls linearly from 1 to `schedule[lowest]` in `epoch_num` collects.
-
-    Args:
-        schedule: `epoch_num` and the final factor; None: the factor stays 1.
-        lowest: name of the final factor in `schedule`.
-        count: collects so far.
-    """
-    return 1.0 - (1.0 - schedule[lowest]) * min(count / schedule["epoch_num"], 1.0) if schedule else 1.0
 
 
 def load_pretrained(model: nn.Module, path: str) -> nn.Module:

@@ -7,37 +7,7 @@ from easydict import EasyDict
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import Scheduled
 
-# Keys for schedules: each with the name of its final share, and the key that it scales.
-SCHEDULERS = (("lr_scheduler", "min_lr_lambda", "learning_rate"), ("clip_scheduler", "min_clip_lambda", "clip_ratio"))
 PATH = "policy.learn.pretrained_model_path"
-
-
-def check_schedulers(policy: EasyDict) -> None:
-    """Check `lr_scheduler` and `clip_scheduler`.
-
-    Args:
-        policy: the section `policy` of a compiled config.
-
-    Raises:
-        ConfigError: one is malformed, or contradicts another key.
-    """
-    learn = policy.learn
-    for key, lowest, target in SCHEDULERS:
-        schedule = learn[key]
-        if schedule is None:
-            continue
-        if isinstance(learn[target], Scheduled):
-            raise ConfigError(f"policy.learn.{key} contradicts the schedule of policy.learn.{target}: set only one.")
-        numbers = all(isinstance(value, (int, float)) for value in schedule.values())
-        if set(schedule) != {"epoch_num", lowest} or not numbers or schedule["epoch_num"] <= 0:
-            raise ConfigError(
-                f"policy.learn.{key} must be dict(epoch_num=collects, {lowest}=final share), got {dict(schedule)}."
-            )
-    if policy.compile and learn.clip_scheduler is not None:
-        raise ConfigError(
-            "policy.learn.clip_scheduler changes a number in the loss, but policy.compile=True treats these as "
-            "constants: set one of them to None or False."
-        )
 
 
 def check_kl_keys(cfg: EasyDict) -> None:

@@ -59,7 +59,7 @@ class PPOOffPolicy(PPOPolicy):
         `env.norm_reward`, the units are those of the normalised rewards. With `env.norm_obs`, all values are those of
         observations that are normalised by the newest statistics, as they are in batches.
         """
-        self._set_schedules()
+        self._kl.clear()
         normalizer = self.normalizer  # it changes the batches from replay, but not this block
         given = normalizer.normalize(block) if isinstance(normalizer, Normalizer) else block
         value_TN, next_value_TN = self._values(self._to_device(given), recompute=given is not block)

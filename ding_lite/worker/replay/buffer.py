@@ -205,7 +205,7 @@ class TransitionView:
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
         """Return a batch, as described above."""
         if isinstance(self._gamma, Scheduled):
-            self._discount_K = discounts(self._gamma(0), self.span, self._discount_K.device)
+            self._discount_K = discounts(self._gamma.current(), self.span, self._discount_K.device)
         discount_K = self._discount_K
         place_B = last_B = drawn["index"]
         batch = ring.rows(place_B) | {"value_gamma": discount_K[1:2].expand(len(place_B))}

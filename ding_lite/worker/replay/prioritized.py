@@ -14,6 +14,7 @@ from torch import Tensor
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import all_gather_tensor, allreduce_data
 from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.utils.schedule import Schedule
 from ding_lite.worker.replay.buffer import ReplayBuffer, create_ring_and_view
 from ding_lite.worker.replay.ring import Ring
 
@@ -99,7 +100,7 @@ class PrioritizedSampler:
     adaptive = True
 
     def __init__(self, num_places: int, alpha: float, beta: float, anneal_step: int, seed: int = 0) -> None:
-        self._alpha, self._beta, self._anneal_step = alpha, beta, anneal_step
+        self._alpha, self._beta = alpha, Schedule("linear", beta, 1.0, anneal_step)  # beta by batches drawn
         self._rng = np.random.default_rng(seed)
         self._tree, self._num_used = SumTree(num_places), 0  # priority^alpha of each place; 0 where no sample starts
         self._max_priority, self._num_drawn = 1.0, 0
@@ -127,7 +128,7 @@ class PrioritizedSampler:
         """
         mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total
         place_B = self._tree.find(mass_B)
-        beta = self._beta + (1 - self._beta) * min(self._num_drawn / self._anneal_step, 1.0)
+        beta = self._beta.at(self._num_drawn)
         total, count = self._tree.total, len(starts) * ring.num_envs
         mean = allreduce_data({"total": total, "count": count}, "mean")
         weight_B = (self._tree[place_B] * mean["count"] / mean["total"]) ** -beta * (total / mean["total"])

@@ -83,7 +83,7 @@ class SequenceView:
     def _sum_rewards(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Return the n-step `reward`, `done`, `value_gamma` and `last_step`, each `[L, B]`."""
         if isinstance(self._gamma, Scheduled):
-            self._discount_K = discounts(self._gamma(0), self._nstep, self._discount_K.device)
+            self._discount_K = discounts(self._gamma.current(), self._nstep, self._discount_K.device)
         step_L1, discount_K = self._step_T1[: self._length], self._discount_K
         if self._nstep == 1:
             like = batch["reward"]

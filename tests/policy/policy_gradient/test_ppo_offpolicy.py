@@ -21,6 +21,7 @@ def hand_policy(*overrides: str) -> Any:
 
 
 def samples_of(policy: Any) -> dict[str, Tensor]:
+    policy.begin_collect(0)
     return policy.to_samples(hand_block())
 
 
