@@ -20,14 +20,10 @@ COVERED = {
         *("entry/rpc/agent.py", "entry/rpc/link.py", "entry/rpc/observer.py", "entry/rpc/serial_entry_rpc.py")
     ],
     "entry/offline/test_serial_offline.py": [
-        *("entry/offline/source.py", "entry/offline/serial_entry_bc.py", "entry/offline/serial_entry_offline.py"),
+        *("entry/offline/source.py", "entry/offline/serial_entry_offline.py"),
     ],
-    "cli/test_video.py": ["entry/playing.py"],
-    "entry/test_agent.py": ["utils/checkpoint/find.py"],
-    "entry/test_normalized_runs.py": ["entry/normalized.py"],
-    "entry/test_serial_entry.py": ["entry/experiment.py", "entry/setup.py"],
+    "entry/test_serial_entry.py": ["entry/experiment.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
-    "entry/test_serial_onpolicy.py": ["entry/serial_entry_onpolicy.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": [
         *(
@@ -57,16 +53,9 @@ COVERED = {
         )
     ],
     "utils/ranks/test_context.py": [
-        *(
-            "utils/ranks/ddp_config.py",
-            "utils/ranks/flat_parameters.py",
-            "utils/ranks/gradient_mean.py",
-        ),
-        "utils/ranks/launch_environment.py",
+        *("utils/ranks/flat_parameters.py", "utils/ranks/launch_environment.py"),
         *("utils/ranks/ranks.py", "utils/ranks/shares.py"),
     ],
-    "utils/checkpoint/test_store.py": ["utils/checkpoint/outcome.py"],
-    "worker/test_learner.py": ["torch_utils/running_mean.py"],
     "worker/offline/test_dataset.py": ["worker/offline/files.py"],
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__"))

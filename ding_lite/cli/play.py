@@ -36,8 +36,7 @@ def run(args: argparse.Namespace) -> None:
     instead = f"use `ding_lite video {shlex.quote(args.path)}`"
     if not has_screen():
         raise ConfigError(f"There is no screen to open a window on: {instead}.")
-    from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
-    from ding_lite.entry.playing import play_episodes  # noqa: PLC0415
+    from ding_lite.entry.agent import load, play_episodes  # noqa: PLC0415
 
     agent = load(args.path)
     count = math.inf if args.episodes is None else args.episodes

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from ding_lite.cli.options import check_at_least
 from ding_lite.cli.output import add_paths, show, show_notes
-from ding_lite.results.curves import find_shortened
 from ding_lite.results.groups import describe_groups, group_runs
-from ding_lite.results.plot import PlotOptions, check_format, describe_parts, save_plot
+from ding_lite.results.plot import PlotOptions, check_format, describe_parts, find_shortened, save_plot
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_runs
 from ding_lite.results.statistics import AVERAGES
 from ding_lite.utils.registry import UserError

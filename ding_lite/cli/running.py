@@ -13,9 +13,9 @@ from typing import Any
 from ding_lite.config import SavedRun, divided_sizes, find_policy, read_limits, read_saved_run
 from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.eval_entry import evaluate_checkpoint, find_pair
-from ding_lite.entry.launcher.ranks import run_ranks
+from ding_lite.entry.launcher import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
-from ding_lite.utils.checkpoint.find import find_checkpoint
+from ding_lite.results.run import find_checkpoint
 from ding_lite.utils.checkpoint.run_directory import read_result
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import read_launch

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from ding_lite.cli.output import show
-from ding_lite.results.listing import list_runs, size_of
+from ding_lite.results.cleaning import list_runs, size_of
 from ding_lite.results.run import find_directories
 from ding_lite.results.table import show_size
 from ding_lite.utils.registry import UserError

@@ -42,9 +42,8 @@ def run(args: argparse.Namespace) -> None:
     from ding_lite.envs.rendering import EpisodeRecorder, import_moviepy  # noqa: PLC0415
 
     import_moviepy()
-    from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
-    from ding_lite.entry.playing import play_episodes  # noqa: PLC0415
-    from ding_lite.utils.checkpoint.find import find_checkpoint, find_exp_dir  # noqa: PLC0415
+    from ding_lite.entry.agent import load, play_episodes  # noqa: PLC0415
+    from ding_lite.results.run import find_checkpoint, find_exp_dir  # noqa: PLC0415
 
     agent = load(args.path)
     output = args.output or os.path.join(find_exp_dir(find_checkpoint(args.path)), "video")

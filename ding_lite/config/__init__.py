@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ding_lite.config.changes import changed_values as changed_values
     from ding_lite.config.config import compile_config as compile_config
     from ding_lite.config.config import divided_sizes as divided_sizes
     from ding_lite.config.config import find_policy as find_policy
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from ding_lite.config.config import replace_values as replace_values
     from ding_lite.config.config import save_config as save_config
     from ding_lite.config.saved import SavedRun as SavedRun
+    from ding_lite.config.saved import changed_values as changed_values
     from ding_lite.config.saved import read_saved_run as read_saved_run
     from ding_lite.config.shapes import set_shapes as set_shapes
 else:

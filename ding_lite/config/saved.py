@@ -1,4 +1,4 @@
-"""Reads what a run has saved in its total_config.py, without running that file.
+"""Reads what a run has saved in its total_config.py, without running that file, and says what has changed since.
 
 The file is Python, so that it can be run again. A directory of runs may come from somebody else, however, and reading
 it must not run code. `read_saved_run` therefore evaluates the values that `save_config` writes, and nothing else.
@@ -9,15 +9,18 @@ from __future__ import annotations
 import ast
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ding_lite.config import schema as sc
+from ding_lite.config.schema import plain
 from ding_lite.utils.key import show
 from ding_lite.utils.registry import ConfigError
 
 FLOATS = {"inf": math.inf, "nan": math.nan}  # the names that a saved value may contain
+# keys that say where the run is, and that it is resumed
+OTHER = ("exp_name", "notes", "policy.learn.resume_training", "policy.learn.learner.hook.load_ckpt_before_run")
 
 
 class SavedRun(NamedTuple):
@@ -95,3 +98,29 @@ class _Numbers(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.copy_location(ast.Constant(FLOATS[node.id]), node) if node.id in FLOATS else node
+
+
+def changed_values(path: str | Path, cfg: Mapping[str, Any], limits: Mapping[str, int]) -> list[str]:
+    """Return a string such as "policy.learn.learning_rate=5e-05 (0.001 before)" for each value that has changed.
+
+    Args:
+        path: the file that `save_config` wrote when the run began.
+        cfg: the compiled config of the run that continues.
+        limits: its limits.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    saved = read_saved_run(path)
+    changes = _changes({**saved.main_config, **saved.limits}, {**plain(cfg, "cfg"), **limits})
+    return [f"{key}={now!r} ({before!r} before)" for key, before, now in changes if key not in OTHER]
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the dotted key, the old and the new value of each key that is in both and differs."""
+    for key, old in before.items():
+        new = now.get(key, old)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _changes(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield prefix + key, old, new

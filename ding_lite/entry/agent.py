@@ -31,13 +31,13 @@ from ding_lite.entry.acting import AgentError, Observations
 from ding_lite.entry.eval_entry import episode_counts, find_pair, play_evaluation
 from ding_lite.entry.export import check_target, export_policy
 from ding_lite.entry.keeper import load_model, trained_env_steps
-from ding_lite.entry.process import policy_process
-from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.envs.rendering import build_rendered
+from ding_lite.envs.wrappers import TRUE_REWARD
+from ding_lite.results.run import find_checkpoint
 from ding_lite.utils.checkpoint.file import load_checkpoint
-from ding_lite.utils.checkpoint.find import find_checkpoint
 from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
@@ -271,3 +271,30 @@ def _undisturbed() -> Iterator[None]:
         yield
     finally:
         set_random_state(state)
+
+
+def play_episodes(
+    agent: Agent, env: gymnasium.Env, seed: int | None = None, deterministic: bool = True
+) -> Iterator[tuple[float, int]]:
+    """Play one episode after another, endlessly.
+
+    Args:
+        agent: the agent.
+        env: an environment from the agent's `make_env`, possibly wrapped further.
+        seed: seed of the environment, before the first episode.
+        deterministic: see `Agent.act`.
+
+    Yields:
+        Each episode's return (the sum of unclipped rewards) and its length in env steps.
+    """
+    while True:
+        obs, _ = env.reset(seed=seed)
+        seed = None
+        agent.reset()
+        total, length, ended = 0.0, 0, False
+        while not ended:
+            obs, reward, terminated, truncated, info = env.step(agent.act(obs, deterministic))
+            total += float(info.get(TRUE_REWARD, reward))
+            length += 1
+            ended = terminated or truncated
+        yield total, length

@@ -9,14 +9,13 @@ from typing import Any
 
 from ding_lite.config import read_saved_run
 from ding_lite.entry.keeper import load_model
-from ding_lite.entry.process import policy_process
 from ding_lite.entry.reporter import describe_eval_epsilon, describe_numbers
-from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
+from ding_lite.results.run import find_config
 from ding_lite.utils.checkpoint.file import load_checkpoint
-from ding_lite.utils.checkpoint.find import find_config
-from ding_lite.utils.progress import Progress
+from ding_lite.utils.logger import Progress
 from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import Evaluator

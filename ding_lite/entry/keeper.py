@@ -12,7 +12,6 @@ import torch
 
 from ding_lite.config import changed_values, save_config
 from ding_lite.entry.callbacks import Callback
-from ding_lite.entry.normalized import check_statistics
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs.spec_state import spec_state
@@ -20,11 +19,10 @@ from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
-from ding_lite.utils.checkpoint.outcome import on_rank_0
 from ding_lite.utils.checkpoint.run_directory import check_exp_dir, claim_exp_dir, open_exp_dir, release_exp_dir
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
 from ding_lite.utils.origin import record_origin
-from ding_lite.utils.ranks.collectives import all_gather_object
+from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
@@ -307,7 +305,7 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
         CheckpointError: the checkpoint belongs to another policy or model.
     """
     try:
-        check_statistics(policy, state["policy"], name)
+        _check_statistics(policy, state["policy"], name)
         learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
         policy.load_state_dict(learned)
     except CheckpointError:  # it already says what is wrong
@@ -352,7 +350,7 @@ def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
         CheckpointError: the checkpoint belongs to another model.
     """
     state = state.get("policy", state)
-    check_statistics(policy, state, name)
+    _check_statistics(policy, state, name)
     try:
         policy.load_to_act(state if "model" in state else {"model": state})
     except (TypeError, ValueError, RuntimeError) as error:
@@ -362,6 +360,30 @@ def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
 def trained_env_steps(state: dict[str, Any]) -> int:
     """Return the env steps of all ranks before a checkpoint; `LONG_TRAINED` if it does not contain them."""
     return int(state.get("collector", {}).get("envstep", LONG_TRAINED))
+
+
+def _check_statistics(policy: Policy, state: dict[str, Any], name: str) -> None:
+    """Check that a policy and a checkpoint both normalise observations, or neither does.
+
+    Args:
+        policy: the policy.
+        state: the checkpoint's `policy`.
+        name: the checkpoint's name in messages.
+
+    Raises:
+        CheckpointError: only one of the two does.
+    """
+    wanted = policy.normalizer.obs is not None
+    found = "obs.mean" in state.get("normalizer", {})
+    if wanted and not found:
+        raise CheckpointError(
+            f"Checkpoint '{name}' has no statistics of observations, which env.norm_obs=True needs: its policy learned "
+            "from unchanged observations. Set env.norm_obs=False."
+        )
+    if found and not wanted:
+        raise CheckpointError(
+            f"The policy of checkpoint '{name}' learned from normalised observations: set env.norm_obs=True."
+        )
 
 
 def _misfit(name: str, error: Exception) -> CheckpointError:

@@ -30,10 +30,10 @@ class Pipeline(NamedTuple):
 PIPELINES = {
     "serial_pipeline": Pipeline("serial_entry", "serial", "from a replay buffer", relabels=True),
     "serial_pipeline_onpolicy": Pipeline(
-        "serial_entry_onpolicy", "serial_onpolicy", "on-policy, without a replay buffer", relabels=True
+        "serial_entry", "serial_onpolicy", "on-policy, without a replay buffer", relabels=True
     ),
     "serial_pipeline_offline": Pipeline("offline.serial_entry_offline", "offline", "from a data set, without playing"),
-    "serial_pipeline_bc": Pipeline("offline.serial_entry_bc", "bc", "from a data set, without playing"),
+    "serial_pipeline_bc": Pipeline("offline.serial_entry_offline", "bc", "from a data set, without playing"),
     "serial_pipeline_rpc": Pipeline("rpc.serial_entry_rpc", "rpc", "on-policy, from what observers play"),
 }
 MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {"serial_offline": "serial_pipeline_offline"}
@@ -126,3 +126,16 @@ def check_reward_model(cfg: Mapping[str, Any], pipeline: str) -> None:
         raise ConfigError(
             f"{pipeline} does not use a reward model; only {places} do: leave create_config.reward_model out."
         )
+
+
+def refuse_normalization(cfg: Mapping[str, Any], what: str, reason: str) -> None:
+    """Raise `ConfigError` if the config normalises observations or rewards.
+
+    Args:
+        cfg: the compiled config.
+        what: what cannot do this.
+        reason: why not.
+    """
+    for key in ("norm_obs", "norm_reward"):
+        if cfg["env"][key]["use_norm"]:
+            raise ConfigError(f"env.{key}=True does not work with {what}: {reason}. Set env.{key}=False.")

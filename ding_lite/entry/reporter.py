@@ -18,8 +18,7 @@ from tqdm import tqdm
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import is_small
-from ding_lite.utils.logger import COUNTS, ExperimentLogger
-from ding_lite.utils.progress import Progress
+from ding_lite.utils.logger import COUNTS, ExperimentLogger, Progress
 from ding_lite.utils.ranks.machine_group import describe_ranks
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError

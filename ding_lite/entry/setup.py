@@ -1,4 +1,4 @@
-"""Turns a user's config pair into a `RunSetup`, which builds the parts of a run.
+"""Turns a user's config pair into a `RunSetup`, which builds the parts of a run, and prepares the process for it.
 
 The steps are: read the file, compile the config, compare it across ranks, check it against the environment, and build
 the policy, the collector, the evaluator and the replay buffer.
@@ -6,13 +6,15 @@ the policy, the collector, the evaluator and the replay buffer.
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import math
 import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -23,16 +25,18 @@ from easydict import EasyDict
 from torch import nn
 
 from ding_lite.config import compile_config, set_shapes
-from ding_lite.config.agreement import check_same_config
 from ding_lite.entry.model_check import check_model
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.spec_state import load_spec
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
+from ding_lite.torch_utils.networks import is_small
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.passwords import fill_in
-from ding_lite.utils.ranks.launch_environment import LOCAL_RANK
+from ding_lite.utils.ranks.collectives import all_gather_object
+from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, usable_cores
+from ding_lite.utils.ranks.peers import describe_values
 from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
@@ -40,11 +44,23 @@ from ding_lite.utils.registry import (
     REWARD_MODEL_REGISTRY,
     TRACKER_REGISTRY,
     ConfigError,
+    UserError,
 )
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
+from ding_lite.utils.tree import dotted_items
 from ding_lite.worker import EpisodeCollector, Evaluator, Player, ReplayBuffer, SampleCollector
 
 FIELDS = ("learn", "collect", "eval")  # the uses of a policy
+SHOWN_KEYS, LONGEST_VALUE = 4, 60  # in a message: keys, characters of a value
+UNSET = "unset"
+# Rank 0 alone uses the directory and decides whether the run continues in it; notes are messages; machines may have
+# different numbers of cores. The environment gives the shapes to ranks whose config does not, and checks all others.
+MAY_DIFFER = {
+    *("exp_name", "policy.learn.resume_training", "notes", "env.manager.num_threads", "policy.num_threads"),
+    *("policy.model", "policy.model.obs_shape", "policy.model.action_shape"),  # the first is a key if it is empty
+}
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+LARGEST_KEPT = 32 << 20  # bytes, glibc's upper bound for M_MMAP_THRESHOLD
 
 
 @dataclass(frozen=True)
@@ -293,3 +309,93 @@ def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any
     env_fn, *cfgs = env_setting
     collect, evaluate = ([lambda _, own=own: env_fn(own) for own in part] for part in cfgs)
     return (collect, evaluate), [f"env.collector_env_num={len(collect)}", f"env.evaluator_env_num={len(evaluate)}"]
+
+
+def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
+    """Check that the compiled configs and the limits of all ranks are equal.
+
+    Collective: all ranks must call it. The ranks exchange a hash, and the whole config only if the hashes differ.
+
+    Args:
+        cfg: the compiled config of this rank.
+        **limits: the limits of the run, such as `max_env_step`.
+
+    Raises:
+        UserError: they differ. The message, the same on all ranks, lists the dotted keys and the values of each rank.
+    """
+    if get_world_size() == 1:
+        return
+    values = {key: repr(value) for key, value in dotted_items({**cfg, **limits}) if key not in MAY_DIFFER}
+    digest = hashlib.sha256(repr(sorted(values.items())).encode()).digest()
+    if len(set(all_gather_object(digest))) > 1:
+        raise UserError(_describe(all_gather_object(values)))
+
+
+def _describe(configs: list[dict[str, str]]) -> str:
+    """Return one line with the keys that differ and each rank's values; keys that explain other differences first."""
+    keys = set().union(*configs)
+    differing = [key for key in keys if len({config.get(key) for config in configs}) > 1]
+    one_sided = {key for key in differing if not all(key in config for config in configs)}
+    differing.sort(key=lambda key: (key in one_sided, not key.endswith(".type"), key.count("."), key))
+    texts = [
+        f"{key} is {describe_values([_shorten(config.get(key, UNSET)) for config in configs])}" for key in differing
+    ]
+    more = f"; {len(texts) - SHOWN_KEYS} more" if len(texts) > SHOWN_KEYS else ""
+    return (
+        f"Ranks disagree on the config: {'; '.join(texts[:SHOWN_KEYS])}{more}. Start every rank with the same config "
+        "file and options."
+    )
+
+
+def _shorten(value: str) -> str:
+    """Return a long value without its middle, because paths differ at their ends."""
+    half = (LONGEST_VALUE - 3) // 2
+    return value if len(value) <= LONGEST_VALUE else f"{value[:half]}...{value[-half:]}"
+
+
+@contextmanager
+def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Iterator[Policy]:
+    """Prepare this process for a run and build its policy; finally restore the number of threads.
+
+    * The random generators of the process are seeded.
+    * torch gets `policy.num_threads` threads, at most as many as cores. Without that key, a small network gets one.
+    * Denormal numbers (below 1e-38) are rounded to 0 from now on. Adam's moments of a parameter without gradient become
+      denormal, and processors compute with them up to a hundred times more slowly.
+    * Freed memory is kept, see `keep_freed_memory`.
+
+    Args:
+        setup: the run.
+        seed_path: names the use of the seed, which is derived from this path and the config's seed.
+        fields: what to build the policy for. Without 'learn' there is no optimizer.
+
+    Yields:
+        The policy.
+
+    Raises:
+        ConfigError: the policy or its model is the user's own, and they do not fit, see `check_model`.
+    """
+    threads, wanted = torch.get_num_threads(), setup.cfg.policy.num_threads
+    try:
+        keep_freed_memory()
+        torch.set_flush_denormal(True)
+        torch.set_num_threads(min(wanted or threads, usable_cores()))
+        set_seed(derive_seeds(setup.cfg.seed, *seed_path, n=1)[0])
+        policy = setup.create_policy(fields)
+        if wanted is None and is_small(policy.model):
+            torch.set_num_threads(1)
+        yield policy
+    finally:
+        torch.set_num_threads(threads)
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep freed blocks, such as activations, instead of returning them to the system after every step.
+
+    Otherwise each learner iteration maps the same pages again, which takes a third of the time of a bf16 update on a
+    CPU. The cost is that the process keeps as much memory as its largest step needed. Without glibc, nothing happens.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            libc = ctypes.CDLL("libc.so.6")
+            libc.mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
+            libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)

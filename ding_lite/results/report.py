@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ding_lite.results.cleaning import best_return
 from ding_lite.results.compare import Comparison, describe_columns, difference_table, result_table
 from ding_lite.results.groups import Group, full_value
-from ding_lite.results.listing import best_return
 from ding_lite.results.plot import PlotOptions, render_plot
 from ding_lite.results.run import RETURN, Run
 from ding_lite.results.table import Table, show_number

@@ -26,7 +26,7 @@ from ding_lite.torch_utils.networks import (
 from ding_lite.torch_utils.nonfinite import NonFiniteError
 from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS, Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
-from ding_lite.torch_utils.running_mean import RunningMeans
+from ding_lite.torch_utils.running_stat import RunningMeans
 from ding_lite.utils.key import Key
 from ding_lite.utils.tree import tree_map
 

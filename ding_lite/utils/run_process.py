@@ -1,7 +1,8 @@
-"""Runs as child processes: starting them, passing signals on to them, and their output."""
+"""Child processes: runs of the command line, signals for them, and processes that end with their parent."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -12,9 +13,10 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-from ding_lite.utils.parent_process import end_with_parent
 from ding_lite.utils.ranks.interrupt import SIGNALS
 from ding_lite.utils.ranks.launch_environment import usable_cores
+
+PR_SET_PDEATHSIG = 1  # option of Linux's prctl: the signal to receive when the parent ends
 
 
 class RunProcess:
@@ -87,3 +89,22 @@ def passing_signals_on(processes: Callable[[], Iterable[RunProcess]]) -> Iterato
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_with_parent(signum: int, parent: int) -> None:
+    """Let the kernel send this process a signal when its parent ends, even if the parent is killed by SIGKILL.
+
+    If the parent has ended already, this process ends immediately, without cleaning up. On systems other than Linux
+    that is all that happens.
+
+    To the kernel, the parent ends when the thread that started this process ends. That thread must therefore live as
+    long as this process. An exec keeps the setting; processes that this one forks do not inherit it.
+
+    Args:
+        signum: the signal.
+        parent: process id of the parent, which the parent itself asked for with `os.getpid()`.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
+    if os.getppid() != parent:  # it ended before prctl was called
+        os._exit(1)

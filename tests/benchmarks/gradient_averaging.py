@@ -81,7 +81,7 @@ def make_learning_steps(task_name: str) -> dict[str, Callable[[], float]]:
 
     from ding_lite.config import compile_config
     from ding_lite.policy import DQNPolicy
-    from ding_lite.utils.ranks import shared_memory
+    from ding_lite.utils.ranks import machine_group as groups
     from tests.benchmarks.networks import LogitNetwork
     from tests.benchmarks.settings import TASKS
 
@@ -98,11 +98,11 @@ def make_learning_steps(task_name: str) -> dict[str, Callable[[], float]]:
     main = dict(policy=task.policy_config() | {"multi_gpu": True})
     create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="dqn"))
 
-    create_memory = shared_memory.create_memory
+    create_memory = groups.create_memory
 
     def make_step(name: str, overrides: list[str], shared: bool) -> Callable[[], float]:
         cfg = compile_config((main, create), model_given=True, overrides=overrides)
-        shared_memory.create_memory = create_memory if shared else lambda length: None
+        groups.create_memory = create_memory if shared else lambda length: None
         policy = DQNPolicy(cfg.policy, LogitNetwork(task_name))
         if name == "no averaging":
             policy._optimizer.flat.average_grad = lambda: None  # type: ignore[method-assign]

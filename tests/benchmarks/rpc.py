@@ -77,7 +77,7 @@ def worker(way: str, steps: int, path: str) -> None:
     """One process of one way."""
     from torch.distributed import rpc
 
-    from ding_lite.entry import experiment, serial_entry_onpolicy
+    from ding_lite.entry import experiment, serial_entry
     from ding_lite.entry.rpc import serial_entry_rpc
     from ding_lite.utils import DDPContext, allreduce_data, get_rank, get_world_size
     from ding_lite.utils.ranks import flat_parameters
@@ -105,8 +105,8 @@ def worker(way: str, steps: int, path: str) -> None:
             if way.endswith("sockets"):
                 vars(flat_parameters)["create_shared_rows"] = lambda *_: None
             keys += [f"policy.learn.batch_size={64 // size}", f"policy.multi_gpu={size > 1}"]
-            vars(serial_entry_onpolicy)["Experiment"] = measured(experiment.Experiment, meters)
-            serial_entry_onpolicy.serial_pipeline_onpolicy((main_config, create_config), **options, overrides=keys)
+            vars(serial_entry)["Experiment"] = measured(experiment.Experiment, meters)
+            serial_entry.serial_pipeline_onpolicy((main_config, create_config), **options, overrides=keys)
             for meter in meters.values():
                 meter.written, meter.read = allreduce_data(meter.written), 0
         if rank == 0:

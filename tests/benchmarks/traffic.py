@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.model import DQN
-from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks import machine_group as groups
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.ranks import get_rank
@@ -49,7 +49,7 @@ def sent() -> int:
 def run_rank(file: str, steps: int, memory: bool) -> None:
     """Average a gradient `steps` times; write the bytes that a step sent from this machine."""
     if not memory:
-        shared_memory.create_memory = lambda length: None
+        groups.create_memory = lambda length: None
     torch.set_num_threads(1)
     with DDPContext(timeout=60):
         model: nn.Module = DQN([4, 84, 84], 6, [32, 64, 64, 512], dueling=False, head_layer_num=0)

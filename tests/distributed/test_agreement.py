@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.config.agreement import check_same_config
+from ding_lite.entry.setup import check_same_config
 from ding_lite.utils import DDPContext, UserError, get_rank
 from tests.distributed.launcher import finish, free_port, run_ranks, start_forked
 from tests.entry.helpers import CONFIG

@@ -22,13 +22,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks import machine_group as groups
 from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.ddp_config import to_ddp_config
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import machine_group
-from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size, to_ddp_config
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import (
     PATIENCE,
@@ -133,7 +132,7 @@ def check_shared_gradients_are_in_one_memory_that_no_name_is_left_of() -> None:
 
 
 def check_without_shared_memory_gradients_travel() -> None:
-    shared_memory.create_memory = lambda length: None
+    groups.create_memory = lambda length: None
     flat = FlatParameters(make_network(), share_memory=True)
     assert not flat.is_shared
     flat.gradient.fill_(get_rank())

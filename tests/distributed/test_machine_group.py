@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -20,14 +21,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils.ranks import peers, shared_memory
+from ding_lite.utils.ranks import machine_group as groups
+from ding_lite.utils.ranks import peers
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from tests.distributed.launcher import launch, run_ranks, say
+from tests.distributed.launcher import finish, free_port, launch, run_ranks, say, start, start_forked
 
 ME = ["-m", "tests.distributed.test_machine_group"]
 LARGE = SLOT // 8 + 1  # float64 numbers that do not fit
@@ -155,7 +157,7 @@ def run_rank(folder: str, barriers: str, sums: str) -> None:
         allreduce_data({"a": 1, "b": 2.0, "c": torch.ones(3)})
         found["a dict"] = group.met - before
         found["no room"] = group.allocate(1 << 50) is None
-        shared_memory.create_memory = lambda length: None
+        groups.create_memory = lambda length: None
         found["no memory"] = group.allocate(100) is None
         rank = get_rank()
     found["left"] = dist.is_initialized()
@@ -260,3 +262,58 @@ if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if not word.startswith("--local-rank")]
     parts: dict[str, Callable[..., None]] = {"machines": run_machines, "extra": run_extra, "own group": run_own_group}
     parts.get(words[0], partial(run_rank, words[0]))(*words[1:])
+
+
+APART = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+SCRIPT = """
+import sys
+from pathlib import Path
+import torch
+from ding_lite.utils import DDPContext, get_rank
+from tests.policy.helpers import make_batch, make_policy, parameter_hash
+
+torch.set_num_threads(1)
+with DDPContext(timeout=60):
+    torch.manual_seed(get_rank())
+    policy = make_policy("multi_gpu=True")
+    for seed in range(3):
+        policy.learn(make_batch(8, 2 * seed + get_rank()))
+    flat = policy._optimizer.flat
+    Path(sys.argv[1], f"rank{get_rank()}").write_text(f"{flat.is_shared} {parameter_hash(policy.model)}")
+"""
+
+
+def run(tmp_path: Path, before: list[str], **variables: str) -> list[tuple[bool, str]]:
+    """Train on two ranks that are started by hand, each by the words `before`; return if they share, and hashes."""
+    port, script = str(free_port()), tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    master = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **variables}
+    words = [str(script), str(tmp_path)]
+    processes = [
+        start([*before, sys.executable, *words], env) if before else start_forked(words, env)
+        for env in ({**master, "RANK": str(rank)} for rank in range(2))
+    ]
+    for process in processes:
+        done = finish(process, 240)
+        assert done.returncode == 0, done.stderr
+    found = [(tmp_path / f"rank{rank}").read_text().split() for rank in range(2)]
+    return [(shared == "True", digest) for shared, digest in found]
+
+
+@pytest.mark.parametrize("local", [{}, {"LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}])
+def test_ranks_of_one_machine_share_whatever_the_launcher_says(tmp_path: Path, local: dict[str, str]) -> None:
+    (first, left), (second, right) = run(tmp_path, [], **local)
+    assert first
+    assert second
+    assert left == right
+
+
+def test_gradients_are_averaged_between_containers_that_share_no_memory(tmp_path: Path) -> None:
+    if shutil.which("unshare") is None or subprocess.run([*APART, "true"], capture_output=True).returncode:
+        pytest.skip("this machine does not allow namespaces")
+    (first, left), (second, right) = run(tmp_path, APART)
+    assert not first
+    assert not second
+    assert left == right
+    (tmp_path / "together").mkdir()
+    assert left == run(tmp_path / "together", [])[0][1]  # sums of two numbers are the same in either way

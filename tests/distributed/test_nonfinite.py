@@ -19,7 +19,7 @@ from torch import Tensor
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils import NonFiniteError, RankDriftError, RunningMeanStd
 from ding_lite.utils import DDPContext, get_rank
-from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks import machine_group as groups
 from ding_lite.worker import Learner
 from tests.distributed.launcher import launch, run_ranks
 from tests.policy.helpers import make_batch, make_cfg, parameter_hash
@@ -67,9 +67,9 @@ def run(policy: DQNPolicy, batches: list[dict[str, Tensor]], check_freq: int = 0
 
 def run_all() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    create_memory = shared_memory.create_memory
+    create_memory = groups.create_memory
     for way, overrides in WAYS.items():
-        shared_memory.create_memory = create_memory if way == "shared" else lambda length: None
+        groups.create_memory = create_memory if way == "shared" else lambda length: None
         skip = [*overrides, "learn.on_nonfinite=skip"]
         found[f"stop-{way}"] = run(create(*overrides), make_batches(5, math.nan, at=2))
         found[f"gradient-{way}"] = run(create(*overrides), make_batches(5, 7.0, at=2, index=0))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils import DDPContext, get_rank, get_world_size
-from ding_lite.utils.ranks import shared_memory
+from ding_lite.utils.ranks import machine_group as groups
 from tests.distributed.launcher import run_ranks
 from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash
 from tests.torch_utils.test_optimizer_step import TwoHeads, two_heads_step
@@ -89,12 +89,12 @@ def main(folder: str) -> None:
         normalised.learn(make_batch(8, get_rank()))
         found["normalised"] = normalised.checksum()
         found["mean"] = normalised.model.get_buffer("layers.0.running_mean").tolist()
-        create_memory, found["overlaps"] = shared_memory.create_memory, {}
-        for name, shared_memory.create_memory in {"shared": create_memory, "sent": lambda length: None}.items():
+        create_memory, found["overlaps"] = groups.create_memory, {}
+        for name, groups.create_memory in {"shared": create_memory, "sent": lambda length: None}.items():
             for sync in (True, False):
                 optimizer = make_policy("multi_gpu=True", f"bp_update_sync={sync}")._optimizer
                 found["overlaps"][f"{name} {sync}"] = (optimizer.flat.is_shared, optimizer.overlaps)
-        shared_memory.create_memory = create_memory
+        groups.create_memory = create_memory
         found |= {way: train_two_heads(*overrides) for way, overrides in WAYS.items()}
         Path(folder, f"rank{get_rank()}.json").write_text(json.dumps(found))
 

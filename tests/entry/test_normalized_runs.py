@@ -14,8 +14,7 @@ from ding_lite.config import compile_config
 from ding_lite.config.schema import merge
 from ding_lite.entry import RolloutDataset, collect_demo_data, evaluate_checkpoint, serial_pipeline_offline
 from ding_lite.entry.experiment import Experiment
-from ding_lite.entry.process import policy_process
-from ding_lite.entry.setup import prepare_run
+from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, save_checkpoint
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config

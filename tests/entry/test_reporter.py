@@ -63,7 +63,7 @@ def test_bf16_on_a_processor_without_it_is_noted(
 def test_more_threads_than_cores_are_cut_to_the_cores_and_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ding_lite.entry.process.usable_cores", lambda: 2)
+    monkeypatch.setattr("ding_lite.entry.setup.usable_cores", lambda: 2)
     run("policy.num_threads=64")
     said = capfd.readouterr().err
     assert "policy.num_threads=64 exceeds the cores: using 2." in said

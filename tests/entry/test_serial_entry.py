@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.entry.experiment import Experiment
-from ding_lite.entry.process import policy_process
-from ding_lite.entry.setup import prepare_run
+from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.model import DQN
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, load_checkpoint, random_state

@@ -17,8 +17,7 @@ import ding_lite.entry.setup as entry_setup
 from ding_lite.cli.main import main
 from ding_lite.entry import evaluate_checkpoint, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.experiment import Experiment
-from ding_lite.entry.process import policy_process
-from ding_lite.entry.setup import prepare_run
+from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config

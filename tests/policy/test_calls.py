@@ -91,7 +91,7 @@ CALLS = {
         ("step(self._loss", "policy/value/dqn.py", "policy.value.dqn.DQNPolicy._loss"),
     ],
     "ppo": [
-        ("experiment.learn(", "entry/serial_entry_onpolicy.py", "entry.experiment.Experiment.learn"),
+        ("experiment.learn(", "entry/serial_entry.py", "entry.experiment.Experiment.learn"),
         *COMMON,
         ("self._optimizer.step(", "policy/policy_gradient/ppo.py", "torch_utils.optimizer_step.OptimizerStep.step"),
         ("step(self._loss", "policy/policy_gradient/ppo.py", "policy.policy_gradient.ppo.PPOPolicy._loss"),

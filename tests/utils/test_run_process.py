@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +28,69 @@ def test_the_first_signal_is_told_and_the_handler_restored(before: signal.Handle
         assert signal.getsignal(signal.SIGINT) == before
     finally:
         signal.signal(signal.SIGINT, own)
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux only")
+
+# Forks a child, which calls `end_with_parent` as soon as the file `go` exists and then creates `ready`.
+PARENT = """
+import os, signal, sys, time
+from pathlib import Path
+from ding_lite.utils.run_process import end_with_parent
+
+parent = os.getpid()
+if child := os.fork():
+    print(child, flush=True)
+    time.sleep(600)
+while not Path("go").exists():
+    time.sleep(0.01)
+end_with_parent(int(sys.argv[1]), parent)
+Path("ready").touch()
+time.sleep(600)
+"""
+
+
+def start(folder: Path, number: int) -> tuple[subprocess.Popen[str], int]:
+    """Return the parent, and the process id of its child."""
+    words = [sys.executable, "-c", PARENT, str(number)]
+    parent = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    return parent, int(parent.stdout.readline())
+
+
+def wait_for(condition: Path, timeout: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def kill(parent: subprocess.Popen[str]) -> None:
+    parent.kill()
+    parent.wait()
+
+
+def ended(parent: subprocess.Popen[str]) -> bool:
+    """Return whether the child ended, too: it held the other end of the parent's pipe."""
+    assert parent.stdout is not None
+    with parent.stdout as pipe:
+        return pipe.read() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_gets_the_signal_when_its_parent_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    parent, child = start(tmp_path, number)
+    (tmp_path / "go").touch()
+    wait_for(tmp_path / "ready")
+    os.kill(child, 0)  # it lives
+    kill(parent)
+    assert ended(parent)
+
+
+def test_a_process_whose_parent_was_killed_before_ends_at_once(tmp_path: Path) -> None:
+    parent, child = start(tmp_path, signal.SIGTERM)
+    kill(parent)
+    os.kill(child, 0)  # it waits, as nobody told the kernel to end it
+    (tmp_path / "go").touch()
+    assert ended(parent)
+    assert not (tmp_path / "ready").exists()

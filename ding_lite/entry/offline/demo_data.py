@@ -23,9 +23,7 @@ from torch import nn
 
 from ding_lite.config import find_policy
 from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
-from ding_lite.entry.normalized import normalizes_obs
-from ding_lite.entry.process import policy_process
-from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
@@ -149,7 +147,7 @@ def _load(
     name = "state_dict"
     if state is None:
         if not path and model is not None:
-            if normalizes_obs(policy):
+            if policy.normalizer.obs is not None:
                 raise ConfigError(
                     "env.norm_obs=True needs the statistics of a checkpoint, which a model does not have: give "
                     "state_dict_path or state_dict instead."

@@ -1,4 +1,4 @@
-"""The pipeline that learns from a data set."""
+"""The pipeline that learns from a data set, under two names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch import nn
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.offline.source import create_feed, read_alike
-from ding_lite.entry.process import policy_process
-from ding_lite.entry.setup import prepare_run
+from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils.ranks.ranks import get_rank
 
@@ -78,3 +77,31 @@ def learn_offline(
                 break
             experiment.learn(experiment.batches())
     return experiment.policy, experiment.stop_reason == "stop_value"
+
+
+def serial_pipeline_bc(
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
+    seed: int | None = None,
+    data_path: str | None = None,
+    model: nn.Module | None = None,
+    max_iter: int = int(1e6),
+    *,
+    overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+) -> tuple[Policy, bool]:
+    """Imitate the actions of a data set; the same as `serial_pipeline_offline`, with DI-engine's arguments.
+
+    Args:
+        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.
+        seed: seed of everything random, used instead of the config's own.
+        data_path: the data set, instead of the config's `policy.collect.data_path`.
+        model: a model to train instead of the one that `cfg.policy.model` describes.
+        max_iter: learner iterations.
+        overrides: `dotted.key=value` strings, which take precedence over the config.
+        callbacks: are called at the events of the run, see `Callback`.
+
+    Returns:
+        The trained policy, and whether it converged: reached `env.stop_value`. Errors are `serial_pipeline_offline`'s.
+    """
+    data = [] if data_path is None else [f"policy.collect.data_path={data_path}"]
+    return learn_offline(input_cfg, seed, None, model, max_iter, [*overrides, *data], callbacks)

@@ -12,9 +12,8 @@ import torch
 import torch.distributed.autograd as dist_autograd
 from torch import Tensor, nn
 
-from ding_lite.entry.process import policy_process
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
-from ding_lite.entry.setup import RunSetup
+from ding_lite.entry.setup import RunSetup, policy_process
 from ding_lite.policy import Policy
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError

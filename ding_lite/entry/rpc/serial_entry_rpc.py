@@ -11,12 +11,11 @@ from easydict import EasyDict
 
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
-from ding_lite.entry.normalized import refuse_normalization
-from ding_lite.entry.process import policy_process
+from ding_lite.entry.pipelines import refuse_normalization
 from ding_lite.entry.rpc.agent import create_remote
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
 from ding_lite.entry.rpc.observer import Observer
-from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys
 from ding_lite.utils.ranks.ranks import alone, get_rank, get_world_size

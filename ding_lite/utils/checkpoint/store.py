@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ding_lite.utils.checkpoint.file import CheckpointError, read_checkpoint, save_checkpoint
-from ding_lite.utils.checkpoint.outcome import on_every_rank, on_rank_0
+from ding_lite.utils.ranks.collectives import on_every_rank, on_rank_0
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 
 FILE = re.compile(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numbers
 import time
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.machine_group import SLOT, machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.registry import UserError
 
 POLL = 0.005  # seconds between two looks at whether the other ranks have come
+Value = TypeVar("Value")
 
 
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
@@ -137,3 +140,32 @@ def broadcast_module(module: nn.Module, src: int = 0) -> None:
             await_gpu(packed)
         for tensor, chunk in zip(group, packed.split([chunk.numel() for chunk in chunks]), strict=True):
             tensor.copy_(chunk.view(tensor.dtype).view(tensor.shape))
+
+
+def on_rank_0(function: Callable[[], Value]) -> Value:
+    """Call `function` on rank 0 and return its value on every rank, or raise its `UserError` or `SystemExit` there."""
+    outcome: list[Any] = _attempt(function) if get_rank() == 0 else [None, None]
+    broadcast_object_list(outcome)
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]
+
+
+def on_every_rank(function: Callable[[], Value]) -> list[Value]:
+    """Call `function` on every rank and return all values, in the order of ranks.
+
+    If it raises a `UserError` on a rank, every rank raises the first one; with several ranks, the message names it.
+    """
+    outcomes = all_gather_object(_attempt(function))
+    for rank, (_, error) in enumerate(outcomes):
+        if error is not None:
+            raise type(error)(f"[rank {rank}] {error}") if get_world_size() > 1 else error
+    return [value for value, _ in outcomes]
+
+
+def _attempt(function: Callable[[], Any]) -> list[Any]:
+    """Return `[value, None]` or `[None, error]`; the other ranks wait for either."""
+    try:
+        return [function(), None]
+    except (UserError, SystemExit) as error:
+        return [None, error]

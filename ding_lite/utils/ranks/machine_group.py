@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
 import pickle
 import secrets
@@ -18,6 +19,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.ranks import shared_memory
 from ding_lite.utils.ranks.heartbeat import read_seconds, waiting
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.ranks.peers import Peer, check_versions, describe_rank
@@ -45,6 +46,10 @@ YIELD = 0.002  # seconds in which a waiting rank only yields its core, before it
 CROWDED = 0.0001  # the same with more ranks than cores: Linux may not yield to a rank of another session
 PAUSE = (5e-5, 1e-3)  # seconds of the first and of the longest sleep between two polls
 PROCESS_CHECK = 0.5  # seconds of sleep after which a waiting rank checks again that the other's process exists
+# Ranks map a file without a name in this directory: it ends with the last process that has it, and only this user's
+# processes can open it. The directory has a limited size. Memory of `memfd_create` has none: allocating too much of it
+# kills processes of the machine.
+SHARED_MEMORY = "/dev/shm"
 
 
 class MachineGroup:
@@ -210,9 +215,9 @@ class MachineGroup:
 
     def allocate(self, length: int) -> Any:
         """Return zeros of `length` bytes that all ranks of this machine map; None on all of them if that fails."""
-        descriptor = shared_memory.create_memory(length) if self.index == 0 else None
+        descriptor = create_memory(length) if self.index == 0 else None
         (there,) = self.gather(descriptor, [0])
-        memory = None if there is None else shared_memory.map_memory(self._peers[0].pid, there, length)
+        memory = None if there is None else map_memory(self._peers[0].pid, there, length)
         mapped = self.gather(memory is not None, range(len(self.ranks)))
         if descriptor is not None:
             os.close(descriptor)
@@ -270,9 +275,9 @@ def _share() -> tuple[list[list[Peer]], Any]:
         groups.setdefault(peer.machine if peer.ordered else str(peer.rank), []).append(peer)
     near = next(group for group in groups.values() if peers[rank] in group)
     length, first = size_of(len(near)), len(near) * LINE * 8
-    descriptor = shared_memory.create_memory(length) if peers[rank] == near[0] and len(near) > 1 else None
+    descriptor = create_memory(length) if peers[rank] == near[0] and len(near) > 1 else None
     there = _gather(descriptor)[near[0].rank]
-    memory = None if there is None else shared_memory.map_memory(near[0].pid, there, length)
+    memory = None if there is None else map_memory(near[0].pid, there, length)
     places = [slice(first + place * SLOT, first + place * SLOT + TOKEN) for place in range(len(near))]
     token = secrets.token_bytes(TOKEN)
     if memory is not None:
@@ -345,3 +350,27 @@ def leave_machine_group() -> None:
     if _present.group is not None:
         _present.group.leave()
     _present.group = _present.timeout = _present.lost = None
+
+
+def create_memory(length: int) -> int | None:
+    """Return the descriptor of `length` new zero bytes; None if the system has no such memory, or too little of it."""
+    with suppress(OSError, AttributeError):  # AttributeError: not Linux
+        descriptor = os.open(SHARED_MEMORY, os.O_TMPFILE | os.O_RDWR, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, length)  # otherwise a full directory kills it later (SIGBUS)
+            return descriptor
+        except OSError:
+            os.close(descriptor)
+    return None
+
+
+def map_memory(pid: int, descriptor: int, length: int) -> mmap.mmap | None:
+    """Map the memory that a process of this machine has open; None if that fails, for instance on another machine."""
+    with suppress(OSError, ValueError):
+        opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
+        try:
+            # What ranks exchange there is unpickled.
+            return mmap.mmap(opened, length) if os.fstat(opened).st_uid == os.geteuid() else None
+        finally:
+            os.close(opened)
+    return None

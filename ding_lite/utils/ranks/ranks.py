@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch.distributed as dist
+from easydict import EasyDict
 
 from ding_lite.utils.ranks.launch_environment import read_launch
+from ding_lite.utils.ranks.shares import SHARED_SIZES, divide
 
 _alone = 0  # number of nested `alone` contexts
 
@@ -47,3 +51,21 @@ def get_local_world_size() -> int:
     """Return the number of processes on this machine, 1 without a group."""
     launch = read_launch() if dist.is_initialized() else None
     return launch.local_world_size if launch else 1
+
+
+def to_ddp_config(cfg: dict[str, Any]) -> EasyDict:
+    """Return a copy of a single-process config whose batch size and collect sizes are divided by the world size.
+
+    Args:
+        cfg: a `main_config`; it is not changed.
+
+    Raises:
+        ConfigError: one of the sizes is not a multiple of the world size.
+    """
+    new, size = EasyDict(copy.deepcopy(dict(cfg))), get_world_size()
+    for path in SHARED_SIZES:
+        _, section, key = path.split(".")
+        values = new.get("policy", {}).get(section, {})
+        if isinstance(values.get(key), int):  # otherwise it is unset, or has a wrong type, which is reported later
+            values[key] = divide(path, values[key], size)
+    return new

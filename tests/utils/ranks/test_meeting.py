@@ -101,7 +101,7 @@ def test_meetings_are_progress_for_longer_than_the_time_out() -> None:
     assert [(one.returncode, one.stderr) for one in by_hand(MEETS)] == [(0, "")] * 2
 
 
-LAUNCH = "import sys; from ding_lite.entry.launcher.ranks import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
+LAUNCH = "import sys; from ding_lite.entry.launcher import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
 JOIN = """
 import os
 from ding_lite.utils import DDPContext, allreduce_data
