@@ -7,8 +7,10 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +29,7 @@ from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data,
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from tests.distributed.launcher import finish, free_port, launch, run_ranks, say, start, start_forked
@@ -143,6 +146,24 @@ def run_own_group(how: str) -> None:
         os._exit(0)
 
 
+def run_request() -> None:
+    """A signal asks rank 1 of a group that the user made to stop, while it waits for rank 0."""
+    dist.init_process_group("gloo")
+    machine_group()
+    with InterruptGuard(get_rank()) as guard:
+        if get_rank() == 1:
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        start = time.monotonic()
+        while get_rank() == 0 and not guard.requested and time.monotonic() < start + 60:
+            time.sleep(0.01)
+        (late,) = allreduce_data({"": float(time.monotonic() - start > 50)}).values()
+        assert guard.requested
+    with InterruptGuard(get_rank()) as guard:  # of another run
+        assert not guard.requested
+    say(f"rank {get_rank()} {late:g}")
+    os._exit(0)
+
+
 def run_rank(folder: str, barriers: str, sums: str) -> None:
     found: dict[str, Any] = {}
     with DDPContext(timeout=120):
@@ -241,6 +262,11 @@ def test_a_rank_that_dies_or_is_late_in_a_group_of_the_users_own_is_noticed(how:
     assert int(found[1]) < 20
 
 
+def test_a_signal_of_one_rank_is_seen_by_the_others_without_a_watchdog() -> None:
+    done = run_ranks([*ME, "request"])
+    assert sorted(done.stdout.splitlines()) == ["rank 0 0", "rank 1 0"], done.stderr
+
+
 @pytest.mark.survival
 @pytest.mark.parametrize("nproc", [2, 4])
 def test_a_million_meetings_under_load(tmp_path: Path, nproc: int) -> None:
@@ -261,6 +287,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     words = [word for word in sys.argv[1:] if not word.startswith("--local-rank")]
     parts: dict[str, Callable[..., None]] = {"machines": run_machines, "extra": run_extra, "own group": run_own_group}
+    parts["request"] = run_request
     parts.get(words[0], partial(run_rank, words[0]))(*words[1:])
 
 

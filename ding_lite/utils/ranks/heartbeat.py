@@ -45,16 +45,19 @@ class _Progress:
         stage: the stage of the last one.
         failure: the error after which the main thread cleans up.
         run: number of `InterruptGuard`s so far, the same on all ranks.
-        asked: the number of the last run that a signal asked this rank to stop; 0: none.
-        others_asked: the same of all other ranks.
+        asked: one cell, the number of the last run that a signal asked this rank to stop; 0: none.
+        near: the same cells of the other ranks of this machine, in memory that they share.
+        others_asked: the same number of the ranks that the watchdog hears of.
     """
 
-    __slots__ = ("asked", "count", "failure", "others_asked", "run", "stage")
+    __slots__ = ("asked", "count", "failure", "near", "others_asked", "run", "stage")
 
     def __init__(self) -> None:
         self.count, self.stage = 0, ""
         self.failure: BaseException | None = None
-        self.run = self.asked = self.others_asked = 0
+        self.run = self.others_asked = 0
+        self.asked = memoryview(bytearray(8)).cast("q")
+        self.near: list[memoryview[int]] = []
 
 
 progress, _waits = _Progress(), _Waiting()

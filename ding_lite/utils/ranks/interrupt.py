@@ -50,8 +50,12 @@ class InterruptGuard:
     def requested(self) -> bool:
         """Whether a signal has arrived at a rank, so that the run should finish the iteration, save and stop.
 
-        The watchdog reports the signals of other ranks within two seconds.
+        Signals of other ranks of this machine are seen at once. The watchdog reports those of other machines within two
+        seconds; a group that existed before has none.
         """
+        for cell in progress.near:
+            if cell[0] >= self._run:
+                return True
         return bool(self.signum) or progress.others_asked >= self._run
 
     def __enter__(self) -> InterruptGuard:
@@ -74,7 +78,7 @@ class InterruptGuard:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not self.signum:
             self.signum = signum
-            progress.asked = self._run
+            progress.asked[0] = self._run
             if self._rank == 0:
                 name = signal.Signals(signum).name
                 with suppress(OSError):  # os.write, because print is not reentrant

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.ranks.heartbeat import read_seconds, waiting
+from ding_lite.utils.ranks.heartbeat import progress, read_seconds, waiting
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.ranks.peers import Peer, check_versions, describe_rank
 from ding_lite.utils.registry import UserError
@@ -36,7 +36,8 @@ from ding_lite.utils.registry import UserError
 SLOT = 1 << 16  # bytes that a rank can give to one collective
 LINE = 8  # int64 numbers between two ranks' cells, which puts each on its own cache line
 COUNT, LEFT = 0, 1  # in a rank's cells: the number of barriers that it has reached; whether it has left
-HEADERS = 2  # in a rank's cells: the headers of its last two collectives, see `_header`
+HEADERS = 2  # in a rank's cells: the headers of its last two collectives
+ASKED = 4  # in a rank's cells: `progress.asked`
 KINDS = ("barrier", "sum", "sum over machines", "average", "exchange of objects")
 BARRIER, SUM, JOIN, AVERAGE, EXCHANGE = range(len(KINDS))
 TOKEN = 8  # bytes of a random token, by which ranks find out whether they share memory
@@ -154,6 +155,10 @@ class MachineGroup:
         peer = self._peers[cell // LINE]
         if not peer.state and self._cells[cell + COUNT] < self.met:
             raise dist.DistNetworkError(f"{peer} is gone: it was killed, or ended while others wait for it")
+
+    def requests(self) -> list[memoryview[int]]:
+        """Return the cell of each rank of this machine for `progress.asked`, this rank's first."""
+        return [self._cells[cell + ASKED : cell + ASKED + 1] for cell in (self._own, *self._others)]
 
     def leave(self) -> None:
         """Tell the others that this rank will reach no further barrier."""
@@ -332,6 +337,8 @@ def machine_group() -> MachineGroup:
         machines, memory = _share()
         timeout = math.inf if _present.lost else _present.timeout or read_seconds("DING_LITE_TIMEOUT", "600")
         _present.group = MachineGroup(machines, memory, timeout, _present.lost or (lambda: False))
+        asked, *progress.near = _present.group.requests()
+        asked[0], progress.asked = progress.asked[0], asked
     return _present.group
 
 

@@ -104,7 +104,7 @@ class Watchdog(HangWatch):
     def _tell(self, store: dist.Store) -> None:
         self._number += 1
         stalled = round(self._clock - self._progressed)
-        beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left, progress.asked)
+        beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left, progress.asked[0])
         store.set(f"{self._key}/{self._rank}", json.dumps(beat))
 
     # The thread.
