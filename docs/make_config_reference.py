@@ -125,10 +125,10 @@ def model_entries(cls: type) -> list[Entry]:
         ValueError: a parameter is not described there.
     """
     owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
-    text = (inspect.getdoc(owner) or "").partition("Args:\n")[2]
-    meanings = {
-        m[1]: " ".join(m[2].split()) for m in re.finditer(r"^    (\w+): (.+?)(?=^    \w+: |\n\n|\Z)", text, re.M | re.S)
-    }
+    meanings: dict[str, str] = {}  # the constructor's docstring has those of the arguments that it passes on
+    for text in (inspect.getdoc(owner) or "", vars(owner)["__init__"].__doc__ or ""):
+        for m in re.finditer(r"^    (\w+): (.+?)(?=^    \**\w+: |\n\n|\Z)", text, re.M | re.S):
+            meanings.setdefault(m[1], " ".join(m[2].split()))
     entries, hints = [], get_type_hints(vars(owner)["__init__"])
     for param in inspect.signature(cls).parameters.values():
         if param.name not in meanings:

@@ -53,6 +53,7 @@ PUBLIC = {
     ],
     "ding_lite.model": [
         "ACER",
+        "ActorCritic",
         "BC",
         "BDQ",
         "C51DQN",
@@ -85,6 +86,7 @@ PUBLIC = {
         "RecurrentCore",
         "SQN",
         "VAC",
+        "ValueNetwork",
         "create_encoder",
     ],
     "ding_lite.policy": [

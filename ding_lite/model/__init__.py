@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from ding_lite.model.q_learning import SQN as SQN
     from ding_lite.model.q_learning import DiscreteHead as DiscreteHead
     from ding_lite.model.q_learning import DuelingHead as DuelingHead
+    from ding_lite.model.q_learning import ValueNetwork as ValueNetwork
     from ding_lite.model.qac import QAC as QAC
     from ding_lite.model.qac import QACDIST as QACDIST
     from ding_lite.model.qac import QVAC as QVAC
+    from ding_lite.model.qac import ActorCritic as ActorCritic
     from ding_lite.model.qac import ContinuousQAC as ContinuousQAC
     from ding_lite.model.recurrent import RecurrentCore as RecurrentCore
     from ding_lite.model.vac import PG as PG

@@ -114,7 +114,7 @@ def create_actor_head(
     inner: Sequence[int],
     action_shape: ActionShape | HybridShape,
     action_space: str,
-    activation: Activation,
+    activation: Activation = "relu",
     sigma_type: str = "independent",
     fixed_sigma_value: float = 0.3,
     bound_type: str | None = None,

@@ -1,20 +1,48 @@
-"""What the arguments of models mean: shapes of observations and actions, and choices."""
+"""The arguments of models: passing them on, shapes of observations and actions, choices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 from ding_lite.utils.registry import ConfigError, closest
 
+F = TypeVar("F", bound=Callable[..., None])
 ObsShape = int | Sequence[int] | Mapping[str, Any]  # of a vector, of an image, or a dict of these
-
-
 ActionShape = int | Sequence[int]  # a number, also as the only one of a list; or the numbers of several choices
-
-
 HybridShape = Mapping[str, Any]  # an `ActionShape` for each of `action_type_shape` and `action_args_shape`
+HYBRID_SHAPES = ("action_type_shape", "action_args_shape")
+
+
+def with_arguments_of(cls: Any, without: Sequence[str] = ()) -> Callable[[F], F]:
+    """Return a decorator of a constructor that passes arguments on to the constructor of `cls` by `**options`.
+
+    The decorator changes only what `inspect.signature`, `typing.get_type_hints` and `help` show: in the place of
+    `*args` and `**options` the arguments of `cls`, with their types and explanations. The check of a config and the
+    config reference read them.
+
+    Args:
+        cls: the other class.
+        without: arguments of `cls` that are not passed on.
+    """
+
+    def show(init: F) -> F:
+        own, passed = inspect.signature(init).parameters, inspect.signature(cls).parameters
+        added = [passed[name] for name in passed if name not in own and name not in without]
+        kinds = {parameter.kind for parameter in own.values()}
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            added = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in added]
+        kept = [parameter for name, parameter in own.items() if name not in ("args", "options")]
+        both = sorted([*kept, *added], key=lambda parameter: parameter.kind)
+        init.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
+        init.__annotations__ = typing.get_type_hints(cls.__init__) | init.__annotations__
+        init.__doc__ = f"{inspect.getdoc(cls)}\n\n{cls.__init__.__doc__}"
+        return init
+
+    return show
 
 
 def single_size(action_shape: ActionShape | HybridShape, of: str = "") -> int:
@@ -31,9 +59,6 @@ def single_size(action_shape: ActionShape | HybridShape, of: str = "") -> int:
     if len(sizes) != 1 or not isinstance(sizes[0], Integral):  # NumPy's integers are too
         raise ConfigError(f"policy.model.action_shape{of} must be a whole number, got {action_shape}.")
     return int(sizes[0])
-
-
-HYBRID_SHAPES = ("action_type_shape", "action_args_shape")
 
 
 def branch_options(action_shape: Any) -> list[int]:

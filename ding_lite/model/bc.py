@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import BOUND_TYPES, create_actor_head
-from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size
+from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size, with_arguments_of
 from ding_lite.model.encoders import create_encoder, feature_size
-from ding_lite.model.mlp import MLP, Activation
-from ding_lite.model.q_learning import DQN
+from ding_lite.model.mlp import MLP
+from ding_lite.model.q_learning import DQN, ValueNetwork
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "regression")
@@ -27,24 +27,20 @@ class BC(nn.Module):
     """Predicts an expert's action: a logit for each discrete action or option, or the continuous action.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions if 'discrete', a list of each branch's options if 'multi_discrete', else number
             of dimensions.
         action_space: 'discrete', 'multi_discrete' or 'continuous'; 'regression' is DI-engine's name for 'continuous'.
             As in DI-engine, 'discrete' with a list of several numbers is 'multi_discrete'.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
         actor_head_hidden_size: size of the head's hidden layers; None: the number of features.
         actor_head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         bound_type: 'tanh' keeps continuous actions between -1 and 1; None: no bound.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ValueNetwork`.
 
     Raises:
         ConfigError: an argument has an unknown value.
     """
 
+    @with_arguments_of(ValueNetwork, without=("head_hidden_size", "head_layer_num", "noise"))
     def __init__(
         self,
         obs_shape: ObsShape,
@@ -53,22 +49,22 @@ class BC(nn.Module):
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         actor_head_hidden_size: int | None = None,
         actor_head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
+        *,
         bound_type: str | None = "tanh",
         encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
         super().__init__()
         check_choice("action_space", action_space, ACTION_SPACES, ELSEWHERE)
         check_choice("bound_type", bound_type, BOUND_TYPES)
         self._discrete, self._bound = "discrete" in action_space, bound_type is not None
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, encoder=encoder, **options)
         size = feature_size(obs_shape, encoder_hidden_size_list)
         inner = [actor_head_hidden_size or size] * actor_head_layer_num
         if self._discrete:
-            self.head = create_actor_head([size, *inner], action_shape, action_space, activation, norm_type=norm_type)
+            self.head = create_actor_head([size, *inner], action_shape, action_space, **options)
         else:
-            self.head = MLP([size, *inner, single_size(action_shape)], activation, output=True, norm_type=norm_type)
+            self.head = MLP([size, *inner, single_size(action_shape)], output=True, **options)
 
     def forward(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit` or `action`, for observations `[B, ...]`.
@@ -87,38 +83,24 @@ class DiscreteBC(DQN):
     """Predicts a logit for each discrete action, with the layers of `DQN`.
 
     Args:
-        obs_shape: see `DQN` for this and the next seven.
-        action_shape: number of actions.
-        encoder_hidden_size_list: sizes of the encoder's layers.
-        dueling: compute the logits from a value and advantages.
-        head_hidden_size: size of the head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         action_space: only 'discrete'.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `DQN`.
 
     Raises:
         ConfigError: an argument has an unknown value.
     """
 
+    @with_arguments_of(DQN, without=("noise",))
     def __init__(
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        dueling: bool = True,
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        *,
+        *args: Any,
         action_space: str = "discrete",
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
         check_choice("action_space", action_space, ACTION_SPACES[:1], {"multi_discrete": "Use policy.model.type='bc'."})
-        sizes = (encoder_hidden_size_list, dueling, head_hidden_size, head_layer_num)
-        super().__init__(obs_shape, action_shape, *sizes, activation, norm_type, encoder=encoder)
+        super().__init__(obs_shape, action_shape, *args, **options)
 
 
 @MODEL_REGISTRY.register("continuous_bc")
@@ -126,21 +108,18 @@ class ContinuousBC(BC):
     """Predicts a continuous action.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of dimensions.
         action_space: 'regression' or 'continuous', which are the same.
         actor_head_hidden_size: size of the head's hidden layers.
         actor_head_layer_num: hidden layers in addition to the first one.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         encoder_hidden_size_list: sizes of the encoder's layers. None: vectors are passed to the head directly.
-        bound_type: 'tanh' keeps actions between -1 and 1; None: no bound.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `BC`.
 
     Raises:
         ConfigError: an argument has an unknown value.
     """
 
+    @with_arguments_of(BC)
     def __init__(
         self,
         obs_shape: ObsShape,
@@ -148,13 +127,10 @@ class ContinuousBC(BC):
         action_space: str = "regression",
         actor_head_hidden_size: int = 64,
         actor_head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
+        *,
         encoder_hidden_size_list: Sequence[int] | None = None,
-        bound_type: str | None = "tanh",
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
         check_choice("action_space", action_space, ACTION_SPACES[2:], ELSEWHERE)
-        head = (actor_head_hidden_size, 1 + actor_head_layer_num, activation, norm_type)
-        layers = encoder_hidden_size_list or ()
-        super().__init__(obs_shape, action_shape, action_space, layers, *head, bound_type, encoder)
+        layers, layer_num = encoder_hidden_size_list or (), 1 + actor_head_layer_num
+        super().__init__(obs_shape, action_shape, action_space, layers, actor_head_hidden_size, layer_num, **options)

@@ -6,44 +6,37 @@ Shapes: B samples, D branches, A options of the largest branch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.arguments import ObsShape, branch_options
-from ding_lite.model.encoders import create_encoder
-from ding_lite.model.mlp import Activation
-from ding_lite.model.q_learning import DiscreteHead
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
+from ding_lite.model.arguments import ObsShape, branch_options, with_arguments_of
+from ding_lite.model.q_learning import DiscreteHead, ValueNetwork
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 
 @MODEL_REGISTRY.register("bdq")
-class BDQ(nn.Module):
+class BDQ(ValueNetwork):
     """A shared encoder and state value V, and advantages A_d for each branch (Tavakoli et al. 2018, arXiv:1711.08946).
 
     Q_d(s, a) = V(s) + A_d(s, a) - mean_a' A_d(s, a')
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         num_branches: D. It and `action_bins_per_branch` may replace `action_shape`; if both are given, they must agree.
         action_bins_per_branch: number of options of each branch.
         layer_num: hidden layers of V and of each A_d before its output.
         a_layer_num: hidden layers of each A_d; None: `layer_num`.
         v_layer_num: hidden layers of V; None: `layer_num`.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
-        head_hidden_size: size of the hidden layers of V and of each A_d; None: the number of features.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        noise: use noisy layers in V and A_d, see `NoisyLinear`.
         action_shape: number of options of each branch; or one number, if an action is a single choice.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ValueNetwork`, whose head stands for V and each A_d.
 
     Raises:
         ConfigError: the sizes of the branches are missing, contradict each other, or are not a list of numbers.
     """
 
+    @with_arguments_of(ValueNetwork, without=("head_layer_num",))
     def __init__(
         self,
         obs_shape: ObsShape,
@@ -53,26 +46,17 @@ class BDQ(nn.Module):
         a_layer_num: int | None = None,
         v_layer_num: int | None = None,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        head_hidden_size: int | None = None,
-        norm_type: str | None = None,
-        activation: Activation = "relu",
         *,
-        noise: bool = False,
         action_shape: int | Sequence[int] | None = None,
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(obs_shape, encoder_hidden_size_list, head_layer_num=layer_num, **options)
         self.single = isinstance(action_shape, int)
         self.sizes = _branch_sizes(num_branches, action_bins_per_branch, action_shape)
-        size = encoder_hidden_size_list[-1]
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
-
-        def new_head(options: int, layers: int | None) -> DiscreteHead:
-            sizes = (head_hidden_size or size, options, layer_num if layers is None else layers)
-            return DiscreteHead(*sizes, activation, norm_type, noise=noise, input_size=size)
-
-        self.V = new_head(1, v_layer_num)
-        self.A = nn.ModuleList(new_head(options, a_layer_num) for options in self.sizes)
+        v_layers, a_layers = (layer_num if number is None else number for number in (v_layer_num, a_layer_num))
+        self.V = DiscreteHead(**self.head_options | dict(output_size=1, layer_num=v_layers))
+        heads = (self.head_options | dict(output_size=size, layer_num=a_layers) for size in self.sizes)
+        self.A = nn.ModuleList(DiscreteHead(**options) for options in heads)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit`, the action values, for observations `[B, ...]`.

@@ -13,52 +13,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.arguments import ActionShape, ObsShape, single_size
-from ding_lite.model.encoders import create_encoder
-from ding_lite.model.mlp import Activation
-from ding_lite.model.q_learning import DiscreteHead, DuelingHead
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
+from ding_lite.model.arguments import ActionShape, ObsShape, single_size, with_arguments_of
+from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 
 @MODEL_REGISTRY.register("qrdqn")
-class QRDQN(nn.Module):
+class QRDQN(ValueNetwork):
     """Quantiles of the return of each discrete action (Dabney et al. 2018, arXiv:1710.10044).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
-        head_hidden_size: size of the head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in the head before its output.
         num_quantiles: K, quantiles of each action.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        noise: use noisy layers in the head, see `NoisyLinear`.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ValueNetwork`.
     """
 
+    @with_arguments_of(ValueNetwork)
     def __init__(
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
+        *args: Any,
         num_quantiles: int = 32,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        *,
-        noise: bool = False,
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        action_shape = single_size(action_shape)
-        self._shape = (action_shape, num_quantiles)
-        size = encoder_hidden_size_list[-1]
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
-        sizes = (head_hidden_size or size, action_shape * num_quantiles, head_layer_num)
-        self.head = DiscreteHead(*sizes, activation, norm_type, noise=noise, input_size=size)
+        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
+        self._shape = (single_size(action_shape), num_quantiles)
+        self.head = DiscreteHead(output_size=math.prod(self._shape), **self.head_options)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.
@@ -86,35 +68,31 @@ class QuantileHead(nn.Module):
 
     Z_tau(s, a) = f(psi(s) * phi(tau))_a,   phi_j(tau) = ReLU(sum_{e=1}^E cos(pi e tau) w_ej + b_j)
 
-    psi are the features and f is a fully connected network (Dabney et al. 2018, arXiv:1806.06923, eq. 4). The paper's
-    sum begins at e = 0, which adds a constant, as b_j does.
+    psi are the features and f is a `DiscreteHead` (Dabney et al. 2018, arXiv:1806.06923, eq. 4). The paper's sum begins
+    at e = 0, which adds a constant, as b_j does.
 
     Args:
-        hidden_size: size of the hidden layers.
+        hidden_size: size of the hidden layers of f.
         output_size: A.
-        layer_num: hidden layers before the output.
+        layer_num: hidden layers of f before the output.
         quantile_embedding_size: E.
-        activation: see `Activation`.
-        norm_type: normalisation of the hidden layers of f, see `with_norm`.
-        noise: use noisy layers in f, see `NoisyLinear`.
         input_size: H, if it is not `hidden_size`.
+        **options: see `DiscreteHead`.
     """
 
+    @with_arguments_of(DiscreteHead)
     def __init__(
         self,
         hidden_size: int,
         output_size: int,
         layer_num: int = 1,
         quantile_embedding_size: int = 128,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        *,
-        noise: bool = False,
+        *args: Any,
         input_size: int | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        sizes = (hidden_size, output_size, layer_num)
-        self.Q = DiscreteHead(*sizes, activation, norm_type, noise=noise, input_size=input_size)
+        self.Q = DiscreteHead(hidden_size, output_size, layer_num, *args, input_size=input_size, **options)
         self.phi = nn.Linear(quantile_embedding_size, hidden_size if input_size is None else input_size)
 
     def forward(self, x: Tensor, tau: Tensor) -> Tensor:
@@ -124,46 +102,36 @@ class QuantileHead(nn.Module):
         return self.Q(x * phi_KBH)
 
 
-@MODEL_REGISTRY.register("iqn")
-class IQN(nn.Module):
-    """Quantiles of the return of each discrete action for any probabilities (Dabney et al. 2018, arXiv:1806.06923).
+class ImplicitQuantileNetwork(ValueNetwork):
+    """A `ValueNetwork` with a `QuantileHead`.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
-        head_hidden_size: size of the head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in the head before its output.
-        num_quantiles: K if no probabilities are given.
+        num_quantiles: K, quantiles of each action; of IQN, if no probabilities are given.
         quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        noise: use noisy layers in the head, see `NoisyLinear`.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ValueNetwork`.
     """
 
+    @with_arguments_of(ValueNetwork)
     def __init__(
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
+        *args: Any,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        *,
-        noise: bool = False,
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        self._num_quantiles = num_quantiles
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
-        size = encoder_hidden_size_list[-1]
-        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num, quantile_embedding_size)
-        self.head = QuantileHead(*sizes, activation, norm_type, noise=noise, input_size=size)
+        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
+        sizes = dict(output_size=single_size(action_shape), quantile_embedding_size=quantile_embedding_size)
+        self.head = QuantileHead(**sizes, **self.head_options)
+        self.num_quantiles = num_quantiles
+
+
+@MODEL_REGISTRY.register("iqn")
+class IQN(ImplicitQuantileNetwork):
+    """Quantiles of the return of each discrete action for any probabilities (Dabney et al. 2018, arXiv:1806.06923)."""
 
     def forward(self, obs: Tensor, tau: Tensor | None = None) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]` and probabilities `[B, K]`.
@@ -173,7 +141,7 @@ class IQN(nn.Module):
         """
         feature_BH = self.encoder(obs)
         if tau is None:
-            tau = midpoints(self._num_quantiles, next(self.head.parameters())).expand(feature_BH.shape[0], -1)
+            tau = midpoints(self.num_quantiles, next(self.head.parameters())).expand(feature_BH.shape[0], -1)
         q_KBA = self.head(feature_BH, tau)
         return {"logit": q_KBA.mean(0), "q": q_KBA, "quantiles": tau.t()[..., None]}
 
@@ -200,45 +168,13 @@ class FractionHead(nn.Linear):
 
 
 @MODEL_REGISTRY.register("fqf")
-class FQF(nn.Module):
-    """Quantiles of the return of each action, with probabilities that depend on the state (arXiv:1911.02140).
+class FQF(ImplicitQuantileNetwork):
+    """Quantiles of the return of each action, with probabilities that depend on the state (arXiv:1911.02140)."""
 
-    Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
-        action_shape: number of actions.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
-        head_hidden_size: size of the head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in the head before its output.
-        num_quantiles: K.
-        quantile_embedding_size: numbers that represent a probability, see `QuantileHead`.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        noise: use noisy layers in the head, see `NoisyLinear`.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
-    """
-
-    def __init__(
-        self,
-        obs_shape: ObsShape,
-        action_shape: ActionShape,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
-        num_quantiles: int = 32,
-        quantile_embedding_size: int = 128,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        *,
-        noise: bool = False,
-        encoder: EncoderChoice = None,
-    ) -> None:
-        super().__init__()
-        size = encoder_hidden_size_list[-1]
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
-        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num, quantile_embedding_size)
-        self.head = QuantileHead(*sizes, activation, norm_type, noise=noise, input_size=size)
-        self.fraction = FractionHead(size, num_quantiles)
+    @with_arguments_of(ImplicitQuantileNetwork)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fraction = FractionHead(self.head_options["input_size"], self.num_quantiles)
 
     def forward(self, obs: Tensor, boundaries: bool = False) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.
@@ -289,19 +225,14 @@ class DistributionHead(nn.Module):
     With `dueling`, the logits of the atoms are V_i + A_i(a) - mean_a A_i (Hessel et al. 2018, arXiv:1710.02298).
 
     Args:
-        hidden_size: size of the hidden layers.
-        output_size: A.
-        layer_num: hidden layers before the output.
         n_atom: K.
         v_min: the smallest atom.
         v_max: the largest atom.
-        activation: see `Activation`.
-        norm_type: normalisation of the hidden layers, see `with_norm`.
-        noise: use noisy layers, see `NoisyLinear`.
         dueling: compute the logits from a value and advantages.
-        input_size: number of features, if it is not `hidden_size`.
+        **options: see `DiscreteHead`.
     """
 
+    @with_arguments_of(DiscreteHead)
     def __init__(
         self,
         hidden_size: int,
@@ -310,22 +241,15 @@ class DistributionHead(nn.Module):
         n_atom: int = 51,
         v_min: float = -10.0,
         v_max: float = 10.0,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        *,
-        noise: bool = False,
+        *args: Any,
         dueling: bool = False,
-        input_size: int | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
         check_support(v_min, v_max, n_atom)
         self._shape, self._bounds = (output_size, n_atom), (v_min, v_max)
-
-        def new_head(size: int) -> DiscreteHead:
-            options = (layer_num, activation, norm_type)
-            return DiscreteHead(hidden_size, size, *options, noise=noise, input_size=input_size)
-
-        self.A, self.V = new_head(output_size * n_atom), new_head(n_atom) if dueling else None
+        self.A = DiscreteHead(hidden_size, output_size * n_atom, layer_num, *args, **options)
+        self.V = DiscreteHead(hidden_size, n_atom, layer_num, *args, **options) if dueling else None
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         """Return a dict for features `[B, input_size]`, see `C51DQN`."""
@@ -342,118 +266,60 @@ class DistributionHead(nn.Module):
         }
 
 
-@MODEL_REGISTRY.register("c51dqn")
-class C51DQN(nn.Module):
-    """A categorical distribution of the return of each discrete action (Bellemare et al. 2017, arXiv:1707.06887).
+@MODEL_REGISTRY.register("rainbowdqn")
+class RainbowDQN(ValueNetwork):
+    """The network of Rainbow (Hessel et al. 2018, arXiv:1710.02298): that of C51 with a dueling head.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
-        head_hidden_size: size of the head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         v_min: the smallest return that the distribution can express.
         v_max: the largest one.
         n_atom: K, number of returns from v_min to v_max that the distribution can express.
-        noise: use noisy layers in the head, see `NoisyLinear`.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        dueling: compute the head's output from a value and advantages.
+        distributional: estimate a distribution; False: only action values, as `DQN` does, without a support.
+        **options: see `ValueNetwork`.
 
     Raises:
         ConfigError: there is no such support, see `check_support`.
     """
 
+    @with_arguments_of(ValueNetwork)
     def __init__(
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
+        *args: Any,
         v_min: float = -10.0,
         v_max: float = 10.0,
         n_atom: int = 51,
-        *,
-        noise: bool = False,
-        encoder: EncoderChoice = None,
+        dueling: bool = True,
+        distributional: bool = True,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        action_shape = single_size(action_shape)
+        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
         self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
-        size = encoder_hidden_size_list[-1]
-        sizes, support = (head_hidden_size or size, action_shape, head_layer_num), (n_atom, v_min, v_max)
-        self.head = DistributionHead(*sizes, *support, activation, norm_type, noise=noise, input_size=size)
+        sizes: dict[str, Any] = dict(output_size=single_size(action_shape), **self.head_options)
+        self.head: nn.Module
+        if distributional:
+            self.head = DistributionHead(n_atom=n_atom, v_min=v_min, v_max=v_max, dueling=dueling, **sizes)
+        else:
+            self.head = (DuelingHead if dueling else DiscreteHead)(**sizes)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.
 
         `distribution` `[B, A, K]` are the probabilities of the atoms, `log_distribution` their logarithms, and `logit`
-        `[B, A]` the expected returns, the action values.
+        `[B, A]` the expected returns, the action values. A model that is not distributional returns only `logit`.
         """
-        return self.head(self.encoder(obs))
-
-
-@MODEL_REGISTRY.register("rainbowdqn")
-class RainbowDQN(nn.Module):
-    """The network of Rainbow (Hessel et al. 2018, arXiv:1710.02298): that of C51 with a dueling head.
-
-    Args:
-        obs_shape: see `C51DQN` for this and the next nine.
-        action_shape: number of actions.
-        encoder_hidden_size_list: sizes of the encoder's layers.
-        head_hidden_size: size of the head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        v_min: the smallest return that the distribution can express.
-        v_max: the largest one.
-        n_atom: K.
-        noise: use noisy layers in the head, see `NoisyLinear`.
-        dueling: compute the head's output from a value and advantages.
-        distributional: estimate a distribution; False: only action values, as `DQN` does, without a support.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
-
-    Raises:
-        ConfigError: there is no such support, see `check_support`.
-    """
-
-    def __init__(
-        self,
-        obs_shape: ObsShape,
-        action_shape: ActionShape,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        v_min: float = -10.0,
-        v_max: float = 10.0,
-        n_atom: int = 51,
-        *,
-        noise: bool = False,
-        dueling: bool = True,
-        distributional: bool = True,
-        encoder: EncoderChoice = None,
-    ) -> None:
-        super().__init__()
-        action_shape = single_size(action_shape)
-        self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
-        size = encoder_hidden_size_list[-1]
-        sizes, support = (head_hidden_size or size, action_shape, head_layer_num), (n_atom, v_min, v_max)
-        options: dict[str, Any] = dict(activation=activation, norm_type=norm_type, noise=noise, input_size=size)
-        self.head: nn.Module
-        if distributional:
-            self.head = DistributionHead(*sizes, *support, dueling=dueling, **options)
-        else:
-            self.head = (DuelingHead if dueling else DiscreteHead)(*sizes, **options)
-
-    def forward(self, obs: Tensor) -> dict[str, Tensor]:
-        """Return what `C51DQN` returns; only `logit` if the model is not distributional."""
         output = self.head(self.encoder(obs))
         return output if isinstance(output, dict) else {"logit": output}
+
+
+@MODEL_REGISTRY.register("c51dqn")
+class C51DQN(RainbowDQN):
+    """A categorical distribution of the return of each discrete action (Bellemare et al. 2017, arXiv:1707.06887)."""
+
+    @with_arguments_of(RainbowDQN, without=("dueling", "distributional"))
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, dueling=False, **options)

@@ -22,7 +22,7 @@ from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError, EncoderChoic
 def create_encoder(
     obs_shape: ObsShape,
     hidden_size_list: Sequence[int],
-    activation: Activation,
+    activation: Activation = "relu",
     encoder: EncoderChoice = None,
     norm_type: str | None = None,
 ) -> nn.Module:

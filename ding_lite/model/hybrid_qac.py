@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import HybridHead
-from ding_lite.model.arguments import HybridShape, ObsShape, hybrid_sizes
-from ding_lite.model.encoders import create_encoder, feature_size
-from ding_lite.model.mlp import MLP, Activation
-from ding_lite.model.q_learning import DiscreteHead, DuelingHead
-from ding_lite.model.qac import ActorNetwork, CriticNetwork, ModeModel, RegressionHead
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
+from ding_lite.model.arguments import HybridShape, ObsShape, hybrid_sizes, with_arguments_of
+from ding_lite.model.mlp import MLP
+from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
+from ding_lite.model.qac import ActorCritic, ActorNetwork, CriticNetwork, RegressionHead
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 
 class HybridCritic(nn.Module):
@@ -49,57 +48,40 @@ class HybridCritic(nn.Module):
 
 
 @MODEL_REGISTRY.register("hybrid_qac")
-class HybridQAC(ModeModel):
+class HybridQAC(ActorCritic):
     """An actor and critics for hybrid actions with arguments between -1 and 1.
 
     The actor's two heads share its encoder only.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: a dict of K and D, under `action_type_shape` and `action_args_shape`.
         action_space: only 'hybrid', as in DI-engine.
         twin_critic: two critics instead of one.
-        actor_head_hidden_size: size of the hidden layers of the actor's heads.
-        actor_head_layer_num: hidden layers in addition to the first one.
-        critic_head_hidden_size: size of the hidden layers of a critic's head.
-        critic_head_layer_num: hidden layers in addition to the first one.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        encoder_hidden_size_list: sizes of the layers of the encoders, as for `QAC`.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ActorCritic`.
 
     Raises:
         ConfigError: `action_shape` is not that of a hybrid action.
     """
 
-    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
-
+    @with_arguments_of(ActorCritic)
     def __init__(
         self,
         obs_shape: ObsShape,
         action_shape: HybridShape,
         action_space: Literal["hybrid"] = "hybrid",
         twin_critic: bool = False,
-        actor_head_hidden_size: int = 64,
-        actor_head_layer_num: int = 1,
-        critic_head_hidden_size: int = 64,
-        critic_head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        encoder_hidden_size_list: Sequence[int] | None = None,
-        encoder: EncoderChoice = None,
+        *args: Any,
+        **options: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(obs_shape, *args, **options)
         num_types, num_args = hybrid_sizes(action_shape)
-        layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
-        size = feature_size(obs_shape, layers)
-        encoders = [create_encoder(obs_shape, layers, activation, encoder, norm_type) for _ in range(2)]
-        actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num)]
-        critic_sizes = [size + num_types + num_args, *[critic_head_hidden_size] * (1 + critic_head_layer_num)]
-        action_type = MLP([*actor_sizes, num_types], activation, output=True, norm_type=norm_type)
-        action_args = RegressionHead([*actor_sizes, num_args], activation, output=True, norm_type=norm_type)
+        encoders = [self.new_encoder() for _ in range(2)]
+        actor_sizes = [self.size, *self.actor_sizes]
+        action_type = MLP([*actor_sizes, num_types], output=True, **self.layer_options)
+        action_args = RegressionHead([*actor_sizes, num_args], output=True, **self.layer_options)
         self.actor = ActorNetwork(encoders[0], HybridHead(action_type, action_args))
-        critic = CriticNetwork(encoders[1], critic_sizes, activation, 1 + twin_critic, norm_type)
+        critic_sizes = [self.size + num_types + num_args, *self.critic_sizes]
+        critic = CriticNetwork(encoders[1], critic_sizes, 1 + twin_critic, **self.layer_options)
         self.critic = HybridCritic(critic, num_types)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
@@ -148,22 +130,21 @@ class ArgumentQNetwork(nn.Module):
 
 
 @MODEL_REGISTRY.register("pdqn")
-class PDQN(ModeModel):
+class PDQN(ActorCritic):
     """Values of action types, and the arguments of the types between -1 and 1 (Xiong et al. 2018, arXiv:1810.06394).
 
+    `dis` computes the values, `cont` the arguments. They share no parameters.
+
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: a dict of K and D, under `action_type_shape` and `action_args_shape`.
         encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the values and one for the
             arguments; for images three convolutions' channels, then the dense layer's size.
         dueling: compute the values from a state value and advantages, see `DuelingHead`.
         head_hidden_size: size of the hidden layers of each head; None: the number of the head's inputs.
         head_layer_num: hidden layers in each head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         multi_pass: the value of a type depends on its own arguments only, see `ArgumentQNetwork`.
         action_mask: K lists of D numbers, 1 where an argument belongs to a type, else 0; required by `multi_pass`.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ValueNetwork`.
 
     Raises:
         ConfigError: `action_shape` is not that of a hybrid action, or `action_mask` does not fit it.
@@ -171,6 +152,7 @@ class PDQN(ModeModel):
 
     modes: ClassVar[tuple[str, ...]] = ("compute_discrete", "compute_continuous")
 
+    @with_arguments_of(ValueNetwork, without=("noise",))
     def __init__(
         self,
         obs_shape: ObsShape,
@@ -179,28 +161,25 @@ class PDQN(ModeModel):
         dueling: bool = True,
         head_hidden_size: int | None = None,
         head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
+        *,
         multi_pass: bool = False,
         action_mask: list[list[int]] | None = None,
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(obs_shape, encoder_hidden_size_list=encoder_hidden_size_list, **options)
         num_types, num_args = hybrid_sizes(action_shape)
         if multi_pass and (action_mask is None or [len(row) for row in action_mask] != [num_args] * num_types):
             raise ConfigError(
                 f"policy.model.multi_pass=True needs an action_mask of {num_types} lists, one for each type, of "
                 f"{num_args} numbers 0 or 1, one for each argument, got {action_mask}."
             )
-        size = encoder_hidden_size_list[-1]
-        options = (encoder_hidden_size_list, activation, encoder, norm_type)
-        encoders = [create_encoder(obs_shape, *options) for _ in range(2)]
-        sizes = (head_hidden_size or size + num_args, num_types, head_layer_num)
-        head = (DuelingHead if dueling else DiscreteHead)(*sizes, activation, norm_type, input_size=size + num_args)
+        encoders, inputs = [self.new_encoder() for _ in range(2)], self.size + num_args
+        head = (DuelingHead if dueling else DiscreteHead)(
+            head_hidden_size or inputs, num_types, head_layer_num, input_size=inputs, **self.layer_options
+        )
         self.dis = ArgumentQNetwork(encoders[0], head, action_mask if multi_pass else None)
-        args_sizes = [size, *[head_hidden_size or size] * head_layer_num, num_args]
-        args_head = RegressionHead(args_sizes, activation, output=True, norm_type=norm_type)
-        self.cont = ActorNetwork(encoders[1], args_head)
+        args_sizes = [self.size, *[head_hidden_size or self.size] * head_layer_num, num_args]
+        self.cont = ActorNetwork(encoders[1], RegressionHead(args_sizes, output=True, **self.layer_options))
 
     def compute_continuous(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `action_args` `[B, D]` for observations `[B, ...]`."""

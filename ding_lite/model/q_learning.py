@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.arguments import ActionShape, ObsShape, single_size
+from ding_lite.model.arguments import ActionShape, ObsShape, single_size, with_arguments_of
 from ding_lite.model.encoders import create_encoder
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.noisy import NoisyLinear
@@ -53,21 +53,11 @@ class DuelingHead(nn.Module):
     Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9). Arguments as for `DiscreteHead`.
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        output_size: int,
-        layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        *,
-        noise: bool = False,
-        input_size: int | None = None,
-    ) -> None:
+    @with_arguments_of(DiscreteHead)
+    def __init__(self, hidden_size: int, output_size: int, *args: Any, **options: Any) -> None:
         super().__init__()
-        options = (layer_num, activation, norm_type)
-        self.A = DiscreteHead(hidden_size, output_size, *options, noise=noise, input_size=input_size)
-        self.V = DiscreteHead(hidden_size, 1, *options, noise=noise, input_size=input_size)
+        self.A = DiscreteHead(hidden_size, output_size, *args, **options)
+        self.V = DiscreteHead(hidden_size, 1, *args, **options)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return action values `[B, A]` for features `[B, input_size]`."""
@@ -75,30 +65,28 @@ class DuelingHead(nn.Module):
         return self.V(x) + advantage_BA - advantage_BA.mean(dim=-1, keepdim=True)
 
 
-@MODEL_REGISTRY.register("dqn")
-class DQN(nn.Module):
-    """Q(s, .) for discrete actions (Mnih et al. 2015, doi:10.1038/nature14236).
+class ValueNetwork(nn.Module):
+    """An encoder of observations. A subclass adds the head, which computes values of discrete actions.
 
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
-        action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
-        dueling: compute Q from a value and advantages, see `DuelingHead`.
         head_hidden_size: size of the head's hidden layers; None: the number of features.
         head_layer_num: hidden layers in the head before its output.
         activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         noise: use noisy layers in the head, see `NoisyLinear`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+
+    Attributes:
+        head_options: the arguments of a head beside `output_size`, see `DiscreteHead`.
     """
 
     def __init__(
         self,
         obs_shape: ObsShape,
-        action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        dueling: bool = True,
         head_hidden_size: int | None = None,
         head_layer_num: int = 1,
         activation: Activation = "relu",
@@ -108,11 +96,41 @@ class DQN(nn.Module):
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        size = encoder_hidden_size_list[-1]
         self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
-        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num)
+        size = encoder_hidden_size_list[-1]
+        self.head_options: dict[str, Any] = dict(
+            hidden_size=head_hidden_size or size,
+            layer_num=head_layer_num,
+            activation=activation,
+            norm_type=norm_type,
+            noise=noise,
+            input_size=size,
+        )
+
+
+@MODEL_REGISTRY.register("dqn")
+class DQN(ValueNetwork):
+    """Q(s, .) for discrete actions (Mnih et al. 2015, doi:10.1038/nature14236).
+
+    Args:
+        action_shape: number of actions.
+        dueling: compute Q from a value and advantages, see `DuelingHead`.
+        **options: see `ValueNetwork`.
+    """
+
+    @with_arguments_of(ValueNetwork)
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
         head = DuelingHead if dueling else DiscreteHead
-        self.head = head(*sizes, activation, norm_type, noise=noise, input_size=size)
+        self.head = head(output_size=single_size(action_shape), **self.head_options)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit`, the action values `[B, A]`, for observations `[B, ...]`."""
@@ -121,37 +139,12 @@ class DQN(nn.Module):
 
 @MODEL_REGISTRY.register("sqn")
 class SQN(nn.Module):
-    """Two independent Q-networks for discrete actions.
+    """The twin Q-networks of SQN: two independent networks for discrete actions. Arguments as for `DQN`."""
 
-    Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
-        action_shape: number of actions.
-        encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
-        dueling: compute Q from a value and advantages, see `DuelingHead`.
-        head_hidden_size: size of a head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in a head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
-    """
-
-    def __init__(
-        self,
-        obs_shape: ObsShape,
-        action_shape: ActionShape,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        dueling: bool = True,
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        *,
-        encoder: EncoderChoice = None,
-    ) -> None:
+    @with_arguments_of(DQN, without=("noise",))
+    def __init__(self, obs_shape: ObsShape, action_shape: ActionShape, *args: Any, **options: Any) -> None:
         super().__init__()
-        sizes = (obs_shape, action_shape, encoder_hidden_size_list, dueling, head_hidden_size, head_layer_num)
-        self.q0, self.q1 = (DQN(*sizes, activation, norm_type, encoder=encoder) for _ in range(2))
+        self.q0, self.q1 = (DQN(obs_shape, action_shape, *args, **options) for _ in range(2))
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict for observations `[B, ...]`.
@@ -163,47 +156,37 @@ class SQN(nn.Module):
 
 
 @MODEL_REGISTRY.register("drqn")
-class DRQN(nn.Module):
+class DRQN(ValueNetwork):
     """Q of discrete actions, given all observations of the episode so far (Hausknecht & Stone 2015, arXiv:1507.06527).
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions.
         encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
             dense layer's size. The last one is also the size of the recurrent state.
         dueling: compute Q from a value and advantages, see `DuelingHead`.
-        head_hidden_size: size of the head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in the head before its output.
         lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         res_link: add the encoder's features to those of the recurrent core.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ValueNetwork`.
     """
 
+    @with_arguments_of(ValueNetwork, without=("noise",))
     def __init__(
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
+        *args: Any,
         lstm_type: str = "normal",
-        activation: Activation = "relu",
-        norm_type: str | None = None,
         res_link: bool = False,
-        *,
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
         size = encoder_hidden_size_list[-1]
         self._res_link = res_link
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
         self.core = RecurrentCore(size, size, lstm_type)
         head = DuelingHead if dueling else DiscreteHead
-        sizes = (head_hidden_size or size, single_size(action_shape), head_layer_num)
-        self.head = head(*sizes, activation, norm_type, input_size=size)
+        self.head = head(output_size=single_size(action_shape), **self.head_options)
 
     def forward(self, obs: Tensor, **sequence: Any) -> dict[str, Any]:
         """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`.

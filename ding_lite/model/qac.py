@@ -14,20 +14,67 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import GaussianHead
-from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size
+from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size, with_arguments_of
 from ding_lite.model.encoders import create_encoder, feature_size
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
+ACTION_SPACES = ("regression", "reparameterization")
+ELSEWHERE = {"hybrid": "Hybrid actions have the model HybridQAC, 'hybrid_qac', and the policy 'paddpg'."}
 
-class ModeModel(nn.Module):
-    """A model that computes what the argument `mode` of a call names.
+
+class ActorCritic(nn.Module):
+    """A model with several computations, such as that of the actor and that of the critic, named by `mode`.
+
+    A subclass creates the networks, of layers with the sizes that this class holds.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        actor_head_hidden_size: size of the hidden layers of the actor's head.
+        actor_head_layer_num: hidden layers in addition to the first one.
+        critic_head_hidden_size: size of the hidden layers of a critic's head.
+        critic_head_layer_num: hidden layers in addition to the first one.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for each network. None: vectors are
+            passed to the heads directly. For images: three convolutions' channels, then the dense layer's size.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
 
     Attributes:
         modes: names of the methods that a call may name.
+        first_layers: hidden layers of each head beside those that `actor_head_layer_num` counts, as in DI-engine.
+        size: number of features of an encoder.
+        actor_sizes: sizes of the hidden layers of the actor's head.
+        critic_sizes: sizes of the hidden layers of a critic's head.
+        layer_options: activation and normalisation, the arguments of every network.
     """
 
-    modes: ClassVar[tuple[str, ...]] = ()
+    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
+    first_layers: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        actor_head_hidden_size: int = 64,
+        actor_head_layer_num: int = 1,
+        critic_head_hidden_size: int = 64,
+        critic_head_layer_num: int = 1,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        encoder_hidden_size_list: Sequence[int] | None = None,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
+        self._encoder_options: dict[str, Any] = dict(obs_shape=obs_shape, hidden_size_list=layers, encoder=encoder)
+        self.layer_options: dict[str, Any] = dict(activation=activation, norm_type=norm_type)
+        self.size = feature_size(obs_shape, layers)
+        self.actor_sizes = [actor_head_hidden_size] * (self.first_layers + actor_head_layer_num)
+        self.critic_sizes = [critic_head_hidden_size] * (self.first_layers + critic_head_layer_num)
+
+    def new_encoder(self) -> nn.Module:
+        """Return an encoder of observations, with parameters of its own."""
+        return create_encoder(**self._encoder_options, **self.layer_options)
 
     def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
         """Return the result of the method named `mode` for `inputs`.
@@ -38,12 +85,6 @@ class ModeModel(nn.Module):
         if mode not in self.modes:
             raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
         return getattr(self, mode)(inputs)
-
-
-ACTION_SPACES = ("regression", "reparameterization")
-
-
-ELSEWHERE = {"hybrid": "Hybrid actions have the model HybridQAC, 'hybrid_qac', and the policy 'paddpg'."}
 
 
 class RegressionHead(MLP):
@@ -77,23 +118,15 @@ class CriticNetwork(nn.Module):
     Args:
         encoder: maps observations to features.
         sizes: number of features, plus D if there are actions; then the sizes of a critic's hidden layers.
-        activation: see `Activation`.
         num: C.
-        norm_type: normalisation of a critic's hidden layers, see `with_norm`.
+        **layers: activation and normalisation, see `MLP`.
     """
 
-    def __init__(
-        self,
-        encoder: nn.Module,
-        sizes: Sequence[int],
-        activation: Activation,
-        num: int,
-        norm_type: str | None = None,
-    ) -> None:
+    def __init__(self, encoder: nn.Module, sizes: Sequence[int], num: int, **layers: Any) -> None:
         super().__init__()
         self.encoder = encoder
         # A loop is as fast as one batched product of the critics' weights, measured on one CPU thread.
-        self.heads = nn.ModuleList(MLP([*sizes, 1], activation, output=True, norm_type=norm_type) for _ in range(num))
+        self.heads = nn.ModuleList(MLP([*sizes, 1], output=True, **layers) for _ in range(num))
 
     def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
         """Return values `[C, ..., B]` for observations `[B, ...]` and actions `[..., B, D]`."""
@@ -104,75 +137,45 @@ class CriticNetwork(nn.Module):
 
 
 @MODEL_REGISTRY.register("continuous_qac")
-class QAC(ModeModel):
+class QAC(ActorCritic):
     """An actor and critics Q(s, a) for continuous actions between -1 and 1.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: D.
         action_space: 'regression': the actor returns an action; 'reparameterization': it returns mu and sigma of a
             normal variable whose tanh is the action, see `rl_utils/q_continuous.py`.
         twin_critic: two critics instead of one.
-        actor_head_hidden_size: size of the hidden layers of the actor's head.
-        actor_head_layer_num: hidden layers in addition to the first one.
-        critic_head_hidden_size: size of the hidden layers of a critic's head.
-        critic_head_layer_num: hidden layers in addition to the first one.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for each network. None: vectors are
-            passed to the heads directly. For images: three convolutions' channels, then the dense layer's size.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ActorCritic`.
 
     Raises:
         ConfigError: `action_space` is another one, or `action_shape` is not a whole number.
     """
 
-    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
-
+    @with_arguments_of(ActorCritic)
     def __init__(
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
         action_space: Literal["regression", "reparameterization"],
         twin_critic: bool = False,
-        actor_head_hidden_size: int = 64,
-        actor_head_layer_num: int = 1,
-        critic_head_hidden_size: int = 64,
-        critic_head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
-        encoder_hidden_size_list: Sequence[int] | None = None,
-        encoder: EncoderChoice = None,
+        *args: Any,
+        **options: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(obs_shape, *args, **options)
         check_choice("action_space", action_space, ACTION_SPACES, ELSEWHERE)
-        action_shape = single_size(action_shape)
-        layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
-        size = feature_size(obs_shape, layers)
+        self.action_space, size = action_space, single_size(action_shape)
+        encoder = self.new_encoder()  # created first: this is the order of random draws
+        self.actor = ActorNetwork(encoder, self._new_actor_head([self.size, *self.actor_sizes, size]))
+        encoder, sizes = self.new_encoder(), [self.size + size, *self.critic_sizes]
+        self.critic = self._new_critic(encoder, sizes, 1 + twin_critic)
 
-        def new_encoder() -> nn.Module:
-            return create_encoder(obs_shape, layers, activation, encoder, norm_type)
-
-        actor_sizes = [size, *[actor_head_hidden_size] * (1 + actor_head_layer_num), action_shape]
-        critic_sizes = [critic_head_hidden_size] * (1 + critic_head_layer_num)
-        self.action_space = action_space
-        layer_options: dict[str, Any] = dict(activation=activation, norm_type=norm_type)
-        self.actor = ActorNetwork(new_encoder(), self._create_actor_head(actor_sizes, layer_options))
-        self.critic = self._create_critic(
-            new_encoder(), [size + action_shape, *critic_sizes], 1 + twin_critic, layer_options
-        )
-        if "compute_value" in self.modes:
-            self.value = CriticNetwork(new_encoder(), [size, *critic_sizes], num=1, **layer_options)
-
-    def _create_actor_head(self, sizes: Sequence[int], layer_options: dict[str, Any]) -> nn.Module:
+    def _new_actor_head(self, sizes: Sequence[int]) -> nn.Module:
         if self.action_space == "regression":
-            return RegressionHead(sizes, output=True, **layer_options)
-        return GaussianHead(sizes, sigma_type="conditioned", **layer_options)
+            return RegressionHead(sizes, output=True, **self.layer_options)
+        return GaussianHead(sizes, sigma_type="conditioned", **self.layer_options)
 
-    def _create_critic(
-        self, encoder: nn.Module, sizes: Sequence[int], num: int, layer_options: dict[str, Any]
-    ) -> CriticNetwork:
-        return CriticNetwork(encoder, sizes, num=num, **layer_options)
+    def _new_critic(self, encoder: nn.Module, sizes: Sequence[int], num: int) -> CriticNetwork:
+        return CriticNetwork(encoder, sizes, num, **self.layer_options)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `action` `[B, D]`, or with `logit`, a dict of `mu` and `sigma` `[B, D]`."""
@@ -197,10 +200,15 @@ class QVAC(QAC):
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_value")
 
-    def _create_actor_head(self, sizes: Sequence[int], layer_options: dict[str, Any]) -> nn.Module:
+    @with_arguments_of(QAC)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.value = CriticNetwork(self.new_encoder(), [self.size, *self.critic_sizes], num=1, **self.layer_options)
+
+    def _new_actor_head(self, sizes: Sequence[int]) -> nn.Module:
         if self.action_space == "regression":
-            return super()._create_actor_head(sizes, layer_options)
-        return GaussianHead(sizes, sigma_type="independent", bound_type="tanh", **layer_options)
+            return super()._new_actor_head(sizes)
+        return GaussianHead(sizes, sigma_type="independent", bound_type="tanh", **self.layer_options)
 
     def compute_value(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `v_value` `[B]` for observations `[B, ...]`."""
@@ -213,22 +221,16 @@ class DistributionalCritic(nn.Module):
     Args:
         encoder: maps observations to features.
         sizes: number of features plus D, then the sizes of the hidden layers.
-        activation: see `Activation`.
         atoms: the smallest atom, the largest one, and K.
-        norm_type: normalisation of the hidden layers, see `with_norm`.
+        **layers: activation and normalisation, see `MLP`.
     """
 
     def __init__(
-        self,
-        encoder: nn.Module,
-        sizes: Sequence[int],
-        activation: Activation,
-        atoms: tuple[float, float, int],
-        norm_type: str | None = None,
+        self, encoder: nn.Module, sizes: Sequence[int], atoms: tuple[float, float, int], **layers: Any
     ) -> None:
         super().__init__()
         self.encoder, self._atoms = encoder, atoms
-        self.head = MLP([*sizes, atoms[-1]], activation, output=True, norm_type=norm_type)
+        self.head = MLP([*sizes, atoms[-1]], output=True, **layers)
 
     def forward(self, obs: Tensor, action: Tensor) -> dict[str, Tensor]:
         """Return the critic's output for observations `[B, ...]` and actions `[..., B, D]`.
@@ -247,61 +249,34 @@ class QACDIST(QAC):
     """`QAC` with one critic, which predicts a distribution of the return (Barth-Maron et al. 2018, arXiv:1804.08617).
 
     Args:
-        obs_shape: see `QAC`, as for all arguments that are not explained here.
-        action_shape: D.
-        action_space: 'regression' or 'reparameterization'.
         critic_head_type: only 'categorical', as in DI-engine.
-        actor_head_hidden_size: size of the hidden layers of the actor's head.
-        actor_head_layer_num: hidden layers in addition to the first one.
-        critic_head_hidden_size: size of the hidden layers of the critic's head.
-        critic_head_layer_num: hidden layers in addition to the first one.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         v_min: the smallest atom.
         v_max: the largest atom.
         n_atom: K.
-        encoder_hidden_size_list: sizes of the layers of the encoders.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `QAC`.
 
     Raises:
         ConfigError: `action_shape` is not a whole number.
     """
 
+    @with_arguments_of(QAC, without=("twin_critic",))
     def __init__(
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
         action_space: Literal["regression", "reparameterization"] = "regression",
         critic_head_type: Literal["categorical"] = "categorical",
-        actor_head_hidden_size: int = 64,
-        actor_head_layer_num: int = 1,
-        critic_head_hidden_size: int = 64,
-        critic_head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
+        *,
         v_min: float = -10.0,
         v_max: float = 10.0,
         n_atom: int = 51,
-        encoder_hidden_size_list: Sequence[int] | None = None,
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
         self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
-        super().__init__(
-            obs_shape,
-            action_shape,
-            action_space,
-            actor_head_hidden_size=actor_head_hidden_size,
-            actor_head_layer_num=actor_head_layer_num,
-            critic_head_hidden_size=critic_head_hidden_size,
-            critic_head_layer_num=critic_head_layer_num,
-            activation=activation,
-            norm_type=norm_type,
-            encoder_hidden_size_list=encoder_hidden_size_list,
-            encoder=encoder,
-        )
+        super().__init__(obs_shape, action_shape, action_space, twin_critic=False, **options)
 
-    def _create_critic(self, encoder: nn.Module, sizes: Sequence[int], num: int, layer_options: dict[str, Any]) -> Any:
-        return DistributionalCritic(encoder, sizes, atoms=(self.v_min, self.v_max, self.n_atom), **layer_options)
+    def _new_critic(self, encoder: nn.Module, sizes: Sequence[int], num: int) -> Any:
+        return DistributionalCritic(encoder, sizes, (self.v_min, self.v_max, self.n_atom), **self.layer_options)
 
     def compute_critic(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return `q_value` `[..., B]` and `distribution` `[..., B, K]`; arguments as for `QAC`."""

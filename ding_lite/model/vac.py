@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
-from ding_lite.model.arguments import ActionShape, HybridShape, ObsShape
+from ding_lite.model.arguments import ActionShape, HybridShape, ObsShape, with_arguments_of
 from ding_lite.model.encoders import create_encoder
-from ding_lite.model.mlp import MLP, Activation
+from ding_lite.model.mlp import MLP
+from ding_lite.model.q_learning import ValueNetwork
+from ding_lite.model.qac import ActorCritic
 from ding_lite.model.recurrent import RecurrentCore, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
-MODES = ("compute_actor", "compute_critic", "compute_actor_critic")
-
 
 @MODEL_REGISTRY.register("vac")
-class VAC(nn.Module):
+class VAC(ActorCritic):
     """A policy and the value of a state, for discrete, multi-discrete, continuous or hybrid actions.
 
     The form of `logit` depends on the kind of action, for B samples, A discrete actions and D dimensions: `[B, A]` if
@@ -29,27 +29,26 @@ class VAC(nn.Module):
     `[B, D, A]` if 'multi_discrete'.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions if 'discrete', of each branch's options if 'multi_discrete', of dimensions if
             'continuous'; for 'hybrid' a dict under `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'.
         share_encoder: policy and value use the same encoder; False: each has its own.
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
-        actor_head_hidden_size: size of the hidden layers of the policy's head.
         actor_head_layer_num: hidden layers in the policy's head before its output.
-        critic_head_hidden_size: size of the hidden layers of the value's head.
         critic_head_layer_num: hidden layers in the value's head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
         sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
         fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
         lstm_type: put a recurrent core after the shared encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
             observations are then sequences. None: none.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ActorCritic`.
     """
 
+    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_actor_critic")
+    first_layers: ClassVar[int] = 0
+
+    @with_arguments_of(ActorCritic)
     def __init__(
         self,
         obs_shape: ObsShape,
@@ -57,36 +56,33 @@ class VAC(nn.Module):
         action_space: str = "discrete",
         share_encoder: bool = True,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        actor_head_hidden_size: int = 64,
-        actor_head_layer_num: int = 1,
-        critic_head_hidden_size: int = 64,
-        critic_head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
+        *,
         sigma_type: str = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,
         lstm_type: str | None = None,
-        encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(obs_shape, encoder_hidden_size_list=encoder_hidden_size_list, **options)
         self._share_encoder = share_encoder
-        options = (encoder_hidden_size_list, activation, encoder, norm_type)
         if share_encoder:
-            self.encoder = create_encoder(obs_shape, *options)
+            self.encoder = self.new_encoder()
         else:
-            self.actor_encoder, self.critic_encoder = (create_encoder(obs_shape, *options) for _ in range(2))
-        size = encoder_hidden_size_list[-1]
-        self.core = RecurrentCore(size, size, lstm_type) if lstm_type else None
-        inner = [size, *[actor_head_hidden_size] * actor_head_layer_num]
+            self.actor_encoder, self.critic_encoder = self.new_encoder(), self.new_encoder()
+        self.core = RecurrentCore(self.size, self.size, lstm_type) if lstm_type else None
         self.actor_head = create_actor_head(
-            inner, action_shape, action_space, activation, sigma_type, fixed_sigma_value, bound_type, norm_type
+            [self.size, *self.actor_sizes],
+            action_shape,
+            action_space,
+            sigma_type=sigma_type,
+            fixed_sigma_value=fixed_sigma_value,
+            bound_type=bound_type,
+            **self.layer_options,
         )
-        critic_sizes = [size, *[critic_head_hidden_size] * critic_head_layer_num, 1]
-        self.critic_head = MLP(critic_sizes, activation, output=True, norm_type=norm_type)
+        self.critic_head = MLP([self.size, *self.critic_sizes, 1], output=True, **self.layer_options)
 
-    def forward(self, obs: Tensor, mode: str = "compute_actor_critic", **sequence: Any) -> dict[str, Any]:
-        """Return the result of the method named `mode` for observations `[B, ...]`.
+    def forward(self, inputs: Tensor, mode: str = "compute_actor_critic", **sequence: Any) -> dict[str, Any]:
+        """Return the result of the method named `mode` for observations `inputs`, `[B, ...]`.
 
         With a recurrent core, observations and outputs are sequences `[T, B, ...]`; `run_core` describes the arguments
         `sequence` and the states in the result.
@@ -94,13 +90,9 @@ class VAC(nn.Module):
         Raises:
             ValueError: there is no such mode.
         """
-        if mode not in MODES:
-            raise ValueError(f"VAC: expected a mode of {', '.join(MODES)}, got '{mode}'.")
-        return getattr(self, mode)(obs) if self.core is None else self._run_sequences(obs, mode, sequence)
-
-    def _run_sequences(self, obs: Tensor, mode: str, sequence: dict[str, Any]) -> dict[str, Any]:
-        assert self.core is not None
-        features, _, states = run_core(self.encoder, self.core, obs, **sequence)
+        if self.core is None or mode not in self.modes:
+            return super().forward(inputs, mode)
+        features, _, states = run_core(self.encoder, self.core, inputs, **sequence)
         actor = {"logit": self.actor_head(features)} if "actor" in mode else {}
         return actor | ({"value": self.critic_head(features).squeeze(-1)} if "critic" in mode else {}) | states
 
@@ -143,22 +135,16 @@ class VAC(nn.Module):
 
 @MODEL_REGISTRY.register("pg")
 class PG(nn.Module):
-    """A policy for discrete, multi-discrete, continuous or hybrid actions.
+    """The policy network of REINFORCE, for discrete, multi-discrete, continuous or hybrid actions.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
         action_shape: number of actions if 'discrete', of each branch's options if 'multi_discrete', of dimensions if
             'continuous'; for 'hybrid' a dict under `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
-        head_hidden_size: size of the head's hidden layers; None: the number of features.
-        head_layer_num: hidden layers in the head before its output.
-        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
-        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
-        encoder: name, or `type` and options, of another encoder, see `named_encoder`.
+        **options: see `ValueNetwork`.
     """
 
+    @with_arguments_of(ValueNetwork, without=("noise",))
     def __init__(
         self,
         obs_shape: ObsShape,
@@ -167,15 +153,15 @@ class PG(nn.Module):
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         head_hidden_size: int | None = None,
         head_layer_num: int = 1,
-        activation: Activation = "relu",
-        norm_type: str | None = None,
+        *,
         encoder: EncoderChoice = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, encoder=encoder, **options)
         size = encoder_hidden_size_list[-1]
         inner = [size, *[head_hidden_size or size] * head_layer_num]
-        self.head = create_actor_head(inner, action_shape, action_space, activation, norm_type=norm_type)
+        self.head = create_actor_head(inner, action_shape, action_space, **options)
 
     def forward(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit`, whose form is that of `VAC`, for observations `[B, ...]`."""

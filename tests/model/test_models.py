@@ -11,45 +11,57 @@ from torch import nn
 
 from ding_lite.model import MLP, FractionHead
 from ding_lite.utils import MODEL_REGISTRY
-from tests.model.models import backward, build, run
+from tests.model.models import HYBRID, HYBRID_MODELS, backward, build, run
 
 HEADS = ("bdq", "c51dqn", "discrete_bc", "dqn", "drqn", "fqf", "iqn", "pdqn", "pg", "qrdqn", "rainbowdqn", "sqn")
 VALUES = "obs_shape action_shape encoder_hidden_size_list"
 HEAD = "head_hidden_size head_layer_num"
 TWO_HEADS = "actor_head_hidden_size actor_head_layer_num critic_head_hidden_size critic_head_layer_num"
-# The first arguments of the models in DI-engine 0.5, in their order.
-POSITIONS = {
-    "acer": f"{VALUES} {TWO_HEADS} activation norm_type",
-    "bdq": "obs_shape num_branches action_bins_per_branch layer_num a_layer_num v_layer_num encoder_hidden_size_list "
+# The first arguments of the models in DI-engine 0.5, in their order. Those after the bar are known here by name only.
+ARGUMENTS = {
+    "acer": f"{VALUES} | {TWO_HEADS} activation norm_type",
+    "bdq": "obs_shape num_branches action_bins_per_branch layer_num a_layer_num v_layer_num encoder_hidden_size_list | "
     "head_hidden_size norm_type activation",
-    "c51dqn": f"{VALUES} {HEAD} activation norm_type v_min v_max n_atom",
-    "continuous_bc": "obs_shape action_shape action_space actor_head_hidden_size actor_head_layer_num activation "
+    "c51dqn": f"{VALUES} {HEAD} activation norm_type | v_min v_max n_atom",
+    "continuous_bc": "obs_shape action_shape action_space actor_head_hidden_size actor_head_layer_num | activation "
     "norm_type",
     "continuous_qac": f"obs_shape action_shape action_space twin_critic {TWO_HEADS} activation norm_type",
     "discrete_bc": f"{VALUES} dueling {HEAD} activation norm_type",
     "discrete_qac": f"obs_shape action_shape twin_critic {TWO_HEADS} activation norm_type",
     "dqn": f"{VALUES} dueling {HEAD} activation norm_type",
-    "drqn": f"{VALUES} dueling {HEAD} lstm_type activation norm_type res_link",
-    "fqf": f"{VALUES} {HEAD} num_quantiles quantile_embedding_size activation norm_type",
-    "iqn": f"{VALUES} {HEAD} num_quantiles quantile_embedding_size activation norm_type",
-    "pdqn": f"{VALUES} dueling {HEAD} activation norm_type multi_pass action_mask",
-    "pg": f"obs_shape action_shape action_space encoder_hidden_size_list {HEAD} activation norm_type",
-    "qac_dist": f"obs_shape action_shape action_space critic_head_type {TWO_HEADS} activation norm_type v_min v_max "
+    "drqn": f"{VALUES} dueling {HEAD} | lstm_type activation norm_type res_link",
+    "fqf": f"{VALUES} {HEAD} | num_quantiles quantile_embedding_size activation norm_type",
+    "iqn": f"{VALUES} {HEAD} | num_quantiles quantile_embedding_size activation norm_type",
+    "pdqn": f"{VALUES} dueling {HEAD} | activation norm_type multi_pass action_mask",
+    "pg": f"obs_shape action_shape action_space encoder_hidden_size_list {HEAD} | activation norm_type",
+    "qac_dist": f"obs_shape action_shape action_space critic_head_type | {TWO_HEADS} activation norm_type v_min v_max "
     "n_atom",
-    "qrdqn": f"{VALUES} {HEAD} num_quantiles activation norm_type",
-    "rainbowdqn": f"{VALUES} {HEAD} activation norm_type v_min v_max n_atom",
+    "qrdqn": f"{VALUES} {HEAD} | num_quantiles activation norm_type",
+    "rainbowdqn": f"{VALUES} {HEAD} activation norm_type | v_min v_max n_atom",
     "sqn": f"{VALUES} dueling {HEAD} activation norm_type",
-    "vac": f"obs_shape action_shape action_space share_encoder encoder_hidden_size_list {TWO_HEADS} activation "
+    "vac": f"obs_shape action_shape action_space share_encoder encoder_hidden_size_list | {TWO_HEADS} activation "
     "norm_type sigma_type fixed_sigma_value bound_type",
 }
 
 
-@pytest.mark.parametrize("name", POSITIONS)
-def test_the_first_arguments_are_those_of_di_engine(name: str) -> None:
-    parameters = inspect.signature(MODEL_REGISTRY.find(name)).parameters.values()
-    positional = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-    expected = POSITIONS[name].split()
-    assert positional[: len(expected)] == expected
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_the_arguments_are_those_of_di_engine(name: str) -> None:
+    cls, (first, _, others) = MODEL_REGISTRY.find(name), ARGUMENTS[name].partition(" | ")
+    parameters = inspect.signature(cls).parameters
+    assert [*parameters][: len(first.split())] == first.split()
+    assert {*others.split()} <= {*parameters}
+    shape = HYBRID if name in HYBRID_MODELS else 3
+    values = dict(obs_shape=4, action_shape=shape, encoder_hidden_size_list=[5, 6], num_branches=2, norm_type="LN")
+    values |= dict(
+        action_bins_per_branch=3, activation="tanh", **{key: 2 for key in parameters if key.endswith("_num")}
+    )
+    if name in ("continuous_qac", "qac_dist", "continuous_bc"):
+        values["action_space"] = "regression"
+    given = {key: values.get(key, parameters[key].default) for key in first.split()}
+    by_name, by_position = cls(**given), cls(*given.values())  # what the signature says is true
+    assert str(by_name) == str(by_position)
+    with pytest.raises(TypeError, match="unknown_argument"):
+        cls(**given, unknown_argument=1)
 
 
 def head_sizes(model: nn.Module) -> list[list[tuple[int, int]]]:
