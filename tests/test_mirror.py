@@ -43,7 +43,6 @@ COVERED = {
     ],
     "policy/value/test_r2d2.py": ["policy/episode_state.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
-    "sweep/test_driver.py": ["sweep/trial.py"],
     "seams/test_corridors.py": ["cli/export.py"],
     "torch_utils/test_optimizer_step.py": [
         *(

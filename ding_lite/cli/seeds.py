@@ -22,9 +22,8 @@ from tqdm import tqdm
 
 from ding_lite.cli.running import find_end, read_resumable, rename_for_seed, split_words
 from ding_lite.config import compile_config
-from ding_lite.results.run import RETURN
+from ding_lite.results.run import RETURN, Evaluations
 from ding_lite.results.table import Table
-from ding_lite.sweep.scores import Evaluations
 from ding_lite.utils.checkpoint.run_directory import new_name, read_result
 from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.registry import UserError

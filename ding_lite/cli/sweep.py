@@ -8,10 +8,10 @@ Trials that fall behind are ended early. The same command continues a sweep, and
 from __future__ import annotations
 
 import argparse
+import warnings
 
 from ding_lite.cli.options import add_run_options, add_seeds, check_at_least, check_run_options, check_seeds
-from ding_lite.sweep.scores import SCORES
-from ding_lite.sweep.space import read_words
+from ding_lite.results.extras import load_extra
 from ding_lite.utils.registry import UserError
 
 USAGE = "-c FILE key=low..high|a,b,c ... [--trials N] [--jobs J] [-s SEED ...] [--storage URL] [key=value ...]"
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="trials side by side (default: 1)")
     add_seeds(parser, "runs of each trial (default: the config's)")
     parser.add_argument(
-        "--score", choices=SCORES, default="best", help="evaluation of a run that counts (default: best)"
+        "--score", choices=("best", "last"), default="best", help="evaluation of a run that counts (default: best)"
     )
     parser.add_argument("--sampler", choices=("tpe", "random", "grid"), default="tpe", help="default: tpe")
     parser.add_argument("--pruner", choices=("median", "none"), default="median", help="default: median")
@@ -54,35 +54,17 @@ def run(args: argparse.Namespace) -> None:
     check_run_options(args)
     check_seeds(args)
     check_at_least(args, trials=1, jobs=1, prune_after=0)
-    dimensions, words = read_words(args.words)
+    optuna = load_extra("optuna", "sweep")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"optuna|ding_lite\.sweep")  # its remarks about each trial
     from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
-    from ding_lite.cli.seeds import process_options  # noqa: PLC0415
-    from ding_lite.sweep.driver import Sweep, SweepOptions  # noqa: PLC0415
+    from ding_lite.sweep.driver import Sweep  # noqa: PLC0415
+    from ding_lite.sweep.space import first_values, read_words, to_words  # noqa: PLC0415
     from ding_lite.utils.ranks.launch_environment import read_launch  # noqa: PLC0415
 
     if read_launch() is not None:
         raise UserError("A sweep starts processes of its own: leave the launcher out.")
-    limits, overrides = split_words(words)
-    saved_limits = check_limits(args.config, limits, [*overrides, f"{dimensions[0].key}={dimensions[0].examples()[0]}"])
-    sweep = Sweep(
-        SweepOptions(
-            config=args.config,
-            dimensions=dimensions,
-            overrides=overrides,
-            limits=limits,
-            saved_limits=saved_limits,
-            seeds=args.seeds or [],
-            trials=args.trials or 0,
-            jobs=args.jobs,
-            nproc=args.nproc,
-            run_words=process_options(args),
-            resume_words=["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)],
-            sampler=args.sampler,
-            pruner=args.pruner,
-            prune_after=args.prune_after,
-            score=args.score,
-            directory=args.output,
-            storage=args.storage,
-        )
-    )
-    raise SystemExit(sweep.run())
+    space, words = read_words(args.words)
+    limits, words = split_words(words)
+    saved_limits = check_limits(args.config, limits, [*words, *to_words(first_values(space))])
+    raise SystemExit(Sweep(args, space, words, limits).run(saved_limits))

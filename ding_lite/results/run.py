@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
 from ding_lite.utils.directory_lock import is_active
+from ding_lite.utils.records import RecordReader
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
 
@@ -95,6 +96,29 @@ class Run:
         pairs = [(at, value) for at, value in zip(places, values, strict=True) if value is not None]
         table = np.array(pairs, np.float64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
+
+
+class Evaluations:
+    """The evaluations that a run has recorded, and its newest record. Each read goes on where the last one ended.
+
+    Args:
+        directory: the run's directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._reader, self._records = RecordReader(directory / METRICS), list[dict[str, Any]]()
+
+    def read(self) -> Sequence[Mapping[str, Any]]:
+        """Return the records with an evaluation, and the newest record, which says how far the run is."""
+        added = self._reader.read()
+        if self._reader.cut:
+            self._records.clear()
+        for record in added:
+            if self._records and self._records[-1].get(RETURN) is None:
+                self._records.pop()
+            self._records.append(record)
+        return self._records
 
 
 def read_run(path: str | Path) -> Run:

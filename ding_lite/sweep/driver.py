@@ -1,242 +1,286 @@
-"""Runs a sweep: claims trials, runs several of them side by side, and ends them."""
+"""Runs a sweep: trains the seeds of its trials, several trials side by side, and ends those that fall behind."""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import optuna
+from optuna.storages._heartbeat import get_heartbeat_thread
+from optuna.trial import Trial, TrialState
 from tqdm import tqdm
 
 from ding_lite.config import compile_config
+from ding_lite.results.run import RETURN, Evaluations
 from ding_lite.sweep.outcome import show_values, write_outcome
-from ding_lite.sweep.scores import find_marks
-from ding_lite.sweep.space import Dimension, Value, check_dimensions, to_words
-from ding_lite.sweep.study import SharedStudy, StudyOptions, grid, load_optuna
-from ding_lite.sweep.trial import Ending, TrialRuns
+from ding_lite.sweep.space import Space, Value, check_space, first_values, grid, to_words
+from ding_lite.sweep.study import ERROR, RUNS, UNFINISHED, first_number, open_study
+from ding_lite.utils.checkpoint.run_directory import new_name, read_result
+from ding_lite.utils.directory_lock import is_active
 from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
 from ding_lite.utils.tree import dotted_items
 
 PERIOD = 0.5  # seconds between two checks of the runs
-HOPELESS = 3  # failed trials of this process, without any other, after which it gives up
+MAX_FAILURES = 3  # failed trials of this process, without any other, after which it gives up
 TRIALS = 20  # unless --trials says another number; a grid has as many as it has places
+MARKS = 20  # moments at which runs with a limit are compared
+FAR = 10**6  # more than the evaluations of a run without a limit
+LIMITS = {"max_env_step": ("envstep", "env steps"), "max_train_iter": ("train_iter", "learner iterations")}
+Steps = Generator[None, None, Any]  # pauses until the next check
 
 
-@dataclass(frozen=True)
-class SweepOptions:
-    """A sweep.
+class RunInterruptedError(Exception):
+    """A run was interrupted, and can be continued."""
 
-    Attributes:
-        config: path of the config file.
-        dimensions: what differs among trials.
-        overrides: words of the config that are the same in all trials.
-        limits: limits of each run, by their names on the command line.
-        saved_limits: the same, by the names of the parameters of the pipeline.
-        seeds: a run of each trial for each; none: one, with the config's seed.
-        trials: number of trials of the whole study; 0: `TRIALS`, or all places of a grid.
-        jobs: trials of this process side by side.
-        nproc: processes of each run.
-        run_words: options of the command `train` for each run.
-        resume_words: options of the command `resume` for each run.
-        sampler: see `StudyOptions`.
-        pruner: see `StudyOptions`.
-        prune_after: see `StudyOptions`.
-        score: 'best' or 'last' evaluation of a run.
-        directory: where the runs and the results are; empty: named after the experiment.
-        storage: a URL or the path of a journal; empty: a journal in the directory.
-    """
 
-    config: str
-    dimensions: Sequence[Dimension]
-    overrides: Sequence[str]
-    limits: Mapping[str, int]
-    saved_limits: dict[str, int]
-    seeds: Sequence[int]
-    trials: int
-    jobs: int
-    nproc: int
-    run_words: Sequence[str]
-    resume_words: Sequence[str]
-    sampler: str
-    pruner: str
-    prune_after: int
-    score: str
-    directory: str
-    storage: str
+class RunFailedError(Exception):
+    """A run failed, for the reason that the error names."""
 
 
 class Sweep:
     """A sweep that this process takes part in.
 
     Args:
-        options: what to do.
+        args: the options of the command `sweep`.
+        space: what differs among trials.
+        words: words of the config that are the same in all trials.
+        limits: limits of each run, by their names on the command line.
 
     Raises:
         UserError: a key, a value or an option is not possible; nothing has been started.
     """
 
-    def __init__(self, options: SweepOptions) -> None:
-        load_optuna()  # if it is missing, that is the first error
-        self._options = options
-        self._dimensions = check_dimensions(options.dimensions, self._compile)
-        first = self._compile({each.key: each.examples()[0] for each in self._dimensions})
+    def __init__(self, args: argparse.Namespace, space: Space, words: Sequence[str], limits: dict[str, int]) -> None:
+        self._args, self._words, self._limits = args, words, limits
+        self._space = check_space(space, self._compile)
+        first = self._compile(first_values(self._space))
         name = first.exp_name.rstrip("/").removesuffix(f"_seed{first.seed}")
-        self._folder = Path(options.directory or f"{name}_sweep")
-        tracker = first.tracker
-        named = tracker.type is None or tracker.group is not None
-        self._group = [] if named else [f"tracker.group={self._folder.resolve().name}"]
-        self._seeds = list(options.seeds or [first.seed])
-        self._trials = options.trials or TRIALS
-        if options.sampler == "grid":
-            places = len(grid(self._dimensions))
-            self._trials = min(options.trials or places, places)
-        how = (options.sampler, options.pruner, options.prune_after)
-        storage = options.storage or str(self._folder / "journal.log")
-        self._make_folder()
-        self._study = SharedStudy(
-            StudyOptions(self._folder.resolve().name, storage, self._dimensions, self._trials, *how),
-            self._problem(first),
-        )
-        self._active: list[TrialRuns] = []
-        self._failed, self._hopeful = 0, False
-
-    def run(self) -> int:
-        """Run trials until all of the study have ended, then write the outcome.
-
-        Returns:
-            The exit status: 0, or 1 if no trial was complete, or that of a signal.
-
-        Raises:
-            UserError: the first trials failed, or the storage does.
-        """
-        with passing_signals_on(lambda: [runs.process for runs in self._active if runs.process]) as signalled:
-            try:
-                self._run_trials(signalled)
-            except self._study.failures as error:
-                raise UserError(
-                    f"The sweep's storage fails, so its runs were stopped: {hide_passwords(str(error))}. Repeat the "
-                    "command to continue."
-                ) from None
-            finally:
-                self._stop_runs()
-            best = write_outcome(self._study, self._folder, self._compile, self._options.saved_limits)
-        return 128 + signalled() if signalled() else int(not best)
-
-    def _run_trials(self, signalled: Callable[[], int]) -> None:
-        """Run trials until all of the study have ended, or a signal has arrived."""
-        layout = "{n_fmt}/{total_fmt} trials, {elapsed} | {desc}"
-        with tqdm(total=self._trials, bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
-            while True:
-                while len(self._active) < self._options.jobs and not (signalled() or self._hopeless):
-                    trial = self._study.claim()
-                    if trial is None:
-                        break
-                    self._active.append(self._carry_out(trial))
-                unfinished = [trial.number for trial in self._study.trials("RUNNING", "WAITING")]
-                if not self._active and (signalled() or self._hopeless or not unfinished):
-                    break
-                self._leave_lost(unfinished)
-                for runs, ending in [(runs, self._advance(runs, bool(signalled()))) for runs in self._active]:
-                    if ending is not None:
-                        self._active.remove(runs)
-                        bar.write(_describe_end(runs, ending), file=sys.stderr)
-                self._study.sign([runs.trial for runs in self._active])
-                bar.n = len(self._study.trials()) - len(unfinished)
-                bar.set_description_str(_describe_state(self._active, unfinished))
-                time.sleep(PERIOD)
-        if self._hopeless:
-            raise UserError(f"The first {HOPELESS} trials failed, so the sweep ends: see the lines above.")
-
-    @property
-    def _hopeless(self) -> bool:
-        return self._failed >= HOPELESS and not self._hopeful
-
-    def _carry_out(self, trial: Any) -> TrialRuns:
-        options, values = self._options, trial.params
-        limits = [f"{key}={limit}" for key, limit in options.limits.items()]
-        same = [*options.run_words, *self._group, *options.overrides, *to_words(values), *limits]
-        side_by_side = options.jobs * options.nproc if options.jobs > 1 else 1
-        return TrialRuns(
-            trial,
-            self._seeds,
-            self._folder,
-            find_marks(options.limits, options.score),
-            lambda seed, path: ["train", "-c", options.config, "-s", str(seed), *same, f"exp_name={path}"],
-            options.resume_words,
-            lambda words: RunProcess(words, side_by_side),
-        )
-
-    def _leave_lost(self, unfinished: Sequence[int]) -> None:
-        """Stop the runs of trials that others took over because this process gave no sign of life for too long."""
-        for runs in [runs for runs in self._active if runs.trial.number not in unfinished]:
-            self._active.remove(runs)
-            runs.stop()
-            print(f"trial {runs.trial.number} was taken over by another process", file=sys.stderr)
-
-    def _advance(self, runs: TrialRuns, signalled: bool) -> Ending | None:
-        """Let a trial continue, and tell the study if it has ended."""
-        if signalled and runs.process is None:  # between two runs
-            ending: Ending | None = Ending("INTERRUPTED")
-        else:
-            ending = runs.advance()
-        if ending is None:
-            return None
-        if ending.state == "INTERRUPTED" or (signalled and ending.state == "FAIL"):
-            self._study.retry(runs.trial)
-            return Ending("INTERRUPTED")
-        self._study.finish(runs.trial, ending.state, ending.value, ending.error)
-        self._failed += ending.state == "FAIL"
-        self._hopeful |= ending.state != "FAIL"
-        return ending
-
-    def _stop_runs(self) -> None:
-        """Let the runs save and end, if an error has ended this process's part."""
-        for runs in self._active:
-            runs.stop(wait=False)
-        for runs in self._active:
-            runs.stop()
-
-    def _compile(self, values: Mapping[str, Value], *words: str) -> Any:
-        """Compile the config with values for the keys that differ among trials."""
-        return compile_config(self._options.config, overrides=[*self._options.overrides, *to_words(values), *words])
-
-    def _make_folder(self) -> None:
+        self._folder = Path(args.output or f"{name}_sweep")
+        name = self._folder.resolve().name
+        group = [f"tracker.group={name}"] if first.tracker.type and first.tracker.group is None else []
+        self._options = ["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)]  # of each run
+        self._train_words = ["-c", args.config, *self._options, *["--divide"] * args.divide, *group, *words]
+        self._seeds = args.seeds or [first.seed]
+        limit = next((limit for limit in LIMITS if limit in limits), "max_env_step")
+        self._limit, (self._axis, unit) = limits.get(limit, 0), LIMITS[limit]
+        self._unit = unit if self._limit else "evaluations"
+        self._grid = grid(self._space) if args.sampler == "grid" else []
+        self._trials = min(args.trials or len(self._grid), len(self._grid)) if self._grid else args.trials or TRIALS
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"Cannot make the sweep's directory '{self._folder}': {error.strerror}.") from None
+        tpe = optuna.samplers.TPESampler(constant_liar=True)  # so that simultaneous trials try different values
+        warm_up = self._limit // 4 + 1 if self._limit else MARKS // 4  # a quarter of the first run
+        median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=warm_up)
+        self._study = open_study(
+            args.storage or str(self._folder / "journal.log"),
+            self._problem(first),
+            study_name=name,
+            sampler=tpe if args.sampler == "tpe" else optuna.samplers.RandomSampler(),
+            pruner=median if args.pruner == "median" else optuna.pruners.NopPruner(),
+        )
+        self._active: dict[int, tuple[Trial, Steps]] = {}
+        self._processes: dict[int, RunProcess] = {}  # by the numbers of their trials
+        self._reported: dict[int, int] = {}  # the newest mark of each trial
+        self._signalled: Callable[[], int] = int
+        self._failed, self._succeeded = 0, False
+
+    def run(self, limits: dict[str, int]) -> int:
+        """Run trials until all of the study have ended, write the outcome, and return the exit status.
+
+        Args:
+            limits: limits of each run, by their names in a saved config.
+
+        Raises:
+            UserError: the first trials failed, or the storage does.
+        """
+        with passing_signals_on(lambda: self._processes.values()) as self._signalled:
+            try:
+                self._run_trials()
+            except (OSError, optuna.exceptions.StorageInternalError) as error:
+                raise UserError(
+                    f"The sweep's storage fails, so its runs were stopped: {hide_passwords(str(error))}. Repeat the "
+                    "command to continue."
+                ) from None
+            finally:  # the runs save and end
+                for process in self._processes.values():
+                    process.send_signal(signal.SIGTERM)
+                for _, steps in self._active.values():
+                    steps.close()
+            best = write_outcome(self._study, self._folder, self._unit, self._compile, limits)
+        return 128 + self._signalled() if self._signalled() else int(not best)
+
+    def _run_trials(self) -> None:
+        """Run trials until all of the study have ended, or a signal has arrived."""
+        layout = "{n_fmt}/{total_fmt} trials, {elapsed} | {desc}"
+        with tqdm(total=self._trials, bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
+            while True:
+                while len(self._active) < self._args.jobs and not self._ends:
+                    trial = self._study.claim(self._space, self._trials, self._grid)
+                    if trial is None:
+                        break
+                    self._active[trial.number] = trial, self._try(trial)
+                unfinished = [trial.number for trial in self._study.count(*UNFINISHED)]
+                if not self._active and (self._ends or not unfinished):
+                    break
+                for number, (trial, steps) in list(self._active.items()):
+                    if ending := self._advance(trial, steps):
+                        del self._active[number]
+                        bar.write(f"trial {number} {ending} ({show_values(trial.params)})", file=sys.stderr)
+                bar.n = len(self._study.count()) - len(unfinished)
+                what = "trial" if self._active else "waiting for trials of other processes:"
+                bar.set_description_str(f"{what} {', '.join(map(str, self._active or unfinished))}")
+                time.sleep(PERIOD)
+        if self._ends and not self._signalled():
+            raise UserError(f"The first {MAX_FAILURES} trials failed, so the sweep ends: see the lines above.")
+
+    @property
+    def _ends(self) -> bool:
+        """Whether no further trial is begun."""
+        return bool(self._signalled()) or (self._failed >= MAX_FAILURES and not self._succeeded)
+
+    def _advance(self, trial: Trial, steps: Steps) -> str:
+        """Let a trial continue. Return how it has ended, "" before its end."""
+        state, value = TrialState.FAIL, None
+        try:
+            if self._signalled() and trial.number not in self._processes:  # between two runs
+                steps.throw(RunInterruptedError())
+            next(steps)
+            return ""
+        except StopIteration as finished:
+            state, value, ending = TrialState.COMPLETE, finished.value, f"{finished.value:.2f}"
+        except optuna.TrialPruned:
+            state, ending = TrialState.PRUNED, "pruned"
+        except RunFailedError as error:
+            trial.set_user_attr(ERROR, str(error))
+            ending = f"failed: {error}"
+        except RunInterruptedError:
+            self._study.retry(trial)
+            return "interrupted"
+        except optuna.exceptions.UpdateFinishedTrialError:  # by a report
+            return "was taken over by another process"
+        self._failed += state == TrialState.FAIL
+        self._succeeded |= state != TrialState.FAIL
+        self._study.tell(trial, value, state, skip_if_finished=True)
+        return ending
+
+    def _try(self, trial: Trial) -> Steps:
+        """Train with each seed, and return the mean of the scores."""
+        scores: list[float] = []
+        with get_heartbeat_thread(trial._trial_id, self._study._storage):
+            for seed in self._seeds:
+                scores.append((yield from self._train(trial, seed, scores)))
+        return sum(scores) / len(scores)
+
+    def _train(self, trial: Trial, seed: int, before: Sequence[float]) -> Steps:
+        """Train with a seed, or continue its run, and return its score."""
+        run = self._find_run(trial, seed)
+        while run.directory.is_dir() and is_active(run.directory):  # it still writes its last checkpoint
+            yield
+        if read_result(str(run.directory)).get("stop_reason", "interrupted") != "interrupted":
+            if self._falls_behind(trial, run, before, ended=True):
+                raise optuna.TrialPruned
+        elif not any(run.directory.glob("ckpt/*.pth.tar")) or (
+            yield from self._execute(trial, run, before, ["resume", str(run.directory), *self._options])
+        ):  # there is no checkpoint, or none can be read
+            number = first_number(self._study.trials[trial.number])
+            run = Evaluations(Path(new_name(str(self._folder / f"trial_{number:04}_seed{seed}"))))
+            trial.set_user_attr(RUNS, {**trial.user_attrs.get(RUNS, {}), str(seed): run.directory.name})
+            own = to_words({**trial.params, **self._limits, "exp_name": str(run.directory)})
+            words = ["train", "-s", str(seed), *self._train_words, *own]
+            if failure := (yield from self._execute(trial, run, before, words)):
+                raise RunFailedError(failure)
+        values = [record[RETURN] for record in run.read() if record.get(RETURN) is not None]
+        if not values:
+            raise RunFailedError(f"{run.directory} has recorded no evaluation")
+        return self._score(values)
+
+    def _find_run(self, trial: Trial, seed: int) -> Evaluations:
+        """Return the run to continue; its directory does not exist if there is none."""
+        name = trial.user_attrs.get(RUNS, {}).get(str(seed), "none")
+        if name != os.path.basename(str(name)) or name in ("", ".", ".."):  # others may write into the storage
+            raise UserError(
+                f"The sweep's storage says that trial {trial.number} writes into {name!r}: expected the name of a "
+                f"directory in '{self._folder}'. Who else writes into the storage? Start another sweep with -o DIR."
+            )
+        return Evaluations(self._folder / name)
+
+    def _execute(self, trial: Trial, run: Evaluations, before: Sequence[float], words: Sequence[str]) -> Steps:
+        """Start a process with the words after `ding_lite` and wait for its end. Return why it failed, or ""."""
+        yield  # a signal may have arrived
+        side_by_side = self._args.jobs * self._args.nproc if self._args.jobs > 1 else 1
+        process = self._processes[trial.number] = RunProcess(words, side_by_side)
+        status, pruned = None, False
+        try:
+            while status is None:
+                yield
+                status = process.status
+                if not pruned and self._falls_behind(trial, run, before, ended=status == 0):
+                    pruned = True
+                    process.send_signal(signal.SIGTERM)
+            if pruned:
+                raise optuna.TrialPruned
+            saved = read_result(str(run.directory)).get("stop_reason") == "interrupted"
+            if status and (self._signalled() or (saved and not 0 < status <= 128)):
+                raise RunInterruptedError
+            return process.last_line() if status else ""
+        finally:
+            process.send_signal(signal.SIGTERM)  # if it has not ended
+            process.wait()
+            process.close()
+            del self._processes[trial.number]
+
+    def _falls_behind(self, trial: Trial, run: Evaluations, before: Sequence[float], ended: bool) -> bool:
+        """Report new marks of a run, and return whether the pruner ends the trial.
+
+        The value of a mark is the mean over the scores of the seeds before it and that of this seed so far. It is
+        compared with those of other trials at the same mark of the same seed.
+        """
+        marks = self._marks(run, ended)
+        start, last = len(before) * (self._limit or FAR), self._reported.get(trial.number, -1)
+        new = [mark for mark in marks if start + mark > last]
+        for mark in new:
+            self._reported[trial.number] = start + mark
+            trial.report((sum(before) + marks[mark]) / (len(before) + 1), start + mark)
+        complete = ended and len(before) + 1 == len(self._seeds)
+        return bool(new) and not complete and trial.should_prune()
+
+    def _marks(self, run: Evaluations, ended: bool) -> dict[int, float]:
+        """Return the score of a run so far at each mark that it has passed.
+
+        Runs with a limit are compared at `MARKS` moments, so that their evaluations may be at different ones. Without a
+        limit, each evaluation is a mark. A run that has ended keeps its score at the marks that it did not reach.
+        """
+        points = [(record[self._axis], record[RETURN]) for record in run.read() if record.get(RETURN) is not None]
+        if not self._limit:
+            return {k: self._score([value for _, value in points[: k + 1]]) for k in range(len(points))}
+        reached = max((record[self._axis] for record in run.read()), default=0)
+        marks = [self._limit * (part + 1) // MARKS for part in range(MARKS)]
+        passed = {mark: [y for x, y in points if x <= mark] for mark in marks if ended or reached > mark}
+        return {mark: self._score(values) for mark, values in passed.items() if values}
+
+    def _score(self, values: Sequence[float]) -> float:
+        return max(values) if self._args.score == "best" else values[-1]
+
+    def _compile(self, values: Mapping[str, Value], *words: str) -> Any:
+        """Compile the config with values for the keys that differ among trials."""
+        return compile_config(self._args.config, overrides=[*self._words, *to_words(values), *words])
 
     def _problem(self, first: Any) -> dict[str, Any]:
         """Return what all processes of the sweep must agree on."""
-        others = ("exp_name", "seed", "notes", *(dimension.key for dimension in self._dimensions))
-        known = {key: value for key, value in dotted_items(first) if key not in others}
-        config = {key: value for key, value in known.items() if not key.startswith("tracker.")}
-        return {
-            "keys": {dimension.key: dimension.describe() for dimension in self._dimensions},
-            "seeds": self._seeds,
-            "limits": dict(self._options.limits),
-            "score": self._options.score,
-            "config": hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest(),
-        }
-
-
-def _describe_state(active: Sequence[TrialRuns], unfinished: Sequence[int]) -> str:
-    """Return which trials run here, or what is waited for."""
-    if active:
-        return "; ".join(f"trial {runs.trial.number}" for runs in active)
-    return f"waiting for trials of other processes: {', '.join(map(str, unfinished))}"
-
-
-def _describe_end(runs: TrialRuns, ending: Ending) -> str:
-    """Return a line about a trial that has ended."""
-    what = {"COMPLETE": f"{ending.value or 0.0:.2f}", "FAIL": f"failed: {ending.error}"}
-    return (
-        f"trial {runs.trial.number} {what.get(ending.state, ending.state.lower())} ({show_values(runs.trial.params)})"
-    )
+        own = ("exp_name", "seed", "notes", *self._space)
+        config = {key: value for key, value in dotted_items(first) if key not in own and not key.startswith("tracker.")}
+        digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+        space = {key: optuna.distributions.distribution_to_json(values) for key, values in self._space.items()}
+        return {"space": space, "seeds": self._seeds, "limits": self._limits, "score": self._args.score, "cfg": digest}

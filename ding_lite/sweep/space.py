@@ -7,17 +7,17 @@ Every other word `key=value` is the same in all trials.
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from ding_lite.utils.registry import ConfigError
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})((?::[^:]*)*)")
-LIKE_RANGE = re.compile(r"[-+.\d]*\d[.eE\d+-]*\.\.[-+.\d]")  # begins as a range does
 FORM = "low..high with :log, :int or a step, such as 1e-4..1e-2:log, 1..5:int and 0.5..0.9:0.1"
 UNSWEPT = {
     "exp_name": "name the sweep's directory with -o",
@@ -26,94 +26,50 @@ UNSWEPT = {
     "max_train_iter": "give one limit for all trials",
 }
 Value = bool | int | float | str | None
+Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
+Space = dict[str, Distribution]  # by dotted keys of the config
 
 
-@dataclass(frozen=True)
-class Dimension:
-    """A key that differs among trials.
-
-    Attributes:
-        key: dotted key of the config.
-        choices: the values to choose from; empty for a range.
-        low: smallest value of a range.
-        high: largest value of a range.
-        log: whether a range is sampled by orders of magnitude.
-        step: distance of the values of a range; None: any number.
-        whole: whether the values of a range are integers.
-    """
-
-    key: str
-    choices: tuple[Value, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    log: bool = False
-    step: float | None = None
-    whole: bool = False
-
-    def examples(self) -> list[Value]:
-        """Return all choices, or both ends of a range."""
-        return list(self.choices) if self.choices else [self.number(self.low), self.number(self.high)]
-
-    def grid(self) -> list[Value]:
-        """Return all values.
-
-        Raises:
-            ConfigError: the range has infinitely many values.
-        """
-        step = self.step or (1 if self.whole and not self.log else None)
-        if self.choices:
-            return list(self.choices)
-        if step is None:
-            raise ConfigError(
-                f"{self.key}: a grid needs a list such as 0.001,0.003,0.01 or a step, not a range of all numbers."
-            )
-        count = math.floor((self.high - self.low) / step + 1e-9) + 1
-        return [self.number(float(f"{self.low + k * step:.12g}")) for k in range(count)]
-
-    def number(self, value: float) -> int | float:
-        """Return a number of the range, as an integer if it contains only these."""
-        return int(value) if self.whole else float(value)
-
-    def describe(self) -> Any:
-        """Return the dimension as JSON, so that two sweeps can be compared."""
-        how = {"log": self.log, "step": self.step, "whole": self.whole}
-        return list(self.choices) if self.choices else {"low": self.low, "high": self.high, **how}
-
-
-def read_words(words: Sequence[str]) -> tuple[list[Dimension], list[str]]:
+def read_words(words: Sequence[str]) -> tuple[Space, list[str]]:
     """Return what differs among trials, and the words that are the same in all of them.
 
     Raises:
         ConfigError: a range is malformed, a key is given twice or cannot be swept, or nothing differs.
     """
-    found = [(word, _read_dimension(word)) for word in words]
-    dimensions = [dimension for _, dimension in found if dimension]
-    keys = ["policy.type" if key == "policy" else key for key in (word.partition("=")[0] for word in words)]
-    twice = next((key for key in keys if keys.count(key) > 1), None)
-    if twice and any(dimension.key == twice for dimension in dimensions):
-        raise ConfigError(f"{twice} is given twice: leave out one of the words.")
-    if not dimensions:
-        ends = next((word.partition("=") for word in words if ".." in word.partition("=")[2]), None)
-        if ends:
-            raise ConfigError(f"{ends[0]}: expected {FORM}, got '{ends[2]}'.")
+    space, same, seen = Space(), list[str](), list[str]()
+    for word in words:
+        key, _, text = word.partition("=")
+        key = "policy.type" if key == "policy" else key
+        distribution = _read_range(key, text) or _read_choice(key, text)
+        if key in seen and (distribution or key in space):
+            raise ConfigError(f"{key} is given twice: leave out one of the words.")
+        seen.append(key)
+        if distribution is None:
+            same.append(word)
+        elif key in UNSWEPT:
+            raise ConfigError(f"A sweep cannot vary {key}: {UNSWEPT[key]}.")
+        else:
+            space[key] = distribution
+    if not space:
+        key, _, text = next((word for word in words if ".." in word.partition("=")[2]), "").partition("=")
+        if text:
+            raise ConfigError(f"{key}: expected {FORM}, got '{text}'.")
         raise ConfigError(f"A sweep needs a key that differs: a list such as key=32,64, or {FORM}.")
-    return dimensions, [word for word, dimension in found if not dimension]
+    return space, same
 
 
-def _read_dimension(word: str) -> Dimension | None:
-    """Return what a word `key=...` varies, None if it is one value."""
-    key, _, text = word.partition("=")
-    key = "policy.type" if key == "policy" else key
-    choices = split_choices(text)
-    dimension = _read_range(key, text)
-    if dimension is None and len(choices) > 1:
-        values = [_read_value(choice) for choice in choices]
-        if "" in choices or len(set(map(repr, values))) < len(values):
-            raise ConfigError(f"{key}: expected different values between the commas, got '{text}'.")
-        dimension = Dimension(key, tuple(values))
-    if dimension is not None and key in UNSWEPT:
-        raise ConfigError(f"A sweep cannot vary {key}: {UNSWEPT[key]}.")
-    return dimension
+def _read_choice(key: str, text: str) -> Distribution | None:
+    """Return a choice, None if the text is one value. Lists and dicts stay strings, which the config parses again."""
+    choices, values = split_choices(text), list[Value]()
+    for choice in choices:
+        try:
+            value = ast.literal_eval(choice)
+        except (ValueError, SyntaxError):
+            value = choice
+        values.append(value if isinstance(value, bool | int | float | None) else choice)
+    if len(values) > 1 and ("" in choices or len(set(map(repr, values))) < len(values)):
+        raise ConfigError(f"{key}: expected different values between the commas, got '{text}'.")
+    return CategoricalDistribution(values) if len(values) > 1 else None
 
 
 def split_choices(text: str) -> list[str]:
@@ -132,16 +88,7 @@ def split_choices(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _read_value(text: str) -> Value:
-    """Return a choice; lists and dicts stay strings, which the config parses again."""
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    return value if isinstance(value, bool | int | float | None) else text
-
-
-def _read_range(key: str, text: str) -> Dimension | None:
+def _read_range(key: str, text: str) -> Distribution | None:
     """Return a range, None if the text does not look like one.
 
     Raises:
@@ -149,58 +96,77 @@ def _read_range(key: str, text: str) -> Dimension | None:
     """
     match = RANGE.fullmatch(text)
     if match is None:
-        if LIKE_RANGE.match(text):
-            raise ConfigError(f"{key}: expected {FORM}, got '{text}'.")
         return None
     low, high, options = float(match[1]), float(match[2]), match[3].split(":")[1:]
-    steps = [option for option in options if re.fullmatch(NUMBER, option)]
-    unknown = [option for option in options if option not in ("log", "int", *steps)]
-    dimension = Dimension(key, (), low, high, "log" in options, float(steps[0]) if steps else None, "int" in options)
-    mistake = ""
-    if unknown or len(steps) > 1:
-        mistake = f"expected {FORM}"
-    elif not low < high < math.inf:
-        mistake = "expected two ends, the lower one first"
-    elif dimension.log and (low <= 0 or steps):
-        mistake = "expected two ends above 0 and no step for a logarithmic range"
-    elif steps and not 0 < float(steps[0]) <= high - low:
-        mistake = "expected a step above 0 and at most the width of the range"
-    elif dimension.whole and not all(value.is_integer() for value in (low, high, *map(float, steps))):
-        mistake = "expected whole numbers for :int"
-    if mistake:
+    steps = [float(option) for option in options if re.fullmatch(NUMBER, option)]
+    names = [option for option in options if not re.fullmatch(NUMBER, option)]
+    log, whole = "log" in names, "int" in names
+    mistakes = {
+        f"expected {FORM}": not {"log", "int"}.issuperset(names) or len(steps) > 1,
+        "expected two ends, the lower one first": not low < high < math.inf,
+        "expected two ends above 0 and no step for a logarithmic range": log and (low <= 0 or steps),
+        "expected a step above 0 and at most the width of the range": steps and not 0 < steps[0] <= high - low,
+        "expected whole numbers for :int": whole and not all(value.is_integer() for value in (low, high, *steps)),
+    }
+    for mistake in (mistake for mistake, made in mistakes.items() if made):
         raise ConfigError(f"{key}: {mistake}, got '{text}'.")
-    return dimension
+    if whole:
+        return IntDistribution(int(low), int(high), log, int(steps[0]) if steps else 1)
+    return FloatDistribution(low, high, log, steps[0] if steps else None)
 
 
-def check_dimensions(
-    dimensions: Sequence[Dimension], compiles: Callable[[Mapping[str, Value]], object]
-) -> list[Dimension]:
-    """Compile the config with every choice and with both ends of every range.
+def examples(distribution: Distribution) -> list[Value]:
+    """Return all choices, or both ends of a range."""
+    if isinstance(distribution, CategoricalDistribution):
+        return list(distribution.choices)
+    return [distribution.low, distribution.high]
+
+
+def first_values(space: Space) -> dict[str, Value]:
+    """Return one possible value of each key."""
+    return {key: examples(distribution)[0] for key, distribution in space.items()}
+
+
+def check_space(space: Space, compiles: Callable[[Mapping[str, Value]], object]) -> Space:
+    """Compile the config with every choice and with both ends of every range, and first values for the other keys.
 
     A range of whole numbers becomes one of integers if the key takes no fraction.
-
-    Args:
-        dimensions: what differs; while one is checked, the others have their first values.
-        compiles: compiles the config with values for some keys.
 
     Raises:
         ConfigError: a key does not exist, or does not take a value.
     """
-    first = {dimension.key: dimension.examples()[0] for dimension in dimensions}
-    checked = []
-    for dimension in dimensions:
-        whole = all(part.is_integer() for part in (dimension.low, dimension.high, dimension.step or 0.0))
-        if not dimension.choices and whole and not dimension.whole:
+    checked = dict(space)
+    for key, kind in space.items():
+        if isinstance(kind, FloatDistribution) and all(x.is_integer() for x in (kind.low, kind.high, kind.step or 0.0)):
             try:
-                compiles({**first, dimension.key: dimension.low + 0.5})
+                compiles({**first_values(checked), key: kind.low + 0.5})
             except ConfigError:
-                dimension = replace(dimension, whole=True)
-                first[dimension.key] = dimension.examples()[0]
-        checked.append(dimension)
-    for dimension in checked:
-        for value in dimension.examples():
-            compiles({**first, dimension.key: value})
+                checked[key] = IntDistribution(int(kind.low), int(kind.high), kind.log, int(kind.step or 1))
+    for key, distribution in checked.items():
+        for value in examples(distribution):
+            compiles({**first_values(checked), key: value})
     return checked
+
+
+def grid(space: Space) -> list[dict[str, Value]]:
+    """Return all combinations of the values of the keys.
+
+    Raises:
+        ConfigError: a range has infinitely many values.
+    """
+    values = [_all_values(key, distribution) for key, distribution in space.items()]
+    return [dict(zip(space, place, strict=True)) for place in itertools.product(*values)]
+
+
+def _all_values(key: str, distribution: Distribution) -> list[Value]:
+    if isinstance(distribution, CategoricalDistribution):
+        return list(distribution.choices)
+    if distribution.step is None or distribution.log:
+        raise ConfigError(f"{key}: a grid needs a list such as 0.001,0.003,0.01 or a step, not a range of all numbers.")
+    low, high, step = distribution.low, distribution.high, distribution.step
+    if isinstance(distribution, IntDistribution):
+        return list(range(distribution.low, distribution.high + 1, distribution.step))
+    return [float(f"{low + k * step:.12g}") for k in range(math.floor((high - low) / step + 1e-9) + 1)]
 
 
 def to_words(values: Mapping[str, Value]) -> list[str]:

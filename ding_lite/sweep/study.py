@@ -1,290 +1,156 @@
 """The trials of a sweep in a storage of Optuna, which several processes and machines may share.
 
-The number of trials is that of the whole study. An interrupted trial does not count: another one takes its values and
-continues its runs.
+A trial that is interrupted, or whose process gives no heartbeat, fails without an error and does not count. A trial
+with its values and attributes is queued in its place, and continues its runs.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import time
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ding_lite.results.extras import load_extra
-from ding_lite.sweep.owner import SIGN_OF_LIFE, Watch, identify
-from ding_lite.sweep.scores import PARTS
-from ding_lite.sweep.space import Dimension, Value
+import optuna
+from optuna.storages import JournalStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.storages._heartbeat import BaseHeartbeat
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.storages.journal._file import get_lock_file
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from ding_lite.sweep.space import Space, Value
 from ding_lite.utils.passwords import fill_in, hide_passwords
 from ding_lite.utils.registry import UserError
 
-SAMPLERS = ("tpe", "random", "grid")
-PRUNERS = ("median", "none")
+HEARTBEAT, GRACE = 15, 60  # seconds between heartbeats, and without one until a trial is queued again
 LOCK_PATIENCE = 30  # seconds that another process may hold the lock of a journal; then it is presumed dead
-WARM_UP = PARTS // 4  # marks of the first seed at which no trial is pruned
-# Attributes of a trial
-OWNER, SIGN, RUNS, ERROR, CONTINUES = "owner", "sign_of_life", "runs", "error", "continues"
+UNFINISHED = (TrialState.RUNNING, TrialState.WAITING)
+RUNS, ERROR = "runs", "error"  # attributes of a trial
 
 
-@dataclass(frozen=True)
-class StudyOptions:
-    """How values are chosen.
+class HeartbeatJournal(JournalStorage, BaseHeartbeat):
+    """A journal with heartbeats, which Optuna gives to databases only.
 
-    Attributes:
-        name: the study's name in its storage.
-        storage: a URL, or the path of a journal; `${NAME}` stands for an environment variable.
-        dimensions: what differs among trials.
-        trials: number of trials of the whole study.
-        sampler: one of `SAMPLERS`.
-        pruner: one of `PRUNERS`.
-        prune_after: trials that must have ended before any is pruned.
+    The clocks of two machines may differ, so what counts is for how long a heartbeat has not changed.
     """
 
-    name: str
-    storage: str
-    dimensions: Sequence[Dimension]
-    trials: int
-    sampler: str
-    pruner: str
-    prune_after: int
+    def __init__(self, backend: JournalFileBackend) -> None:
+        super().__init__(backend)
+        self._seen: dict[tuple[int, Any], float] = {}  # when each heartbeat of a trial was seen first
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        with suppress(optuna.exceptions.UpdateFinishedTrialError, OSError):  # the next report fails too
+            self.set_trial_system_attr(trial_id, "heartbeat", time.time())
+
+    def _get_stale_trial_ids(self, study_id: int) -> list[int]:
+        now, running = time.monotonic(), self.get_all_trials(study_id, deepcopy=False, states=(TrialState.RUNNING,))
+        beats = [(trial._trial_id, trial.system_attrs.get("heartbeat")) for trial in running]
+        return [beat[0] for beat in beats if now - self._seen.setdefault(beat, now) > GRACE]
+
+    def get_heartbeat_interval(self) -> int:
+        return HEARTBEAT
+
+    def get_heartbeat_stale_trial_callback(self) -> Callable[[optuna.Study, FrozenTrial], None]:
+        return RetryHeartbeatStaleTrialCallback()
 
 
-class SharedStudy:
-    """A study that other processes may change at any time.
+class SharedStudy(optuna.Study):
+    """A study that other processes may change at any time."""
 
-    Args:
-        options: how values are chosen.
-        problem: what is tried, as JSON; all processes that share the study must agree on it.
-
-    Attributes:
-        study: Optuna's object.
-
-    Raises:
-        UserError: Optuna is missing, the storage cannot be opened, or its study is about another problem.
-    """
-
-    def __init__(self, options: StudyOptions, problem: Mapping[str, Any]) -> None:
-        self._optuna = load_optuna()
-        self._options, self._watch, self._next_sign = options, Watch(), 0.0
-        try:
-            self.study = self._optuna.create_study(
-                study_name=options.name,
-                storage=self._open_storage(fill_in(options.storage)),
-                sampler=self._sampler(),
-                pruner=self._pruner(),
-                direction="maximize",
-                load_if_exists=True,
-            )
-            self._check_problem(problem)
-        except UserError:
-            raise
-        except Exception as error:  # each database has its own errors
-            text = str(error).strip().splitlines() or [type(error).__name__]
-            raise UserError(
-                hide_passwords(f"Cannot open the storage '{options.storage}': {text[0].rstrip('.')}.")
-                + " Give the URL of a database, such as sqlite:///sweep.db, or the path of a journal file."
-            ) from None
-
-    def trials(self, *states: str) -> list[Any]:
+    def count(self, *states: TrialState) -> list[FrozenTrial]:
         """Return the trials that count, in the order of their numbers; only those in the given states, if any."""
-        found = self.study.get_trials(deepcopy=False)
-        counting = [trial for trial in found if trial.state.name != "FAIL" or ERROR in trial.user_attrs]
-        return [trial for trial in counting if not states or trial.state.name in states]
+        found = self.get_trials(deepcopy=False, states=states or None)
+        return [trial for trial in found if trial.state != TrialState.FAIL or ERROR in trial.user_attrs]
 
-    def claim(self) -> Any:
-        """Return a trial for this process; None if all have been taken.
-
-        Trials whose process has died come first, and are tried again.
-        """
-        self._retry_abandoned()
-        counting = self.trials()
-        waiting = any(trial.state.name == "WAITING" for trial in counting)
-        if not waiting and len(counting) >= self._options.trials:
-            return None
-        if not waiting and self._options.sampler == "grid":
-            values = next(iter(self._untried(counting)), None)
-            if values is None:
-                return None
-            self.study.enqueue_trial(values)
-        trial = self.study.ask({each.key: self._distribution(each) for each in self._options.dimensions})
-        trial.set_user_attr(OWNER, identify())
-        if self._is_surplus(trial.number):
-            self.drop(trial)
-            return None
-        return trial
-
-    def sign(self, trials: Sequence[Any]) -> None:
-        """Tell other machines that the owner of these trials is alive."""
-        if time.monotonic() >= self._next_sign:
-            self._next_sign = time.monotonic() + SIGN_OF_LIFE
-            for trial in trials:
-                trial.set_user_attr(SIGN, time.time())
-
-    def drop(self, trial: Any) -> None:
-        """End a trial so that it does not count: it fails without an error."""
-        self.study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
-
-    def retry(self, trial: Any) -> None:
-        """End a trial that was interrupted, and let another one continue its runs."""
-        values, attributes = trial.params, trial.user_attrs
-        self.drop(trial.number)
-        kept = {CONTINUES: attributes.get(CONTINUES, trial.number), RUNS: attributes.get(RUNS, {})}
-        self.study.enqueue_trial(dict(values), user_attrs=kept)
-
-    def finish(self, trial: Any, state: str, value: float | None = None, error: str = "") -> None:
-        """End a trial.
+    def claim(self, space: Space, limit: int, grid: Sequence[Mapping[str, Value]]) -> Trial | None:
+        """Return a trial for this process, one that was interrupted if there is any; None if all have been taken.
 
         Args:
-            trial: the trial.
-            state: COMPLETE, PRUNED or FAIL.
-            value: its score, if it is complete.
-            error: why it failed.
+            space: what differs among trials.
+            limit: number of trials of the whole study.
+            grid: the values to try; empty: the sampler chooses.
         """
-        if error:
-            trial.set_user_attr(ERROR, error)
-        self.study.tell(trial, value, self._optuna.trial.TrialState[state])
+        optuna.storages.fail_stale_trials(self)
+        counting = self.count()
+        if all(trial.state != TrialState.WAITING for trial in counting):
+            taken = [_values(trial) for trial in counting]
+            untried = next((values for values in grid if values not in taken), None)
+            if len(counting) >= limit or (grid and not untried):
+                return None
+            if untried:
+                self.enqueue_trial(dict(untried))
+        trial = self.ask(dict(space))
+        # Two processes may have taken the last trial, or the same place of the grid; the later one drops it.
+        counting = sorted(self.count(), key=lambda each: (first_number(each), each.number))
+        place = [each.number for each in counting].index(trial.number)
+        if place < limit and not (grid and _values(counting[place]) in map(_values, counting[:place])):
+            return trial
+        self.tell(trial, state=TrialState.FAIL)
+        return None
 
-    def _retry_abandoned(self) -> None:
-        """Let other trials continue the runs of those whose owners are dead."""
-        for trial in self.trials("RUNNING"):
-            owner, sign = trial.user_attrs.get(OWNER, {}), trial.user_attrs.get(SIGN, str(trial.datetime_start))
-            if self._watch.is_dead(trial.number, owner, sign) and len(trial.params) == len(self._options.dimensions):
-                with suppress(ValueError, self.finished_elsewhere):  # several processes may notice; the first one wins
-                    self.retry(trial)
-
-    @property
-    def finished_elsewhere(self) -> type[Exception]:
-        """The error of changing a trial that another process has ended."""
-        return self._optuna.exceptions.UpdateFinishedTrialError
-
-    @property
-    def failures(self) -> tuple[type[Exception], ...]:
-        """The errors of a storage that cannot be read or written."""
-        return (OSError, self._optuna.exceptions.StorageInternalError)
-
-    def _is_surplus(self, number: int) -> bool:
-        """Return whether two processes took the last trial, or the same place of a grid, and this is the later one."""
-        counting = sorted(self.trials(), key=_root)
-        place = next(k for k, trial in enumerate(counting) if trial.number == number)
-        values = [_values(trial) for trial in counting[: place + 1]]
-        return place >= self._options.trials or (self._options.sampler == "grid" and values[-1] in values[:-1])
-
-    def _untried(self, trials: Sequence[Any]) -> Iterator[dict[str, Value]]:
-        """Yield the places of the grid that no trial has."""
-        taken = [_values(trial) for trial in trials]
-        for values in grid(self._options.dimensions):
-            if values not in taken:
-                yield values
-
-    def _distribution(self, dimension: Dimension) -> Any:
-        kinds = self._optuna.distributions
-        if dimension.choices:
-            return kinds.CategoricalDistribution(dimension.choices)
-        low, high = dimension.number(dimension.low), dimension.number(dimension.high)
-        if dimension.whole:
-            return kinds.IntDistribution(low, high, log=dimension.log, step=int(dimension.step or 1))
-        return kinds.FloatDistribution(low, high, log=dimension.log, step=dimension.step)
-
-    def _sampler(self) -> Any:
-        samplers = self._optuna.samplers
-        if self._options.sampler == "tpe":
-            return samplers.TPESampler(constant_liar=True)  # so that simultaneous trials try different values
-        return samplers.RandomSampler()
-
-    def _pruner(self) -> Any:
-        pruners = self._optuna.pruners
-        if self._options.pruner == "none":
-            return pruners.NopPruner()
-        return pruners.MedianPruner(n_startup_trials=self._options.prune_after, n_warmup_steps=WARM_UP)
-
-    def _open_storage(self, storage: str) -> Any:
-        """Open a database by its URL, or a journal by its path."""
-        if "://" in storage:
-            return self._optuna.storages.RDBStorage(storage)
-        journal = self._optuna.storages.journal
-        path = Path(storage)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Not a symbolic link: a relative one leads nowhere, and then Optuna never takes the lock of a dead owner.
-        lock = journal.JournalFileOpenLock(str(path), LOCK_PATIENCE)
-        _remove_half_line(path, lock)
-        return self._optuna.storages.JournalStorage(journal.JournalFileBackend(str(path), lock))
-
-    def _check_problem(self, problem: Mapping[str, Any]) -> None:
-        """Record the problem, or compare it with that of the study.
-
-        Raises:
-            UserError: it is another one.
-        """
-        own = json.loads(json.dumps(problem))
-        before = self.study.user_attrs
-        changed = [key for key in own if key in before and before[key] != own[key]]
-        if changed:
-            key = changed[0]
-            what = (
-                f"{key} {_short(before[key])}, and now has {_short(own[key])}" if key != "config" else "another config"
-            )
-            raise UserError(
-                f"The sweep '{self._options.name}' was started with {what}: repeat its command to continue it, or "
-                "start another one with -o DIR."
-            )
-        for key, value in own.items():
-            if key not in before:
-                self.study.set_user_attr(key, value)
+    def retry(self, trial: Trial) -> None:
+        """End a trial that was interrupted, and queue one that continues its runs."""
+        with suppress(ValueError):  # another process has done so
+            self.tell(trial, state=TrialState.FAIL)
+            RetryHeartbeatStaleTrialCallback()(self, self.trials[trial.number])
 
 
-def load_optuna() -> Any:
-    """Return the package, without its messages about every trial.
+def open_study(storage: str, problem: Mapping[str, Any], **options: Any) -> SharedStudy:
+    """Create a study, or open it if it exists.
+
+    Args:
+        storage: the URL of a database, or the path of a journal; `${NAME}` stands for an environment variable.
+        problem: what is tried, as JSON; all processes that share the study must agree on it.
+        **options: of Optuna: `study_name`, `sampler` and `pruner`.
 
     Raises:
-        UserError: it is not installed.
+        UserError: the storage cannot be opened, or its study is about another problem.
     """
-    optuna = load_extra("optuna", "sweep")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", module="optuna")
-    return optuna
+    filled = fill_in(storage)
+    try:
+        opened = _open_database(filled) if "://" in filled else _open_journal(Path(filled))
+        optuna.create_study(storage=opened, direction="maximize", load_if_exists=True, **options)
+        study = SharedStudy(storage=opened, **options)
+        before = study.user_attrs
+        for key in problem.keys() - before.keys():
+            study.set_user_attr(key, problem[key])
+    except Exception as error:  # each database has its own errors
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            hide_passwords(f"Cannot open the storage '{storage}': {text[0].rstrip('.')}.")
+            + " Give the URL of a database, such as sqlite:///sweep.db, or the path of a journal file."
+        ) from None
+    for key in (key for key in problem if before.get(key, problem[key]) != problem[key]):
+        raise UserError(
+            f"The sweep '{study.study_name}' was started with {key} {before[key]}, and now has {problem[key]}: repeat "
+            "its command to continue it, or start another one with -o DIR."
+        )
+    return study
 
 
-def grid(dimensions: Sequence[Dimension]) -> list[dict[str, Value]]:
-    """Return all combinations of the values of some dimensions."""
-    keys = [dimension.key for dimension in dimensions]
-    return [dict(zip(keys, values, strict=True)) for values in itertools.product(*(each.grid() for each in dimensions))]
+def _open_database(url: str) -> RDBStorage:
+    retry = RetryHeartbeatStaleTrialCallback()
+    return RDBStorage(url, heartbeat_interval=HEARTBEAT, grace_period=GRACE, heartbeat_stale_trial_callback=retry)
 
 
-def directory_number(trial: Any) -> int:
-    """Return the number in the names of a trial's runs: that of the trial which it continues, or its own."""
-    number = trial.user_attrs.get(CONTINUES)
+def _open_journal(path: Path) -> HeartbeatJournal:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not a symbolic link: a relative one leads nowhere, and then Optuna never takes the lock of a dead owner.
+    lock = JournalFileOpenLock(str(path), LOCK_PATIENCE)
+    # A full disk or a crash may have left half a line, and Optuna refuses a journal in which something follows it.
+    with get_lock_file(lock), open(path, "ab+") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+    return HeartbeatJournal(JournalFileBackend(str(path), lock))
+
+
+def first_number(trial: FrozenTrial) -> int:
+    """Return the number of the first trial that a trial repeats, or its own."""
+    number = RetryHeartbeatStaleTrialCallback.retried_trial_number(trial)
     return number if isinstance(number, int) else trial.number
 
 
-def _root(trial: Any) -> tuple[int, int]:
-    return directory_number(trial), trial.number
-
-
-def _values(trial: Any) -> Mapping[str, Any]:
+def _values(trial: FrozenTrial) -> Mapping[str, Value]:
     """Return the values of a trial, even of one that was added and has not begun."""
     return trial.system_attrs.get("fixed_params", trial.params)
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
-
-
-def _remove_half_line(path: Path, lock: Any) -> None:
-    """Remove what a full disk or a crash has left after the last complete line of a journal.
-
-    Optuna refuses a journal in which something follows half a line.
-    """
-    if not path.exists():
-        return
-    lock.acquire()
-    try:
-        with open(path, "rb+") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
-    finally:
-        lock.release()

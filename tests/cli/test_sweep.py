@@ -8,14 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ding_lite.cli import sweep
 from ding_lite.config import compile_config
-from ding_lite.results import extras
-from ding_lite.sweep import study
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.distributed.launcher import finish, start_forked
@@ -53,11 +50,7 @@ def test_a_mistake_is_one_line_before_anything_starts(words: list[str], message:
 
 
 def test_a_missing_optuna_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(module: str, extra: str) -> Any:
-        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
-        return extras.load_extra(module, extra)
-
-    monkeypatch.setattr(study, "load_extra", load)
+    monkeypatch.setitem(sys.modules, "optuna", None)  # as if it were not installed
     with pytest.raises(UserError, match=r"optuna is not installed: pip install 'ding_lite\[sweep\]'."):
         call(sweep, "-c", str(CONFIG), RATE)
 
@@ -70,7 +63,10 @@ def test_the_command_starts_fast() -> None:
 @pytest.mark.slow
 def test_of_two_processes_one_is_killed_and_the_other_continues_its_trial(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    command = ["-m", "ding_lite", "sweep", "-c", str(CONFIG), RATE, "policy.learn.batch_size=8,16"]
+    hasty = (
+        "from ding_lite.cli.main import main; from ding_lite.sweep import study; study.HEARTBEAT, study.GRACE = 1, 3"
+    )
+    command = ["-c", f"{hasty}; main()", "sweep", "-c", str(CONFIG), RATE, "policy.learn.batch_size=8,16"]
     command += ["--trials", "2", "-o", "mine", "max_env_step=800", "policy.eval.evaluator.eval_freq=50"]
     killed, other = start_forked(command), start_forked(command)
     deadline = time.monotonic() + 300

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ding_lite.results.run import check_figure, find_runs, read_run
+from ding_lite.results.run import Evaluations, check_figure, find_runs, read_run
 from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.registry import UserError
 from tests.entry.helpers import run as train
@@ -127,3 +128,15 @@ def test_a_damaged_result_is_like_none(tmp_path: Path) -> None:
     write_records(path, [])
     at, _ = read_run(path).column("eval/return_mean", "seconds")
     np.testing.assert_array_equal(at, [])
+
+
+def test_evaluations_and_the_newest_record_are_kept_until_a_resumed_run_cuts_them(tmp_path: Path) -> None:
+    file, seen = tmp_path / "metrics.jsonl", Evaluations(tmp_path)
+    assert seen.read() == []
+    points = [(0, 1.0), (4, None), (8, None), (9, 3.0), (12, None)]
+    lines = [json.dumps({"envstep": x, "eval/return_mean": value}) + "\n" for x, value in points]
+    for count, kept in {2: [0, 4], 3: [0, 8], 5: [0, 9, 12]}.items():
+        file.write_text("".join(lines[:count]))
+        assert [record["envstep"] for record in seen.read()] == kept
+    file.write_text(lines[0])
+    assert [record["envstep"] for record in seen.read()] == [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,15 @@ EVALUATIONS, STEPS = 10, 10  # of a run, and env steps from one to the next
 class FakeRun:
     """A run whose return grows by `policy.learn.learning_rate` and its seed with each evaluation."""
 
-    started: list[list[str]] = []  # the words of all runs
-    failing: set[str] = set()  # learning rates of runs that fail
-    damaged = False  # whether no checkpoint can be read
+    started: list[list[str]]  # the words of all runs
+    failing: set[str]  # learning rates of runs that fail
+    damaged: bool  # whether no checkpoint can be read
+    looks: int  # at all runs
+    look: Callable[[int], object]  # called at each look, with its number
+
+    @classmethod
+    def reset(cls) -> None:
+        cls.started, cls.failing, cls.damaged, cls.looks, cls.look = [], set(), False, 0, lambda count: None
 
     def __init__(self, words: Sequence[str], side_by_side: int = 1) -> None:
         FakeRun.started.append(list(words))
@@ -35,6 +41,8 @@ class FakeRun:
 
     @property
     def status(self) -> int | None:
+        FakeRun.looks += 1
+        FakeRun.look(FakeRun.looks)
         count = len(self._file.read_text().splitlines()) if self._file.exists() else 0
         if self._status is None and self._fails:
             (self._path / "result.json").unlink(missing_ok=True)

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from dataclasses import replace
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("optuna")
+from optuna.trial import TrialState
+
+from ding_lite.results.run import Evaluations
 from ding_lite.sweep import driver, study
-from ding_lite.sweep.driver import HOPELESS, Sweep, SweepOptions
-from ding_lite.sweep.owner import identify
+from ding_lite.sweep.driver import MARKS, MAX_FAILURES, Sweep
 from ding_lite.sweep.space import read_words
 from ding_lite.utils.registry import UserError
 from tests.entry.helpers import CONFIG
 from tests.sweep.helpers import FakeRun
 
-pytest.importorskip("optuna")
 RATE = "policy.learn.learning_rate"
-OPTIONS = SweepOptions(
-    config=str(CONFIG),
-    dimensions=(),
-    overrides=("env.stop_value=None",),
-    limits={"max_env_step": 100},
-    saved_limits={"max_env_step": 100},
-    seeds=(0,),
-    trials=0,
-    jobs=1,
-    nproc=1,
-    run_words=(),
-    resume_words=("--nproc", "1"),
-    sampler="grid",
-    pruner="none",
-    prune_after=1,
-    score="best",
-    directory="mine",
-    storage="",
-)
+OPTIONS = {"trials": None, "jobs": 1, "seeds": [0], "sampler": "grid", "pruner": "none", "prune_after": 1}
+OPTIONS |= {"score": "best", "output": "mine", "storage": "", "nproc": 1, "max_restarts": 0, "divide": False}
+LIMITS = {"max_env_step": 100}
 
 
 @pytest.fixture(autouse=True)
@@ -46,122 +34,148 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(driver, "RunProcess", FakeRun)
     monkeypatch.setattr(driver, "PERIOD", 0.0)
-    monkeypatch.setattr(driver, "write_outcome", lambda study, *rest: bool(study.trials("COMPLETE")))
-    monkeypatch.setattr(FakeRun, "started", [])
-    monkeypatch.setattr(FakeRun, "failing", set())
+    monkeypatch.setattr(driver, "write_outcome", lambda study, *rest: bool(study.count(TrialState.COMPLETE)))
+    FakeRun.reset()
 
 
-def create(*words: str, **changes: Any) -> Sweep:
-    return Sweep(replace(OPTIONS, dimensions=tuple(read_words(words)[0]), **changes))
+def create(rates: str, fixed: tuple[str, ...] = (), limits: dict[str, int] = LIMITS, **options: Any) -> Sweep:
+    words = ("env.stop_value=None", *fixed)
+    return Sweep(Namespace(config=str(CONFIG), **OPTIONS | options), read_words([f"{RATE}={rates}"])[0], words, limits)
 
 
-def endings(sweep: Sweep) -> list[Any]:
-    return [(trial.params[RATE], trial.state.name, trial.value) for trial in sweep._study.trials()]
+def run(rates: str, **options: Any) -> list[Any]:
+    """Run a sweep; return the learning rates of its trials, how they ended, and their scores."""
+    sweep = create(rates, **options)
+    assert sweep.run({}) == 0
+    return [(trial.params[RATE], trial.state.name, trial.value) for trial in sweep._study.count()]
 
 
-def test_a_score_is_the_mean_over_the_seeds(tmp_path: Path) -> None:
-    sweep = create(f"{RATE}=0.1,0.2", seeds=(3, 5), jobs=2)
-    assert sweep.run() == 0
+def at_look(number: int, act: Callable[[], object]) -> None:
+    """Do something when runs are looked at for the n-th time."""
+    FakeRun.look = lambda count: act() if count == number else None
+
+
+def test_a_score_is_the_mean_over_the_seeds() -> None:
     # the best of ten evaluations is 10 times the rate, and the seed
-    assert sorted(endings(sweep)) == [(0.1, "COMPLETE", pytest.approx(5.0)), (0.2, "COMPLETE", pytest.approx(6.0))]
-    assert sorted(path.name for path in (tmp_path / "mine").glob("trial*")) == [
+    expected = [(0.1, "COMPLETE", pytest.approx(5.0)), (0.2, "COMPLETE", pytest.approx(6.0))]
+    assert run("0.1,0.2", seeds=[3, 5], jobs=2) == expected
+    assert sorted(path.name for path in Path("mine").glob("trial*")) == [
         f"trial_{number:04}_seed{seed}" for number in (0, 1) for seed in (3, 5)
     ]
 
 
 def test_the_runs_of_a_tracked_sweep_share_its_name() -> None:
-    tracked = (*OPTIONS.overrides, "tracker.type=wandb")
-    create(f"{RATE}=0.1,0.2", overrides=tracked).run()
-    create(f"{RATE}=0.1,0.2", overrides=(*tracked, "tracker.group=ours"), directory="other").run()
-    create(f"{RATE}=0.1,0.2", directory="third").run()
+    tracked = ("tracker.type=wandb",)
+    run("0.1,0.2", fixed=tracked)
+    run("0.1,0.2", fixed=(*tracked, "tracker.group=ours"), output="other")
+    run("0.1,0.2", output="third")
     groups = [[word for word in words if word.startswith("tracker.group=")] for words in FakeRun.started]
     assert groups == 2 * [["tracker.group=mine"]] + 2 * [["tracker.group=ours"]] + 2 * [[]]
-    create(f"{RATE}=0.1,0.2").run()  # whether its runs are tracked does not make it another sweep
+    run("0.1,0.2")  # whether its runs are tracked does not make it another sweep
     assert len(FakeRun.started) == 6
 
 
 def test_a_trial_that_falls_behind_is_pruned_before_its_second_seed() -> None:
-    sweep = create(f"{RATE}=0.1,0.2,0.01", seeds=(0, 1), pruner="median", prune_after=2)
-    assert sweep.run() == 0
-    assert [state for _, state, _ in endings(sweep)] == ["COMPLETE", "COMPLETE", "PRUNED"]
-    last = FakeRun.started[-1]
-    assert "exp_name=mine/trial_0002_seed0" in last
+    ended = run("0.1,0.2,0.01", seeds=[0, 1], pruner="median", prune_after=2)
+    assert [state for _, state, _ in ended] == ["COMPLETE", "COMPLETE", "PRUNED"]
+    assert "exp_name=mine/trial_0002_seed0" in FakeRun.started[-1]
     assert len(list(Path("mine").glob("trial*"))) == 5
 
 
 def test_a_trial_that_fails_counts_and_the_sweep_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     FakeRun.failing = {"0.2"}
-    sweep = create(f"{RATE}=0.1,0.2,0.3")
-    assert sweep.run() == 0
-    assert [state for _, state, _ in endings(sweep)] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert [state for _, state, _ in run("0.1,0.2,0.3")] == ["COMPLETE", "FAIL", "COMPLETE"]
     assert "trial 1 failed: it is unlucky (learning_rate=0.2)" in capsys.readouterr().err
 
 
 def test_a_sweep_whose_first_trials_fail_ends() -> None:
     FakeRun.failing = {"0.1", "0.2", "0.3"}
-    sweep = create(f"{RATE}=0.1,0.2,0.3,0.4")
-    with pytest.raises(UserError, match=f"The first {HOPELESS} trials failed"):
-        sweep.run()
-    assert len(FakeRun.started) == HOPELESS
+    with pytest.raises(UserError, match=f"The first {MAX_FAILURES} trials failed"):
+        create("0.1,0.2,0.3,0.4").run({})
+    assert len(FakeRun.started) == MAX_FAILURES
 
 
-def test_a_signal_interrupts_and_the_same_command_continues(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter(range(100))
-    look = FakeRun.status.fget  # type: ignore[attr-defined]
-
-    def status(run: FakeRun) -> int | None:
-        if next(looks) == 13:  # in the second trial
-            os.kill(os.getpid(), signal.SIGTERM)
-        return look(run)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FakeRun, "status", property(status))
-        assert create(f"{RATE}=0.1,0.2").run() == 128 + signal.SIGTERM
+def test_a_signal_interrupts_and_the_same_command_continues() -> None:
+    at_look(13, lambda: os.kill(os.getpid(), signal.SIGTERM))  # in the second trial
+    assert create("0.1,0.2").run({}) == 128 + signal.SIGTERM
     assert [words[0] for words in FakeRun.started] == ["train", "train"]
-    sweep = create(f"{RATE}=0.1,0.2")
-    assert sweep.run() == 0
-    assert FakeRun.started[2] == ["resume", "mine/trial_0001_seed0", "--nproc", "1"]
-    assert sorted(endings(sweep)) == [(0.1, "COMPLETE", pytest.approx(1.0)), (0.2, "COMPLETE", pytest.approx(2.0))]
-    assert create(f"{RATE}=0.1,0.2").run() == 0  # nothing is left to do
+    ended = run("0.1,0.2")
+    assert FakeRun.started[2] == ["resume", "mine/trial_0001_seed0", "--nproc", "1", "--max-restarts", "0"]
+    assert sorted(ended) == [(0.1, "COMPLETE", pytest.approx(1.0)), (0.2, "COMPLETE", pytest.approx(2.0))]
+    assert sorted(run("0.1,0.2")) == sorted(ended)  # nothing is left to do
     assert len(FakeRun.started) == 3
 
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_a_killed_process_has_left_is_continued(damaged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = create("0.1,0.2", seeds=[3, 5])
+    trial = killed._study.claim(killed._space, 2, killed._grid)
+    assert trial is not None
+    steps = killed._try(trial)
+    while len(FakeRun.started) < 2:  # until its second run has begun
+        next(steps)
+    killed._processes[0].send_signal(signal.SIGTERM)  # which it receives when its parent dies
+    steps.close()
     monkeypatch.setattr(FakeRun, "damaged", damaged)
-    dead = {**identify(), "pid": 2**30}
-    with monkeypatch.context() as patch:
-        patch.setattr(study, "identify", lambda: dead)
-        killed = create(f"{RATE}=0.1,0.2", seeds=(3, 5))
-        runs = killed._carry_out(killed._study.claim())
-        while runs.scores == [] or runs.process is None:  # until its second run has begun
-            assert runs.advance() is None
-        runs.process.send_signal(signal.SIGTERM)  # which it receives when its parent dies
-    sweep = create(f"{RATE}=0.1,0.2", seeds=(3, 5))
-    assert sweep.run() == 0
+    monkeypatch.setattr(study, "GRACE", -1)  # seconds
+    assert [state for _, state, _ in run("0.1,0.2", seeds=[3, 5])] == ["COMPLETE", "COMPLETE"]
     anew = ["train"] * damaged  # if no checkpoint can be read
     assert [words[0] for words in FakeRun.started] == ["train", "train", "resume", *anew, "train", "train"]
-    assert [state for _, state, _ in endings(sweep)] == ["COMPLETE", "COMPLETE"]
+
+
+def test_the_run_of_a_trial_that_another_process_took_over_is_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    other = create("0.1,0.2")._study
+    at_look(3, lambda: other.tell(0, state=TrialState.FAIL))
+    assert sorted(run("0.1,0.2")) == [(0.1, "COMPLETE", pytest.approx(1.0)), (0.2, "COMPLETE", pytest.approx(2.0))]
+    assert "trial 0 was taken over by another process" in capsys.readouterr().err
+    assert json.loads(Path("mine/trial_0000_seed0/result.json").read_text()) == {"stop_reason": "interrupted"}
+
+
+def test_a_storage_that_fails_stops_the_runs_and_is_one_line() -> None:
+    journal = Path("mine/journal.log")
+    at_look(3, lambda: journal.rename("gone") and journal.mkdir())  # type: ignore[func-returns-value]
+    with pytest.raises(UserError, match=r"storage fails, so its runs were stopped: .*Repeat the command to continue"):
+        create("0.1,0.2").run({})
+    assert json.loads(Path("mine/trial_0000_seed0/result.json").read_text()) == {"stop_reason": "interrupted"}
 
 
 def test_another_problem_is_refused_in_the_same_directory() -> None:
-    create(f"{RATE}=0.1,0.2")
-    for changes in ({"limits": {"max_env_step": 7}}, {"overrides": ("policy.nstep=2",)}, {"score": "last"}):
-        with pytest.raises(UserError, match=r"The sweep 'mine' was started with .* -o DIR"):
-            create(f"{RATE}=0.1,0.2", **changes)
-    with pytest.raises(UserError, match="was started with keys"):
-        create(f"{RATE}=0.1,0.3")
-    create(f"{RATE}=0.1,0.2", jobs=2, sampler="random", trials=9)  # these may change
+    create("0.1,0.2")
+    changed: list[dict[str, Any]] = [{"limits": {"max_env_step": 7}}, {"fixed": ("policy.nstep=2",)}, {"score": "last"}]
+    for changes in changed:
+        with pytest.raises(UserError, match=r"The sweep 'mine' was started with .*, and now has .* -o DIR"):
+            create("0.1,0.2", **changes)
+    with pytest.raises(UserError, match="was started with space"):
+        create("0.1,0.3")
+    create("0.1,0.2", jobs=2, sampler="random", trials=9)  # these may change
 
 
 @pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "..", "a/b", 3])
 def test_a_shared_storage_cannot_name_a_directory_elsewhere(tmp_path: Path, name: Any) -> None:
-    sweep = create(f"{RATE}=0.1,0.2")
+    sweep = create("0.1,0.2")
     (tmp_path / "outside" / "ckpt").mkdir(parents=True)
     (tmp_path / "outside" / "ckpt" / "ckpt_last.pth.tar").touch()
-    sweep._study.study.enqueue_trial({RATE: 0.1}, user_attrs={study.RUNS: {"0": name}, study.CONTINUES: "../x"})
-    with pytest.raises(
-        UserError, match=r"says that trial 0 writes into .*: expected the name of a directory in 'mine'"
-    ):
-        sweep.run()
+    sweep._study.enqueue_trial({RATE: 0.1}, user_attrs={study.RUNS: {"0": name}})
+    with pytest.raises(UserError, match=r"says that trial 0 writes into .*: expected the name of a dir.* in 'mine'"):
+        sweep.run({})
     assert FakeRun.started == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "score", "ended", "expected"),
+    [
+        ({"max_env_step": 100}, "best", False, {5: 1.0, 10: 3.0}),  # a mark every 5 steps; 15 has not been passed
+        ({"max_env_step": 100}, "last", True, {5: 1.0, 10: 3.0, **dict.fromkeys(range(15, 101, 5), 2.0)}),
+        ({"max_env_step": 100}, "best", True, {5: 1.0, **dict.fromkeys(range(10, 101, 5), 3.0)}),  # keeps its score
+        ({"max_train_iter": 200}, "best", False, {10: 1.0, 20: 3.0}),  # iterations are twice the steps
+        ({}, "best", False, {0: 1.0, 1: 3.0, 2: 3.0}),  # each evaluation
+    ],
+)
+def test_marks_are_parts_of_the_limit(
+    tmp_path: Path, limits: dict[str, int], score: str, ended: bool, expected: dict[int, float]
+) -> None:
+    points = [(0, 1.0), (8, 3.0), (12, 2.0), (13, None)]
+    records = [{"envstep": x, "train_iter": 2 * x, "eval/return_mean": value} for x, value in points]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    assert create("0.1,0.2", limits=limits, score=score)._marks(Evaluations(tmp_path), ended) == expected
+    assert len(expected) in (2, 3, MARKS)

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import csv
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("optuna")
+pytest.importorskip("matplotlib")
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from optuna.trial import TrialState
+
 from ding_lite.config import compile_config, read_config
-from ding_lite.sweep.outcome import show_values, tabulate, write_outcome
-from ding_lite.sweep.space import Dimension, to_words
-from ding_lite.sweep.study import SharedStudy, StudyOptions
+from ding_lite.sweep.outcome import draw_pictures, show_values, tabulate, write_outcome
+from ding_lite.sweep.space import read_words, to_words
+from ding_lite.sweep.study import ERROR, SharedStudy, open_study
 from tests.entry.helpers import CONFIG
 
-pytest.importorskip("optuna")
 RATE, SIZE = "policy.learn.learning_rate", "policy.learn.batch_size"
-DIMENSIONS = [Dimension(RATE, low=1e-4, high=1e-2, log=True), Dimension(SIZE, (16, 32))]
+WORDS = [f"{RATE}=1e-4..1e-2:log", f"{SIZE}=16,32"]
+MORE = ["policy.learn.adam_eps=1e-8..1e-3:log", "policy.discount_factor=0.9..0.99"]
 
 
-def create_study(folder: Path, *values: float | None) -> SharedStudy:
+def create_study(folder: Path, *values: float | None, words: Sequence[str] = WORDS) -> SharedStudy:
     """Return a study with complete trials of some values; None: a failed one."""
-    options = StudyOptions("mine", str(folder / "journal.log"), DIMENSIONS, 100, "random", "none", 5)
-    shared = SharedStudy(options, {})
+    study = open_study(str(folder / "journal.log"), {}, study_name="mine")
     for value in values:
-        trial = shared.claim()
-        shared.finish(trial, "FAIL" if value is None else "COMPLETE", value, "too bad" * (value is None))
-    return shared
+        trial = study.claim(read_words(words)[0], 100, ())
+        assert trial is not None
+        for step in range(50, 2001, 50):
+            trial.report(step + (value or 0.0), step)
+        if value is None:
+            trial.set_user_attr(ERROR, "too bad")
+        study.tell(trial, value, TrialState.FAIL if value is None else TrialState.COMPLETE)
+    return study
 
 
 def compiles(values: dict[str, Any], *words: str) -> Any:
@@ -35,8 +47,8 @@ def compiles(values: dict[str, Any], *words: str) -> Any:
 
 def test_the_best_trial_comes_first_and_its_config_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = create_study(tmp_path, 1.0, None, 3.0, 2.0)
-    assert write_outcome(study, tmp_path, compiles, {"max_env_step": 70})
-    best = study.trials()[2]
+    assert write_outcome(study, tmp_path, "env steps", compiles, {"max_env_step": 70})
+    best = study.trials[2]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["trial", "score", "ended", "learning_rate", "batch_size"]
     assert [line.split()[:3] for line in lines[1:5]] == [
@@ -57,28 +69,61 @@ def test_the_best_trial_comes_first_and_its_config_compiles(tmp_path: Path, caps
 
 
 def test_pictures_are_drawn_as_soon_as_they_make_sense(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    write_outcome(create_study(tmp_path, 1.0), tmp_path, compiles, {})
+    write_outcome(create_study(tmp_path, 1.0), tmp_path, "env steps", compiles, {})
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["curves.png", "history.png"]
-    write_outcome(create_study(tmp_path, 3.0, 2.0), tmp_path, compiles, {})
+    write_outcome(create_study(tmp_path, 3.0, 2.0), tmp_path, "env steps", compiles, {})
     assert len(list(tmp_path.glob("*.png"))) == 5
     assert "importances.png" in capsys.readouterr().out
 
 
 def test_without_a_complete_trial_there_is_no_best_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert not write_outcome(create_study(tmp_path, None), tmp_path, compiles, {})
+    assert not write_outcome(create_study(tmp_path, None), tmp_path, "env steps", compiles, {})
     assert "there is no best config" in capsys.readouterr().out
     assert not (tmp_path / "best_config.py").exists()
-    assert not write_outcome(create_study(tmp_path / "other"), tmp_path, compiles, {})
+    assert not write_outcome(create_study(tmp_path / "other"), tmp_path, "env steps", compiles, {})
 
 
 def test_a_long_table_is_shortened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = create_study(tmp_path, *map(float, range(22)))
-    table = tabulate(study.trials())
+    table = tabulate(study.count())
     assert len(table.rows) == 22
-    write_outcome(study, tmp_path, compiles, {})
+    write_outcome(study, tmp_path, "env steps", compiles, {})
     assert "... and 2 more, see" in capsys.readouterr().out
 
 
 def test_values_are_shown_with_short_keys_and_four_digits() -> None:
     assert show_values({RATE: 0.00012345678, SIZE: 32}) == "learning_rate=0.0001235, batch_size=32"
+
+
+def test_pictures_have_axes_with_units_and_labels_that_do_not_overlap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: dict[str, Any] = {}
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, path, **how: (save(self, path, **how), figures.update({path.name: self}))
+    )
+    study = create_study(tmp_path, *map(float, range(8)), words=[*WORDS, *MORE])
+    assert draw_pictures(study, tmp_path, "env steps") == list(figures)
+    (axes,) = figures["curves.png"].axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("env steps", "score so far")
+    assert [list(line.get_xdata()) for line in axes.lines] == [list(range(50, 2001, 50))] * 8
+    points = figures["history.png"].axes[0].collections[0].get_offsets()
+    assert points[:, 0].tolist() == list(range(8))  # the numbers of trials in the table
+    for name in ("curves.png", "history.png", "slices.png", "importances.png"):
+        assert overlaps(figures[name]) == []
+
+
+def overlaps(figure: Any) -> list[tuple[str, str]]:
+    """Return the labels of axes, and the numbers at them, that overlap."""
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()  # which places the labels
+    texts = [text for axes in figure.axes for text in (axes.xaxis.label, axes.yaxis.label)]
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+        texts += [tick.label1 for tick in ticks if low <= tick.get_loc() <= high]
+    boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in texts if text.get_visible()]
+    shown = [(text, box) for text, box in boxes if text]
+    assert len(shown) > 5
+    return [(a, b) for (a, first), (b, second) in itertools.combinations(shown, 2) if first.overlaps(second)]

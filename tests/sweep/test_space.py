@@ -6,35 +6,35 @@ from collections.abc import Mapping
 
 import pytest
 
-from ding_lite.sweep.space import Dimension, Value, check_dimensions, read_words, split_choices, to_words
+pytest.importorskip("optuna")
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from ding_lite.sweep.space import Distribution, Value, check_space, grid, read_words, split_choices, to_words
 from ding_lite.utils.registry import ConfigError
 
 
-def read(word: str) -> Dimension:
-    return read_words([word])[0][0]
-
-
 @pytest.mark.parametrize(
-    ("word", "dimension"),
+    ("word", "distribution"),
     [
-        ("a.lr=1e-4..1e-2:log", Dimension("a.lr", low=1e-4, high=1e-2, log=True)),
-        ("a.n=1..5:int", Dimension("a.n", low=1, high=5, whole=True)),
-        ("a.n=8..512:int:log", Dimension("a.n", low=8, high=512, whole=True, log=True)),
-        ("a.x=-1.5..+.5:0.25", Dimension("a.x", low=-1.5, high=0.5, step=0.25)),
-        ("a.n=0..1", Dimension("a.n", low=0, high=1)),
-        ("a.n=32,64", Dimension("a.n", (32, 64))),
-        ("a.s=[32],[32,32]", Dimension("a.s", ("[32]", "[32,32]"))),
-        ("a.o=adam,True,None,0.5", Dimension("a.o", ("adam", True, None, 0.5))),
-        ("policy=dqn,c51", Dimension("policy.type", ("dqn", "c51"))),
+        ("a.lr=1e-4..1e-2:log", FloatDistribution(1e-4, 1e-2, log=True)),
+        ("a.n=1..5:int", IntDistribution(1, 5)),
+        ("a.n=8..512:int:log", IntDistribution(8, 512, log=True)),
+        ("a.x=-1.5..+.5:0.25", FloatDistribution(-1.5, 0.5, step=0.25)),
+        ("a.n=0..1", FloatDistribution(0, 1)),
+        ("a.n=32,64", CategoricalDistribution((32, 64))),
+        ("a.s=[32],[32,32]", CategoricalDistribution(("[32]", "[32,32]"))),
+        ("a.o=adam,True,None,0.5", CategoricalDistribution(("adam", True, None, 0.5))),
+        ("policy.type=dqn,c51", CategoricalDistribution(("dqn", "c51"))),
     ],
 )
-def test_a_word_is_a_range_or_a_choice(word: str, dimension: Dimension) -> None:
-    assert read(word) == dimension
+def test_a_word_is_a_range_or_a_choice(word: str, distribution: Distribution) -> None:
+    assert read_words([word]) == ({word.partition("=")[0]: distribution}, [])
+    assert list(read_words(["policy=dqn,c51"])[0]) == ["policy.type"]
 
 
-@pytest.mark.parametrize("word", ["a.x=3", "a.s=[32,32]", "a.path=../data", "a.path=run2../x", "a.t='a,b'"])
+@pytest.mark.parametrize("word", ["a.x=3", "a.s=[32,32]", "a.path=../data", "a.path=run2../x", "a.t='a,b'", "a.e="])
 def test_other_words_are_the_same_in_all_trials(word: str) -> None:
-    assert read_words(["a.n=1,2", word]) == ([Dimension("a.n", (1, 2))], [word])
+    assert read_words(["a.n=1,2", word]) == ({"a.n": CategoricalDistribution((1, 2))}, [word])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_other_words_are_the_same_in_all_trials(word: str) -> None:
         (["a.x=1..2:3"], "at most the width of the range"),
         (["a.x=0.5..2:int"], "expected whole numbers for :int"),
         (["a.x=1,1"], "different values between the commas"),
-        (["a.x=1,"], "different values between the commas"),
+        (["a.x=,1"], "different values between the commas"),
         (["a.x=1,2", "a.x=3"], "a.x is given twice"),
         (["seed=1,2"], "A sweep cannot vary seed: give the seeds of each trial with --seeds."),
         (["max_env_step=1..2"], "A sweep cannot vary max_env_step: give one limit for all trials."),
@@ -66,25 +66,34 @@ def test_commas_inside_brackets_and_quotes_separate_nothing() -> None:
 
 
 def test_a_range_of_a_key_that_takes_no_fraction_is_one_of_integers() -> None:
+    tried: list[Mapping[str, Value]] = []
+
     def compiles(values: Mapping[str, Value]) -> None:
-        if not isinstance(values["a.n"], int):
-            raise ConfigError("a.n: expected an integer.")
+        tried.append(values)
+        if not isinstance(values["n"], int):
+            raise ConfigError("n: expected an integer.")
 
-    whole, other = check_dimensions([read("a.n=1..4"), read("a.x=1..4")], compiles)
-    assert (whole.whole, other.whole) == (True, False)
-    assert whole.grid() == [1, 2, 3, 4]
-    assert to_words({"a.n": whole.number(3.0), "a.x": other.number(3.0)}) == ["a.n=3", "a.x=3.0"]
+    space = check_space(read_words(["n=1..4", "x=1..4", "c=5,6"])[0], compiles)
+    assert space == {
+        "n": IntDistribution(1, 4),
+        "x": FloatDistribution(1, 4),
+        "c": CategoricalDistribution((5, 6)),
+    }
+    # every choice and both ends of every range, after a fraction for each range of whole numbers
+    assert [tuple(values.values()) for values in tried[2:]] == [
+        *((1, 1.0, 5), (4, 1.0, 5), (1, 1.0, 5), (1, 4.0, 5), (1, 1.0, 5), (1, 1.0, 6)),
+    ]
+    assert to_words(tried[-1]) == ["n=1", "x=1.0", "c=6"]
 
 
-def test_every_choice_and_both_ends_are_compiled() -> None:
-    tried: list[tuple[Value, Value]] = []
-    check_dimensions([read("a=1,2,3"), read("b=0.5..0.7")], lambda values: tried.append((values["a"], values["b"])))
-    assert tried == [(1, 0.5), (2, 0.5), (3, 0.5), (1, 0.5), (1, 0.7)]
-
-
-def test_a_grid_needs_an_end() -> None:
-    assert read("a.x=0.1..0.5:0.2").grid() == [0.1, 0.3, 0.5]
-    assert read("a.x=0..0.3:0.1").grid() == [0.0, 0.1, 0.2, 0.3]  # without the error of rounding
+def test_a_grid_has_all_combinations_and_needs_an_end() -> None:
+    places = grid(read_words(["a=7,8", "b=0..0.3:0.1", "c=1..3:2:int"])[0])
+    assert [tuple(place.values()) for place in places] == [
+        (a, b, c)
+        for a in (7, 8)
+        for b in (0.0, 0.1, 0.2, 0.3)
+        for c in (1, 3)  # without the error of rounding
+    ]
     for word in ("a.x=0.1..0.5", "a.n=1..100:log:int"):
         with pytest.raises(ConfigError, match="a grid needs a list"):
-            read(word).grid()
+            grid(read_words([word])[0])
