@@ -14,7 +14,7 @@ COMPLETION = ["shtab>=1.7"]  # completion of the command line in bash and zsh
 VIDEO = ["moviepy>=2"]  # its wheels contain ffmpeg
 SWEEP = ["optuna>=4.9"]
 NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
-WANDB = ["wandb>=0.21"]
+WANDB = ["wandb>=0.31"]  # older ones have no finish_timeout
 MLFLOW = ["mlflow-skinny>=3.17", "sqlalchemy>=2", "alembic>=1.13"]  # the others for a local database
 ONNX = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]
 

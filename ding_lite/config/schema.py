@@ -54,7 +54,7 @@ TOP_KEYS = dict(
         name=Key(None, "name of the run there; None: that of its directory", type=str),
         group=Key(None, "group of runs that it belongs to; None: its directory's name without the seed", type=str),
         tags=Key([], "words by which to find the run", type=list[str]),
-        patience=Key(30.0, "seconds that a run waits at its end until all figures are sent", low=0, high=86400),
+        patience=Key(30.0, "seconds that W&B has at the start, and at the end for the last figures", low=1, high=86400),
         options=Key({}, "further arguments of wandb.init or mlflow.start_run; for MLflow also `tracking_uri`"),
     ),
 )

@@ -77,6 +77,14 @@ class Callback:
                 episodes, for each key of `env.info_keys`. All are the same on all ranks.
         """
 
+    def after_log(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
+        """Called after figures have been recorded in metrics.jsonl: of training, of an evaluation, or of `run.log`.
+
+        Args:
+            run: the run.
+            figures: numbers by their names. Rates may differ between ranks.
+        """
+
     def after_checkpoint(self, run: WatchedRun, path: str) -> None:
         """Called after each checkpoint has been written.
 
@@ -117,6 +125,10 @@ class CallbackList(Callback):
     def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
         for callback in self.callbacks:
             callback.after_evaluation(run, info)
+
+    def after_log(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
+        for callback in self.callbacks:
+            callback.after_log(run, figures)
 
     def after_checkpoint(self, run: WatchedRun, path: str) -> None:
         for callback in self.callbacks:

@@ -17,6 +17,7 @@ from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.setup import RunSetup, first_steps
+from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import cleaning_up
@@ -108,13 +109,14 @@ class Experiment:
         replays: bool = False,
     ) -> None:
         self._setup, self.policy, self.stop_reason = setup, policy, ""
-        self._callbacks = CallbackList(callbacks) if callbacks else None
         self._asked_to_stop = False  # by a callback of this rank
         self._collected = 0  # env steps of all ranks in the last collect
         self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
         with ExitStack() as stack:
             self._keeper = keeper = stack.enter_context(RunKeeper(setup, policy, axis))
             self._reporter = keeper.reporter
+            self._has_callbacks = bool(callbacks)  # the same on all ranks, which trackers are not
+            self._callbacks = CallbackList([*callbacks, *create_trackers(keeper.reporter, stack)])
             self._reward_model = reward_model = setup.create_reward_model(policy)
             self._source = source = create_source(setup, policy, keeper.guard, stack)
             self.collector = source.collector
@@ -126,15 +128,15 @@ class Experiment:
                 hook.log_show_after_iter,
                 self._on_log,
                 hook.check_ranks_after_iter,
-                self._on_update if self._callbacks else None,
+                self._on_update if callbacks else None,
                 reward_model.networks if reward_model else (),
             )
             self._replay = setup.create_replay_buffer(policy) if replays else None
             parts = (self.learner, self.collector, self.evaluator, self.counts, self._replay, reward_model)
-            keeper.resume(*parts, self._callbacks, self._on_save if self._callbacks else None)
-            self._reporter.begin(policy, source.lines, setup.spec, self.counts()[axis], source.total)
-            if self._callbacks is not None:
-                self._callbacks.on_start(self)
+            keeper.resume(*parts, self._callbacks if callbacks else None, self._on_save)
+            begins, total = self.counts()[axis], source.total
+            self._reporter.begin(policy, source.lines, setup.spec, begins, total, self._after_log)
+            self._callbacks.on_start(self)
             self._stack = stack.pop_all()
 
     def fill_replay_buffer(self) -> ReplayBuffer:
@@ -190,7 +192,7 @@ class Experiment:
     def _stopped_early(self) -> str:
         """Return 'callback' or 'max_seconds' if a callback or the clock of any rank says so, else an empty string."""
         limit = self._setup.cfg.max_seconds
-        if limit is None and self._callbacks is None:
+        if limit is None and not self._has_callbacks:
             return ""
         late = limit is not None and self._reporter.seconds() >= limit
         votes = allreduce_data({"callback": int(self._asked_to_stop), "max_seconds": int(late)})
@@ -219,8 +221,7 @@ class Experiment:
         self._reporter.evaluation(info, self.counts())
         if info["best"]:
             self._keeper.save_best()
-        if self._callbacks is not None:
-            self._callbacks.after_evaluation(self, info)
+        self._callbacks.after_evaluation(self, info)
         self.stop_reason = "stop_value" if stop_flag else self.stop_reason or self._stopped_early()
         return bool(self.stop_reason)
 
@@ -233,8 +234,7 @@ class Experiment:
         block, figures = self.collector.collect()
         samples, self._collected = self._to_samples(block), int(figures["env_step"])
         self._reporter.collect(figures, self.counts())
-        if self._callbacks is not None:
-            self._callbacks.after_collect(self, figures)
+        self._callbacks.after_collect(self, figures)
         return samples
 
     def _to_samples(self, block: dict[str, Any]) -> dict[str, Any]:
@@ -290,12 +290,13 @@ class Experiment:
         self._reporter.check(values, self.policy.alarms)
 
     def _on_update(self, output: Mapping[str, Any]) -> None:
-        assert self._callbacks is not None
         self._callbacks.after_update(self, output)
 
     def _on_save(self, path: str) -> None:
-        assert self._callbacks is not None
         self._callbacks.after_checkpoint(self, path)
+
+    def _after_log(self, figures: Mapping[str, float]) -> None:
+        self._callbacks.after_log(self, figures)
 
     def _say_if_nothing_was_learned(self) -> None:
         """Warn if a run that was not interrupted ends without a learner iteration."""
@@ -318,7 +319,6 @@ class Experiment:
             if self.stop_reason != "interrupted" and self.evaluator.last_iter != self.learner.train_iter:
                 self._evaluate()
             status = self._keeper.finish(self.stop_reason)
-            if self._callbacks is not None:
-                self._callbacks.on_end(self)
+            self._callbacks.on_end(self)
         if status:
             raise SystemExit(status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
@@ -22,7 +22,6 @@ from ding_lite.utils.logger import COUNTS, ExperimentLogger, Progress
 from ding_lite.utils.ranks.machine_group import describe_ranks
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
-from ding_lite.utils.tracker.process import TrackerProcess
 
 STILL = "evaluation: no episode ends and no observation changes"
 STILL_ADVICE = (
@@ -45,12 +44,11 @@ class RunReporter(AbstractContextManager[Any]):
     """
 
     def __init__(self, cfg: EasyDict, exp_dir: str, axis: str = "envstep") -> None:
-        self._cfg, self._exp_dir, self._axis = cfg, exp_dir, axis
+        self.cfg, self.exp_dir, self.axis = cfg, exp_dir, axis
         self._start = time.monotonic()
         self._eval_info: dict[str, Any] = {}
         self._return_mean: float | None = None
         self._collected: Counter[str] = Counter()  # sums since they were last logged
-        self._tracker: TrackerProcess | None = None
         self._alarmed: set[str] = set()
         self._stack = ExitStack()
         self._logger = self._stack.enter_context(ExperimentLogger(exp_dir, get_rank(), axis))
@@ -58,8 +56,16 @@ class RunReporter(AbstractContextManager[Any]):
     def __exit__(self, *error: Any) -> None:
         self._stack.close()
 
-    def begin(self, policy: Policy, source: Mapping[str, str], spec: EnvSpec, step: int, total: int) -> None:
-        """Print the summary and start the progress display and the tracker.
+    def begin(
+        self,
+        policy: Policy,
+        source: Mapping[str, str],
+        spec: EnvSpec,
+        step: int,
+        total: int,
+        after_log: Callable[[Mapping[str, float]], None],
+    ) -> None:
+        """Print the summary and start the progress display.
 
         Args:
             policy: the policy.
@@ -67,11 +73,13 @@ class RunReporter(AbstractContextManager[Any]):
             spec: the environment's spaces.
             step: the count on `axis` at which a resumed run starts, else 0.
             total: the count on `axis` at which the run ends.
+            after_log: called with figures that have been recorded.
         """
+        self._after_log = after_log
         self._policy = policy
-        limit, words = total if total < 1e10 else None, WORDS[self._axis]
+        limit, words = total if total < 1e10 else None, WORDS[self.axis]
         self._progress = self._stack.enter_context(Progress(limit, get_rank() == 0, self._logger.info, step, words))
-        cfg, say = self._cfg, self._logger.info
+        cfg, say = self.cfg, self._logger.info
         for note in [*cfg.get("notes", []), *spec.notes]:
             say(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  ", break_long_words=False))
         if cfg.policy.cuda and not torch.cuda.is_available():
@@ -90,17 +98,18 @@ class RunReporter(AbstractContextManager[Any]):
             **source,
             "observation": describe_space(spec.observation_space),
             "parameters": f"{parameters:,}",
-            "results": self._exp_dir,
+            "results": self.exp_dir,
         }
         say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
-        if cfg.tracker.type is not None and get_rank() == 0:
-            tracker = TrackerProcess(cfg, self._exp_dir, self._axis, say, self.warning)
-            self._tracker = self._stack.enter_context(tracker)
 
     def changed(self, changes: Sequence[str]) -> None:
         """Record which values of the config a resumed run changes: its total_config.py has those that it began with."""
         if changes:
             self._logger.info(f"changed: {', '.join(changes)}")
+
+    def info(self, message: str) -> None:
+        """Print a message."""
+        self._logger.info(message)
 
     def warning(self, message: str) -> None:
         """Print a message that the user should act on."""
@@ -134,7 +143,7 @@ class RunReporter(AbstractContextManager[Any]):
         )
         self._start -= state["seconds"]
         if goes_on:
-            self._logger.resume(state["metrics_position"], counts[self._axis])
+            self._logger.resume(state["metrics_position"], counts[self.axis])
         self._logger.info(f"resumed from {name}: {self._moment(counts)}")
 
     def collect(self, figures: dict[str, float], counts: Mapping[str, int]) -> None:
@@ -155,7 +164,7 @@ class RunReporter(AbstractContextManager[Any]):
 
     def _eval_numbers(self) -> dict[str, float]:
         """Return the last evaluation's means of `env.info_keys`."""
-        names = (f"info/{key}" for key in self._cfg.env.info_keys)
+        names = (f"info/{key}" for key in self.cfg.env.info_keys)
         return {name: self._eval_info[name] for name in names if name in self._eval_info}
 
     def training(self, values: Mapping[str, float], data: Mapping[str, float], counts: Mapping[str, int]) -> None:
@@ -192,8 +201,7 @@ class RunReporter(AbstractContextManager[Any]):
         if taken:
             raise UserError(f"'{taken}' is the name of a count: give your figure another one, such as 'mine/{taken}'.")
         self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"], self.seconds())
-        if self._tracker is not None:
-            self._tracker.poll()
+        self._after_log(values)
 
     def _take_collected(self) -> dict[str, float]:
         sums, self._collected = self._collected, Counter()
@@ -203,7 +211,7 @@ class RunReporter(AbstractContextManager[Any]):
         if sums["episode"]:
             values["collect/return_mean"] = sums["return"] / sums["episode"]
             values["collect/length_mean"] = sums["length"] / sums["episode"]
-        for name in (f"info/{key}" for key in self._cfg.env.info_keys):
+        for name in (f"info/{key}" for key in self.cfg.env.info_keys):
             if count := sums[f"{name}/episodes"]:
                 values[f"collect/{name}"] = sums[name] / count
         return values
@@ -216,7 +224,7 @@ class RunReporter(AbstractContextManager[Any]):
             steps: env steps that each environment has played.
             still: whether nothing has happened since the last call.
         """
-        number = self._cfg.env.n_evaluator_episode
+        number = self.cfg.env.n_evaluator_episode
         self._progress.note(f"evaluating: {episodes} of {number} episodes, step {steps:,}")
         if still and STILL not in self._alarmed:
             self._alarmed.add(STILL)
@@ -234,7 +242,7 @@ class RunReporter(AbstractContextManager[Any]):
             f"  {len(info['returns'])} episodes{describe_eval_epsilon(self._policy)}, "
             f"after {tqdm.format_interval(self.seconds())}"
         )
-        missing = [key for key in self._cfg.env.info_keys if f"info/{key}" not in info and key not in self._alarmed]
+        missing = [key for key in self.cfg.env.info_keys if f"info/{key}" not in info and key not in self._alarmed]
         self._alarmed.update(missing)
         for key in missing:
             self.warning(f"env.info_keys: no episode of this evaluation had info['{key}'] at its last step.")
@@ -258,7 +266,7 @@ class RunReporter(AbstractContextManager[Any]):
             **{f"eval/{name}": value for name, value in self._eval_numbers().items()},
             "seconds": round(self.seconds(), 3),
             "world_size": get_world_size(),
-            "seed": self._cfg.seed,
+            "seed": self.cfg.seed,
         }
         self._logger.write_result(result)
         self._progress.close()
@@ -273,7 +281,7 @@ class RunReporter(AbstractContextManager[Any]):
         return time.monotonic() - self._start
 
     def _moment(self, counts: Mapping[str, int]) -> str:
-        env_step = f"env step {counts['envstep']}, " if self._axis == "envstep" else ""
+        env_step = f"env step {counts['envstep']}, " if self.axis == "envstep" else ""
         return f"{env_step}iteration {counts['train_iter']}"
 
 

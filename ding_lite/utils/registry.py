@@ -160,4 +160,4 @@ BUFFER_REGISTRY = Registry("replay buffer", "policy.import_names", "ding_lite.wo
 REWARD_MODEL_REGISTRY = Registry(
     "reward model", "reward_model.import_names", "ding_lite.reward_model", "REWARD_MODEL_REGISTRY"
 )
-TRACKER_REGISTRY = Registry("tracker", "", "ding_lite.utils.tracker", "TRACKER_REGISTRY")
+TRACKER_REGISTRY = Registry("tracker", "", "ding_lite.entry", "TRACKER_REGISTRY")

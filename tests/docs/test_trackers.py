@@ -11,7 +11,7 @@ from tests.entry.helpers import CONFIG, SHORT, metrics
 
 def test_a_tracker_of_ones_own_works_as_printed(tmp_path: Path) -> None:
     (tmp_path / "my_tracker.py").write_text(blocks(ROOT / "docs/trackers.md", "python")[1])
-    words = ['policy.import_names=["my_tracker"]', "tracker.type=best", "tracker.patience=300", "max_env_step=320"]
+    words = ['policy.import_names=["my_tracker"]', "tracker.type=best", "max_env_step=320"]
     done = run(["-m", "ding_lite", "-c", str(CONFIG), *SHORT, *words], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "tracker: run.best\n" in done.stderr

@@ -64,6 +64,10 @@ class Recorder(Callback):
         assert info["return_mean"] <= info["return_best"]
         self._note("evaluation")
 
+    def after_log(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
+        assert figures
+        self._note("log")
+
     def after_checkpoint(self, run: WatchedRun, path: str) -> None:
         assert Path(path).is_file()
         self._note("best" if path.endswith("ckpt_best.pth.tar") else "checkpoint")
@@ -104,7 +108,7 @@ def test_every_event_is_seen_once_and_the_run_is_the_same(tmp_path: Path) -> Non
     events = recorder.events
     assert (events["start"], events["end"], events["checkpoint"]) == (1, 1, 2)  # iteration 0, and the last
     assert (events["update"], recorder.env_steps) == (told["train_iter"], told["envstep"])
-    assert events["evaluation"] == len(evaluations)
+    assert (events["evaluation"], events["log"]) == (len(evaluations), len(metrics(tmp_path / "run")))
     assert (recorder.order[0], recorder.order[-1]) == ("start", "end")
     assert events["best"] >= 1
     assert parameter_hash(policy.model) == parameter_hash(run("exp_name=other").model)

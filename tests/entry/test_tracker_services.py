@@ -16,7 +16,7 @@ import pytest
 
 from tests.distributed.launcher import finish, free_port, run_forked, start
 from tests.entry.helpers import CONFIG, SHORT, STEPS, metrics, result
-from tests.utils.tracker.test_process import RUN, figures
+from tests.entry.test_trackers import RUN, figures
 
 TRAIN = ["train", "-c", str(CONFIG), "-s", "0", *SHORT, "tracker.patience=300", "tracker.tags=['short','first try']"]
 OFFLINE = ["tracker.type=wandb", "tracker.options.mode=offline"]
@@ -97,15 +97,6 @@ def test_wandb_offline_has_figures_config_and_result_and_a_resumed_run_keeps_its
     assert joined(again) == joined(figures(RUN)[told:])  # the later figures only
 
 
-@pytest.mark.slow
-def test_two_ranks_are_one_run_of_wandb(tmp_path: Path) -> None:
-    pytest.importorskip("wandb")
-    words = ["--nproc", "2", "env.stop_value=None", f"max_env_step={STEPS}"]
-    ding_lite(tmp_path, *TRAIN, *OFFLINE, *words)
-    (folder,) = RUN.glob("wandb/*run-*")
-    assert joined(read_history(list(read_wandb(next(folder.glob("*.wandb")))))) == joined(figures(RUN))
-
-
 def test_wandb_without_a_network_does_not_keep_a_run_from_its_end(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     network = {"WANDB_BASE_URL": f"http://127.0.0.1:{free_port()}", "WANDB_API_KEY": 40 * "0"}
@@ -174,7 +165,7 @@ def test_two_seeds_may_create_the_database_that_they_share(tmp_path: Path) -> No
         pytest.skip("MLflow is not installed")
     shared = f"sqlite:///{tmp_path}/shared.db"
     words = [*TRAIN[:3], "-s", "0", "1", "--jobs", "2", *SHORT[1:], "env.stop_value=None", f"max_env_step={STEPS}"]
-    words += ["exp_name=run", "tracker.type=mlflow", "tracker.patience=300"]
+    words += ["exp_name=run", "tracker.type=mlflow"]
     ding_lite(tmp_path, *words, MLFLOW_TRACKING_URI=shared, stdout="directories run_seed0, run_seed1")
     runs = read_mlflow(tmp_path, shared, "ding_lite")
     assert sorted((run.name, run.tags["group"], run.status) for run in runs) == [

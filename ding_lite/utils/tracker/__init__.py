@@ -1,1 +1,0 @@
-"""Also records a run in a service such as Weights & Biases or MLflow, from a separate process."""
