@@ -29,7 +29,7 @@ PICTURES = {  # Optuna's functions, and the numbers of complete trials and of ke
     "importances.png": ("plot_param_importances", 2, 2),
     "parallel_coordinates.png": ("plot_parallel_coordinate", 2, 2),
 }
-PANEL = 4  # inches of a key's panel
+PANEL = 5  # inches: the width of a panel of slices
 
 
 def write_outcome(
@@ -114,7 +114,7 @@ def draw_pictures(study: SharedStudy, folder: Path, unit: str) -> list[str]:
             if name == "curves.png":
                 axes.set(title="", xlabel=unit, ylabel="score so far")
             if name == "slices.png":
-                figures.gcf().set_size_inches(PANEL * max(len(keys), 2), PANEL)
+                figures.gcf().set_size_inches(PANEL * max(len(keys), 2), 4)
                 for panel in figures.gcf().axes:  # or the numbers at logarithmic axes overlap
                     panel.tick_params("x", which="both", rotation=90)
             figures.savefig(folder / name, dpi=150, bbox_inches="tight")

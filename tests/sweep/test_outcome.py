@@ -14,6 +14,7 @@ pytest.importorskip("optuna")
 pytest.importorskip("matplotlib")
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 from ding_lite.config import compile_config, read_config
@@ -29,7 +30,7 @@ MORE = ["policy.learn.adam_eps=1e-8..1e-3:log", "policy.discount_factor=0.9..0.9
 
 def create_study(folder: Path, *values: float | None, words: Sequence[str] = WORDS) -> SharedStudy:
     """Return a study with complete trials of some values; None: a failed one."""
-    study = open_study(str(folder / "journal.log"), {}, study_name="mine")
+    study = open_study(str(folder / "journal.log"), {}, study_name="mine", sampler=RandomSampler(seed=1))
     for value in values:
         trial = study.claim(read_words(words)[0], 100, ())
         assert trial is not None
