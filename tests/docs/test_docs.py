@@ -105,6 +105,8 @@ def test_readme_leads_to_the_index_and_the_index_to_every_page() -> None:
     readme = linked(ROOT / "README.md")
     assert {ROOT / "docs/index.md", *ROOT.glob("*.md")} - {ROOT / "README.md"} <= readme
     index = linked(ROOT / "docs/index.md")
+    links = [link.partition("#")[0] for link in LINK.findall((ROOT / "docs/index.md").read_text())]
+    assert sorted(set(links)) == sorted(links)  # each once
     found = index | {page for folder in index if folder.name == "README.md" for page in linked(folder)}
     of_the_site = {ROOT / "docs/site" / name for name in ("changelog.md", "contributing.md")}
     pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")} | set((ROOT / "docs").rglob("*.ipynb"))
