@@ -359,8 +359,10 @@ def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ..
 
     * The random generators of the process are seeded.
     * torch gets `policy.num_threads` threads, at most as many as cores. Without that key, a small network gets one.
-    * Denormal numbers (below 1e-38) are rounded to 0 from now on. Adam's moments of a parameter without gradient become
-      denormal, and processors compute with them up to a hundred times more slowly.
+    * Denormal numbers (below 1e-38) are rounded to 0 from now on, by this thread and those that it starts. Adam's
+      moments of a parameter without gradient become denormal, and processors compute with them up to a hundred times
+      more slowly. Threads that torch has started before go on as they were: to end them (`omp_pause_resource_all`)
+      blocks forever in a process that was forked after they were started.
     * Freed memory is kept, see `keep_freed_memory`.
 
     Args:
