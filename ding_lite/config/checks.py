@@ -19,7 +19,7 @@ from ding_lite.envs.wrappers import check_wrappers
 from ding_lite.utils.key import declared_keys, get_key, matches, set_key, show
 from ding_lite.utils.passwords import check_no_passwords
 from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError
-from ding_lite.utils.schedule import OUTSIDE_LOSSES, Schedule, Scheduled, find_schedules
+from ding_lite.utils.schedule import DECISIONS, Schedule, Scheduled, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
 ROUNDED = (  # the least that a part plays, and the number of environments that play it together
@@ -130,8 +130,8 @@ def check_policy(cfg: EasyDict) -> None:
         cfg: a compiled config. A check may set values that depend on others.
 
     Raises:
-        ConfigError: a schedule depends on a count that the policy's pipeline does not have, is part of a compiled loss,
-            or changes a number that this run reads only once; or two values contradict each other.
+        ConfigError: a schedule depends on a count that the policy's pipeline does not have, decides what a
+            compiled loss does, or changes a number that this run reads only once; or two values contradict each other.
     """
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     schedules = find_schedules(cfg.policy, declared_keys(policy_cls))
@@ -163,10 +163,10 @@ def _check_schedules(policy: EasyDict, policy_cls: Any, schedules: Mapping[str, 
                 f"policy.{path}: expected numbers above 0 in its schedule, got {min(schedule.numbers)}, because an "
                 "optimizer without momentum has other moments in its checkpoints."
             )
-        if policy.compile and not path.startswith(OUTSIDE_LOSSES):
+        if policy.compile and path.startswith(DECISIONS):
             raise ConfigError(
-                f"policy.{path} is a schedule, but policy.compile=True treats the numbers in losses as constants: give "
-                "a number, or set policy.compile=False."
+                f"policy.{path} is a schedule, but a loss compiled by policy.compile=True cannot change what it "
+                "computes by this number: give a number, or set policy.compile=False."
             )
 
 

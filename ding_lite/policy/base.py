@@ -113,7 +113,7 @@ class Policy:
                 f"expected policy.multi_gpu=True with {get_world_size()} processes, got policy.multi_gpu=False: "
                 "each process would train a model of its own; set policy.multi_gpu=True."
             )
-        self._schedules = Schedules(cfg, type(self))
+        self._schedules = Schedules(cfg, type(self), torch.tensor)
         self._cfg = cfg = self._schedules.cfg  # a copy if there are schedules, whose numbers change
         on_gpu = cfg.cuda and torch.cuda.is_available()
         number = get_local_rank() % torch.cuda.device_count() if on_gpu else 0

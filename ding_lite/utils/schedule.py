@@ -42,11 +42,12 @@ UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": 
 SPAN = ("start", "end", "over", "by")
 FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "exp": SPAN, "piecewise": ("points", "by")}
 SECTIONS = ("learn", "collect", "eval")  # sections of `policy` whose numbers may be schedules, as may those in none
-# Beginnings of the keys that losses do not read; only these may change if losses are compiled.
+# Beginnings of the keys that losses do not read.
 OUTSIDE_LOSSES = (
     *("collect.", "eval.", "learn.learning_rate", "learn.weight_decay", "learn.adam_eps", "learn.momentum"),
     *("learn.grad_clip_value", "learn.target_theta"),
 )
+DECISIONS = ("learn.kappa", "learn.kl_beta", "learn.noise_range.")  # of losses that compute something else with 0
 
 
 @dataclass(frozen=True)
@@ -238,13 +239,15 @@ class Schedules:
     Args:
         cfg: the compiled `cfg.policy`.
         policy_cls: the policy's class, which declares the keys.
+        create_input: turns a number that a compiled loss may read into a tensor, which is then filled: such a loss
+            treats other numbers as constants.
 
     Attributes:
         cfg: the config for the policy to read; `cfg` itself if it has no schedules.
         figures: the current numbers, for the log.
     """
 
-    def __init__(self, cfg: EasyDict, policy_cls: type) -> None:
+    def __init__(self, cfg: EasyDict, policy_cls: type, create_input: Callable[[float], Any] = float) -> None:
         self._schedules = find_schedules(cfg, declared_keys(policy_cls))
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
         self.figures: dict[str, float] = {}
@@ -253,7 +256,8 @@ class Schedules:
         if self._followers:
             self.cfg = EasyDict({**cfg, **{name: copy.deepcopy(cfg[name]) for name in SECTIONS if name in cfg}})
         for path, number in self._followers.items():
-            set_key(self.cfg, path, number)
+            is_input = cfg.compile and not path.startswith(OUTSIDE_LOSSES)
+            set_key(self.cfg, path, create_input(float(number)) if is_input else number)
 
     def follower(self, path: str) -> float:
         """Return the number of a key, to be kept by another part of the run; it is `Scheduled` if it has a schedule.
@@ -275,7 +279,10 @@ class Schedules:
         """Write the current numbers into the config, and into the figures for the log."""
         for path in self._schedules:
             number = self.figures[path.removeprefix("learn.")] = self._number(path)
-            set_key(self.cfg, path, number)
+            if isinstance(place := get_key(self.cfg, path), float):
+                set_key(self.cfg, path, number)
+            else:
+                place.fill_(number)
 
     def count_iteration(self) -> None:
         """Count a learner iteration."""

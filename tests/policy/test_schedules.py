@@ -485,16 +485,25 @@ def test_numbers_that_a_compiled_loss_does_not_read_may_change(path: str) -> Non
     assert find_schedules(cfg, declared_keys(DQNPolicy))[path].start == 0.1
 
 
-def test_numbers_in_a_compiled_loss_cannot_change() -> None:
-    message = (
-        r"^policy.learn.clip_ratio is a schedule, but policy.compile=True treats the numbers in losses as constants"
-    )
-    with pytest.raises(ConfigError, match=message):
-        make_cfg("compile=True", f"learn.clip_ratio={SCHEDULE % 'iteration'}", kind="ppo")
-    with pytest.raises(ConfigError, match=r"^policy.discount_factor is a schedule, but policy.compile=True"):
-        make_cfg("compile=True", f"discount_factor={SCHEDULE % 'iteration'}")
-    with pytest.raises(ConfigError, match=message):
-        make_cfg("compile=True", "learn.clip_scheduler={'epoch_num': 4, 'min_clip_lambda': 0.2}", kind="ppo")
+@pytest.mark.parametrize(
+    ("kind", "path"), [("iqn", "learn.kappa"), ("ppo", "learn.kl_beta"), ("td3", "learn.noise_range.max")]
+)
+def test_numbers_that_decide_what_a_compiled_loss_does_cannot_change(kind: str, path: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^policy.{path} is a schedule, but a loss compiled by policy.compile=True"):
+        compile_for(kind, "policy.compile=True", f"policy.{path}={SCHEDULE % 'iteration'}")
+
+
+@pytest.mark.parametrize(
+    "given", ["learn.clip_ratio={}", "learn.clip_scheduler={{'epoch_num': 4, 'min_clip_lambda': 0.2}}"]
+)
+def test_other_numbers_of_a_compiled_loss_are_its_inputs(given: str) -> None:
+    policy = POLICY_REGISTRY["ppo"](make_cfg("compile=True", given.format(SCHEDULE % "collect"), kind="ppo"))
+    number = policy.current_config.learn.clip_ratio
+    before = number.item()
+    for envstep in range(3):
+        policy.begin_collect(envstep)
+    assert policy.current_config.learn.clip_ratio is number  # another tensor would not reach the graph
+    assert 0 < number.item() < before
 
 
 def test_a_check_of_values_sees_the_first_and_the_last_number() -> None:

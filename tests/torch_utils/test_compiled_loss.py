@@ -68,6 +68,34 @@ def test_a_schedule_of_the_learning_rate_neither_compiles_again_nor_is_lost() ->
 
 @needs_compiler
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "path", "overrides"),
+    [
+        ("ppo", "learn.clip_ratio", []),
+        ("mdqn", "entropy_tau", []),
+        ("sac", "learn.alpha", ["policy.learn.auto_alpha=False"]),
+    ],
+)
+def test_a_schedule_of_a_number_in_the_loss_neither_compiles_again_nor_is_lost(
+    name: str, path: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parity, "PartlyTouched", lambda model: model)
+    schedule = "{'type': 'linear', 'start': 0.2, 'end': 0.001, 'over': 5, 'by': 'iteration'}"
+    kind = "continuous" if name == "sac" else "discrete"
+    cfg = parity.compile_problem(name, kind, [*overrides, f"policy.{path}={schedule}"])
+    block = parity.collect_block(cfg)
+    states = []
+    for cfg.policy.compile in (False, True):
+        torch.manual_seed(0)
+        torch._dynamo.utils.counters.clear()
+        states.append(parity.learn(cfg, block, range(parity.NUM_ENVS)))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == (2 if name == "sac" else 1)  # one an optimizer
+    difference, where = largest_difference(*states)
+    assert difference < 1e-6, where
+
+
+@needs_compiler
+@pytest.mark.slow
 def test_a_batch_that_is_not_finite_changes_nothing_and_stops() -> None:
     policy = make_policy("compile=True")
     before = [parameter.clone() for parameter in policy.model.parameters()]
