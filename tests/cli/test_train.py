@@ -188,7 +188,9 @@ def test_several_seeds_are_refused_under_a_launcher() -> None:
     assert "leave the launcher out" in done.stderr
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&- --nproc 2", "2> >(true)"])
+@pytest.mark.parametrize(
+    "closed", ["<&- >&- 2>&- --nproc 2", *(pytest.param(c, marks=pytest.mark.slow) for c in ("2>&-", "2> >(true)"))]
+)
 def test_a_closed_stream_does_not_end_a_run(tmp_path: Path, closed: str) -> None:
     words = [sys.executable, "-m", "ding_lite", "train", "-c", str(CONFIG), *QUICK, "max_env_step=80", "exp_name=run"]
     done = finish(start(["bash", "-c", f"{shlex.join(words)} {closed}"], cwd=tmp_path), 120)
@@ -196,7 +198,7 @@ def test_a_closed_stream_does_not_end_a_run(tmp_path: Path, closed: str) -> None
     assert result(tmp_path / "run")["stop_reason"] == "max_env_step"
 
 
-@pytest.mark.parametrize("streams", ["> log.txt", "> log.txt 2>&1", "2> log.txt | cat > other.txt"])
+@pytest.mark.parametrize("streams", ["> log.txt", pytest.param("2> log.txt | cat > other.txt", marks=pytest.mark.slow)])
 def test_a_file_that_the_output_goes_to_has_each_message_once(tmp_path: Path, streams: str) -> None:
     words = [sys.executable, "-m", "ding_lite", "train", "-c", str(CONFIG), *QUICK, "max_env_step=80", "exp_name=run"]
     done = finish(start(["bash", "-c", f"{shlex.join(words)} {streams}"], cwd=tmp_path), 120)

@@ -39,6 +39,7 @@ SEQUENCES = {
 # Which environments each rank has: of equal numbers where every rank collects as much, else as episodes would.
 EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
+WAYS = {1: ("flat",), 2: ("flat", "ddp"), 3: ("flat",)}  # to average gradients, by the number of ranks
 
 
 def is_on_policy(cfg: EasyDict) -> bool:
@@ -214,6 +215,8 @@ def main(folder: str) -> None:
     with DDPContext():
         problems = torch.load(Path(folder, "problems.pt"), weights_only=False)
         states = {
-            (name, way): run_problem(problem, way) for way in ("flat", "ddp") for name, problem in problems.items()
+            (name, way): run_problem(problem, way)
+            for way in WAYS[get_world_size()]
+            for name, problem in problems.items()
         }
         torch.save(states, Path(folder, f"world{get_world_size()}_rank{get_rank()}.pt"))

@@ -191,8 +191,7 @@ def check_parity(states: States, case: str, size: int, way: str = "flat") -> Non
         assert largest_difference(states[size, 0][case, way], state)[0] == 0.0, f"{case}: ranks 0 and {rank} differ"
 
 
-@pytest.mark.parametrize("way", ["flat", "ddp"])
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(("size", "way"), [(size, way) for size in (2, 3) for way in parity.WAYS[size]])
 @pytest.mark.parametrize("case", PROBLEMS)
 def test_several_processes_step_as_one_does(states: States, case: str, size: int, way: str) -> None:
     assert not isinstance(states[1, 0][case, "flat"], str), states[1, 0][case, "flat"]

@@ -208,7 +208,7 @@ def cases(known: Iterable[Any], always: tuple[Any, ...]) -> list[Any]:
     "fault",
     cases(
         itertools.product(KINDS, (0, 1), ("wait", "memory")),
-        (("killed", 0, "memory"), ("killed", 1, "wait"), ("raises", 1, "memory"), ("stopped", 0, "memory")),
+        (("killed", 0, "memory"), ("raises", 1, "wait"), ("stopped", 0, "memory")),
     ),
     ids=lambda fault: f"{fault[0]}-{fault[1]}-{fault[2]}",
 )
@@ -223,7 +223,7 @@ def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(fault: tu
     assert re.match(rf"\[rank {1 - rank}\] ends because rank {rank} \(pid \d+ on \S+\):? {cause}", line)
 
 
-@pytest.mark.parametrize("kind", cases(["killed", "raises", "stopped"], ("raises",)))
+@pytest.mark.parametrize("kind", cases(["killed", "raises", "stopped"], ("killed",)))
 def test_a_rank_that_collects_for_long_does_not_outlive_the_others(kind: str) -> None:
     cause, limit = KINDS[kind]
     done = by_hand([kind, "0", "collect"])
@@ -231,7 +231,7 @@ def test_a_rank_that_collects_for_long_does_not_outlive_the_others(kind: str) ->
     assert re.fullmatch(rf"\[rank 1\] ends because rank 0 .*{cause}.*\n", done[1].stderr)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_rank_of_another_machine_that_falls_silent_is_lost(rank: int) -> None:
     done = by_hand(["killed", str(rank), "elsewhere"])
     assert seconds_since_fault(*(one.stdout for one in done)) < DEAD + SLACK
@@ -249,7 +249,7 @@ LAST_LINES = {
 }
 
 
-@pytest.mark.parametrize("kind", cases(LAST_LINES, ("killed", "raises", "sleeps", "exits")))
+@pytest.mark.parametrize("kind", cases(LAST_LINES, ("raises", "exits")))
 def test_the_last_lines_of_the_launcher_name_rank_and_cause(kind: str) -> None:
     launcher: Literal["run", "launch"] = "launch" if kind in ("raises", "stopped") else "run"
     nproc = 3 if kind in ("killed", "exits") else 2
@@ -277,7 +277,7 @@ def test_a_launcher_that_is_killed_takes_its_ranks_along() -> None:
         assert f"[rank {rank}] ends because torch's launcher" in done.stderr
 
 
-@pytest.mark.parametrize("proc", ["there", "missing"])
+@pytest.mark.parametrize("proc", ["there", pytest.param("missing", marks=pytest.mark.slow)])
 def test_a_rank_that_leaves_early_is_not_lost(proc: str) -> None:
     done = by_hand(["early", "3", proc])
     assert [(one.returncode, one.stderr) for one in done] == [(0, ""), (0, "")]
@@ -287,7 +287,7 @@ def test_a_rank_that_leaves_early_is_not_lost(proc: str) -> None:
     "case",
     cases(
         itertools.product(("evaluates", "writes", "is suspended", "is asked"), ("memory", "elsewhere")),
-        (("evaluates", "memory"), ("writes", "memory"), ("is suspended", "memory"), ("is asked", "elsewhere")),
+        (("is suspended", "memory"), ("is asked", "elsewhere")),
     ),
     ids="-".join,
 )

@@ -36,6 +36,7 @@ def test_a_run_stops_when_evaluations_no_longer_improve(tmp_path: Path) -> None:
     assert not any(before == max(returns) for before in returns[:-6])
 
 
+@pytest.mark.slow
 def test_a_learning_rate_follows_the_evaluations(tmp_path: Path) -> None:
     result, metrics = run_example("halve_rate", tmp_path)
     assert result["stop_reason"] == "max_env_step"
@@ -51,6 +52,7 @@ def test_a_learning_rate_follows_the_evaluations(tmp_path: Path) -> None:
     )  # the last evaluation is after the last iteration
 
 
+@pytest.mark.slow
 def test_a_curriculum_lengthens_the_pole(tmp_path: Path) -> None:
     _, metrics = run_example("longer_pole", tmp_path)
     length, lengths = 0.5, []

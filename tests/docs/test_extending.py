@@ -59,8 +59,9 @@ def train(words: list[str], folder: Path, timeout: float = 280) -> tuple[dict[st
     return json.loads(result.read_text()), re.findall(r"^model of a rank: (\w+)$", done.stdout, re.M)
 
 
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_trains_on_two_processes_to_equal_models(title: str, tmp_path: Path) -> None:
+def test_an_example_trains_on_two_processes_to_equal_models(title: str, whole: bool, tmp_path: Path) -> None:
     page, text = EXAMPLES[title]
     names = write_files(page, tmp_path, text)
     (command,) = re.findall(r"^```sh\n(.*)\n```$", text, re.M)
@@ -68,11 +69,12 @@ def test_an_example_trains_on_two_processes_to_equal_models(title: str, tmp_path
     assert words[:4] == TORCHRUN
     assert len(names) == 2
     assert names[1] in words
-    result, hashes = train(words[4:], tmp_path)
     (limit,) = (int(word.partition("=")[2]) for word in words if word.startswith("max_env_step="))
+    limit = limit if whole else 600
+    result, hashes = train([*words[4:], f"max_env_step={limit}"], tmp_path)
     assert result["stop_reason"] == "max_env_step"
     assert result["envstep"] >= limit
-    assert result["eval_return_best"] > ABOVE_CHANCE[title]
+    assert not whole or result["eval_return_best"] > ABOVE_CHANCE[title]
     assert len(hashes) == 2
     assert hashes[0] == hashes[1]
 

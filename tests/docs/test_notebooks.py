@@ -43,6 +43,7 @@ def shown(results: list[dict[str, Any]], kind: str) -> list[str]:
     return [output["data"][kind] for output in results if kind in output.get("data", {})]
 
 
+@pytest.mark.slow
 def test_cartpole_is_solved_and_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     results = execute("cartpole.ipynb", tmp_path)

@@ -6,6 +6,8 @@ import json
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.distributed.launcher import ROOT, run_forked
 from tests.docs.test_docs import blocks
 from tests.docs.test_extending import write_files
@@ -22,6 +24,7 @@ def follow(command: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_tutorial_ends_with_a_courier_that_takes_the_shortest_way(tmp_path: Path) -> None:
     assert write_files(PAGE, tmp_path) == ["courier.py", "check.py", "courier_config.py", "watch.py"]
     check, train, watch = (block.strip() for block in blocks(PAGE, "sh"))

@@ -347,7 +347,9 @@ def test_the_last_line_tells_what_the_failed_rank_recorded(tmp_path: Path) -> No
     assert said.endswith("ended with status 1: RuntimeError: the reason, in two lines")
 
 
-@pytest.mark.parametrize(("code", "talks"), [(2, True), (130, False), (138, False), (143, False)])
+@pytest.mark.parametrize(
+    ("code", "talks"), [(2, True), (143, False), *(pytest.param(c, False, marks=pytest.mark.slow) for c in (130, 138))]
+)
 def test_mistakes_and_interrupts_of_single_ranks_are_not_restarted(tmp_path: Path, code: int, talks: bool) -> None:
     status, attempts, said = run(tmp_path, f"status {code}", max_restarts=3)
     assert (status, attempts) == (code, FIRST)
@@ -363,7 +365,9 @@ def wait_for(process: Forked, *lines: str) -> None:
         missing.discard(line.strip())
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "signum", [signal.SIGTERM, *(pytest.param(s, marks=pytest.mark.slow) for s in (signal.SIGINT, signal.SIGUSR1))]
+)
 def test_signals_reach_all_ranks_and_the_status_tells_which(tmp_path: Path, signum: signal.Signals) -> None:
     process = start_ranks(tmp_path, "waits", max_restarts=3)
     wait_for(process, *FIRST)

@@ -30,7 +30,7 @@ def pair(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return CONFIGS[kind].main_config, CONFIGS[kind].create_config
 
 
-@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+@pytest.mark.parametrize("kind", ["dqn", pytest.param("ppo", marks=pytest.mark.slow)])
 def test_a_resumed_run_equals_the_whole_run(kind: str) -> None:
     train(kind, "whole", *NORM)
     train(kind, "parts", *NORM, steps=256)
@@ -41,7 +41,7 @@ def test_a_resumed_run_equals_the_whole_run(kind: str) -> None:
     assert "running_return" in whole["local"]["collect_mode"]["normalizer"]
 
 
-@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+@pytest.mark.parametrize("kind", [pytest.param("dqn", marks=pytest.mark.slow), "ppo"])
 def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_the_policy_in_training(kind: str) -> None:
     train(kind, "run", *NORM)
     setup = prepare_run("run/total_config.py", overrides=["exp_name=again"], limits={"max_env_step": 40})
@@ -104,8 +104,8 @@ def test_recorded_returns_are_the_true_ones() -> None:
 
 
 def test_a_model_without_statistics_is_refused_in_one_line_and_so_is_the_opposite() -> None:
-    train("dqn", "plain")
-    train("dqn", "run", *NORM)
+    train("dqn", "plain", steps=80)
+    train("dqn", "run", *NORM, steps=80)
     plain = "plain/ckpt/ckpt_last.pth.tar"
     with pytest.raises(CheckpointError, match=r"ckpt_last.*' has no statistics of observations, which env\.norm_obs="):
         evaluate_checkpoint(pair("dqn"), plain, overrides=["env.norm_obs=True"])
@@ -118,7 +118,7 @@ def test_a_model_without_statistics_is_refused_in_one_line_and_so_is_the_opposit
 
 
 def test_a_data_set_is_recorded_with_frozen_statistics_and_true_observations(monkeypatch: pytest.MonkeyPatch) -> None:
-    train("dqn", "run", *NORM)
+    train("dqn", "run", *NORM, steps=80)
     monkeypatch.setattr(Normalizer, "update", lambda *_: pytest.fail("not frozen"))
     collect_demo_data("run/total_config.py", 0, 64, "demo.npz", state_dict_path=LAST)
     with np.load("demo.npz") as columns:

@@ -101,11 +101,16 @@ def curves(folder: str) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key not in RATES} for line in metrics(Path(folder))]
 
 
+def slow(*values: Any) -> Any:
+    """Return a case that `make test-all` runs."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def interrupting(left: int) -> Any:
     return (Interrupts, [{"left": -1}] * 7 + [{"left": left, "signal": signal.SIGUSR1}], [{"left": -1}] * 5)
 
 
-@pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.parametrize("kind", [slow("dqn"), slow("ppo"), "r2d2", "recurrent ppo"])
 def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) -> None:
     train(kind, "whole")
     train(kind, "parts", steps=STEPS // 2)
@@ -164,7 +169,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 @pytest.mark.parametrize(
     ("kind", "left"),
-    [*itertools.product(["dqn", "ppo"], [3, 20, 33]), ("r2d2", 20), ("recurrent ppo", 20)],
+    [
+        *(("dqn", 20), ("ppo", 3), ("ppo", 33)),
+        *(slow("dqn", 3), slow("dqn", 33), slow("ppo", 20), slow("r2d2", 20), slow("recurrent ppo", 20)),
+    ],
 )
 def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(
     kind: str, left: int, whole: Callable[[str], str]
@@ -185,7 +193,7 @@ def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(
     ("kind", "left", "words"),
     [
         ("dqn", 20, ["policy.eval.eps=0.2"]),  # in the second evaluation, which draws random numbers
-        ("ppo", 30, ["policy.eval.evaluator.eval_freq=1000"]),  # in the last one
+        slow("ppo", 30, ["policy.eval.evaluator.eval_freq=1000"]),  # in the last one
     ],
 )
 def test_an_interrupted_evaluation_is_played_again_when_the_run_goes_on(kind: str, left: int, words: list[str]) -> None:
@@ -251,7 +259,7 @@ SCHEDULED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+@pytest.mark.parametrize("kind", ["dqn", slow("ppo")])
 def test_schedules_of_an_interrupted_run_go_on_as_if_nothing_had_been(kind: str) -> None:
     train(kind, "whole", *SCHEDULED[kind], env_setting=interrupting(-1))
     with pytest.raises(SystemExit):

@@ -84,7 +84,7 @@ LEARNED = {
 
 
 @pytest.mark.parametrize("name", LEARNED)
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_loader_stacks_transitions_to_its_batches(name: str, num_workers: int) -> None:
     (batch,) = take(make(name, "transition"), 1, batch_size=64, num_workers=num_workers)
     assert set(batch) == LEARNED[name]
@@ -230,7 +230,7 @@ def test_all_ranks_begin_with_the_same_parameters_and_another_seed_has_others() 
 # -- parameters and counts --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+@pytest.mark.parametrize("method", [None, "fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_what_is_published_is_played_and_the_version_tells_it(method: str | None) -> None:
     dataset, workers = make("a2c", "batch", "policy.learn.batch_size=16"), 2 if method else 0
     loader = iter(DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=method))

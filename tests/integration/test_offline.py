@@ -118,6 +118,7 @@ def test_an_experts_return_is_reached_from_its_record(case: Case, experts: dict[
     assert reached >= enough(goal)
 
 
+@pytest.mark.slow
 def test_a_controller_is_cloned_from_a_small_record(tmp_path: Path) -> None:
     data = tmp_path / "controller.npz"
     record_cartpole(data, rows=4000, noise=0.1, longest=200)

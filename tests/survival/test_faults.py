@@ -12,10 +12,10 @@ from tests.survival.faults import FAULTS, Fault, inject
 
 TELLING = {
     "SIGKILL in collect of rank 1, 1 restarts, ppo, subprocess",
-    "SIGSTOP in learn of rank 1, dqn, subprocess",
-    "SIGTERM to the launcher in collect of rank 0, dqn, subprocess",
 }
 SLOW = {
+    "SIGSTOP in learn of rank 1, dqn, subprocess",
+    "SIGTERM to the launcher in collect of rank 0, dqn, subprocess",
     "disk full for a while in save of rank 0, dqn, base",
     "exception in learn of rank 1, dqn, subprocess",
     "step: os._exit in collect of rank 0, dqn, base",

@@ -8,7 +8,7 @@ import pytest
 from tests.survival.resume import Case, kill_and_go_on, kill_in_prefill
 
 CASES = [
-    Case("cartpole dqn", "subprocess", 1, ("job", "longer")),
+    pytest.param(Case("cartpole dqn", "subprocess", 1, ("job", "longer")), marks=pytest.mark.slow),
     Case("cartpole ppo", "base", 2, ("restart 1",)),
     pytest.param(Case("pong dqn", "native", 1, ("job",)), marks=pytest.mark.slow),
 ]
