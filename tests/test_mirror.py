@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,8 @@ def test_a_module_has_its_test_file_or_one_that_covers_it(module: Path) -> None:
 def test_the_table_names_files_that_exist() -> None:
     assert [name for names in COVERED.values() for name in names if not (PACKAGE / name).exists()] == []
     assert [file for file in COVERED if not (TESTS / file).exists()] == []
+
+
+def test_names_of_tests_have_at_most_80_characters() -> None:
+    names = [name for path in TESTS.rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())]
+    assert [name for name in names if len(name) > 80] == []

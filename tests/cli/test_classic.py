@@ -68,7 +68,7 @@ def test_a_directory_is_named_for_the_seed_of_its_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["-s", "7", "exp_name=foo"], ["--help"]])
-def test_a_config_file_that_is_run_as_a_script_does_not_train_in_spite_of_its_arguments(
+def test_a_config_file_run_as_a_script_does_not_train_in_spite_of_its_arguments(
     words: list[str], tmp_path: Path
 ) -> None:
     done = run_forked([str(CONFIG), *words], 200)
@@ -462,9 +462,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("mode", ["bc", pytest.param("rpc", marks=pytest.mark.slow)])
-def test_each_mode_runs_on_several_processes_and_its_run_is_resumed_in_the_same_pipeline(
-    tmp_path: Path, mode: str
-) -> None:
+def test_each_mode_runs_on_several_processes_and_is_resumed_in_its_pipeline(tmp_path: Path, mode: str) -> None:
     config = str(CONFIG.with_name("cartpole_pg_rpc_config.py"))
     small = ["exp_name=run", "policy.collect.n_episode=8", "env.stop_value=None"]
     if mode == "bc":

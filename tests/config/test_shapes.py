@@ -188,9 +188,7 @@ def test_no_policy_is_advised_for_actions_that_none_takes(policy: str, space: Sp
         *[("sac", "discrete"), ("paddpg", "discrete"), ("pdqn", "continuous"), ("dqn", "continuous")],
     ],
 )
-def test_a_kind_of_actions_that_a_policy_does_not_take_is_refused_when_the_config_compiles(
-    policy: str, kind: str, key: str
-) -> None:
+def test_a_kind_of_actions_that_a_policy_does_not_take_is_refused_at_once(policy: str, kind: str, key: str) -> None:
     expected = rf"^policy\.{key}: policy '{policy}' expects \w+( or \w+)? actions, got '{kind}': use "
     with pytest.raises(ConfigError, match=expected) as error:
         compiled(policy, nested(key, kind))

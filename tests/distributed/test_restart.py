@@ -49,7 +49,7 @@ def opened(folder: Path, how: str, nproc: int = 2, status: int = 0) -> list[list
     return ranks[0]
 
 
-def test_a_restart_goes_on_in_its_directories_in_the_same_order_and_another_job_makes_new_ones(tmp_path: Path) -> None:
+def test_a_restart_goes_on_in_its_directories_in_order_and_another_job_makes_others(tmp_path: Path) -> None:
     taken: set[str] = set()
     for _ in range(2):
         before, after = (
@@ -80,9 +80,7 @@ def interrupted(tmp_path: Path) -> None:
     os.utime(folder / "result.json", (1e9, 1e9))
 
 
-def test_a_resumed_run_that_is_restarted_does_not_mind_how_it_ended_before_it_was_resumed(
-    tmp_path: Path, interrupted: None
-) -> None:
+def test_a_restart_of_a_resumed_run_ignores_how_it_ended_before(tmp_path: Path, interrupted: None) -> None:
     assert opened(tmp_path, "resume") == [["False", "pong", "True"], ["True", "pong", "True"]]
 
 

@@ -416,7 +416,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_config_with_the_keys_of_di_engine_compiles_and_says_what_it_read_otherwise(name: str) -> None:
+def test_a_config_with_di_engines_keys_compiles_and_says_what_it_read_otherwise(name: str) -> None:
     main, created, notes, values = PAIRS[name]
     before = copy.deepcopy((main, created))
     cfg = compile_config([main, created])

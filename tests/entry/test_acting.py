@@ -48,7 +48,7 @@ def test_images_are_read_in_the_layout_that_the_config_gives() -> None:
         np.testing.assert_array_equal(Observations(side, space, "channels_last").read(given)[0][0], turned)
 
 
-def test_as_many_labels_as_there_are_choices_are_a_batch_and_as_many_floats_one_vector() -> None:
+def test_as_many_labels_as_choices_are_a_batch_and_as_many_floats_one_vector() -> None:
     reader = Observations(observation_side(Discrete(3))[0], Discrete(3))
     batch, number = reader.read(np.array([2, 0, 1]))
     assert number == 3

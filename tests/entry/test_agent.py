@@ -282,7 +282,7 @@ def test_observations_are_normalised_by_the_statistics_of_the_checkpoint() -> No
 # Exploring.
 
 
-def test_greedy_is_greedy_whatever_the_evaluator_does_and_exploring_follows_the_env_step() -> None:
+def test_greedy_is_greedy_in_any_evaluator_and_exploring_follows_the_env_step() -> None:
     setup = make_setup(parity_env(), "dqn", "policy.eval.eps=1.0", "policy.other.eps.end=0.0")
     agent = make_agent(setup)
     obs_N = np.random.default_rng(0).normal(size=(200, 4))

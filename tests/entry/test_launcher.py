@@ -210,7 +210,7 @@ def script(folder: Path, name: str, end: str) -> str:
     return str(folder / name)
 
 
-def test_functions_and_classes_of_a_script_are_found_and_one_without_a_guard_ends_in_one_line(tmp_path: Path) -> None:
+def test_functions_of_a_script_are_found_and_one_without_a_guard_ends_in_one_line(tmp_path: Path) -> None:
     guarded = script(tmp_path, "guarded.py", 'if __name__ == "__main__":\n    main()\n')
     unguarded = script(tmp_path, "unguarded.py", "main()\n")
     processes = [start_forked([path, "square"]) for path in (guarded, unguarded)]

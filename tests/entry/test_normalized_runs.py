@@ -42,7 +42,7 @@ def test_a_resumed_run_equals_the_whole_run(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [pytest.param("dqn", marks=pytest.mark.slow), "ppo"])
-def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_the_policy_in_training(kind: str) -> None:
+def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_its_policy(kind: str) -> None:
     train(kind, "run", *NORM)
     setup = prepare_run("run/total_config.py", overrides=["exp_name=again"], limits={"max_env_step": 40})
     train_state = load_checkpoint(LAST)

@@ -212,7 +212,7 @@ def test_an_interrupted_evaluation_is_played_again_when_the_run_goes_on(kind: st
     assert result(Path("parts"))["stop_reason"] == "max_env_step"
 
 
-def test_a_run_that_is_interrupted_again_before_its_first_iteration_keeps_what_it_has_played() -> None:
+def test_a_run_interrupted_again_before_its_first_iteration_keeps_what_it_has_played() -> None:
     never, words = {"left": -1}, ["policy.learn.batch_size=256", "policy.random_collect_size=0"]
     for envstep in (24, 48):  # 3 and 6 steps of each environment, counted from the start of its first episode
         setting = (Interrupts, [never] * 7 + [{"left": envstep // 8}], [never] * 5)
@@ -286,7 +286,7 @@ class Unrepeatable(gymnasium.Wrapper):
         return np.frombuffer(os.urandom(4), dtype=np.uint8).astype(np.float32) / 256, 1.0, False, False, {}
 
 
-def test_an_environment_that_cannot_be_restored_is_named_and_its_newest_step_is_truncated(
+def test_an_environment_that_cannot_be_restored_is_named_and_its_last_step_truncated(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     setting = (Unrepeatable, [{"noise": env == 2} for env in range(8)], [{"noise": False}] * 5)

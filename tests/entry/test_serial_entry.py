@@ -433,7 +433,7 @@ class Improves(gymnasium.Wrapper):
 
 
 @pytest.mark.usefixtures("room_again")
-def test_a_full_disk_on_the_way_does_not_end_the_run_and_keeps_the_previous_checkpoint(
+def test_a_full_disk_does_not_end_the_run_and_keeps_the_previous_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def build(cfg: dict[str, Any]) -> gymnasium.Env:

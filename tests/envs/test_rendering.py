@@ -71,7 +71,7 @@ def test_a_mode_that_gymnasium_only_warns_of_is_refused() -> None:
     env.close()
 
 
-def test_an_engine_is_replaced_by_the_single_environment_and_the_config_stays_as_it_is() -> None:
+def test_an_engine_is_replaced_by_the_single_environment_and_the_config_stays() -> None:
     cfg = env_config(env_id="CartPole-v1", manager={"type": "env_pool"})
     env = build_rendered(cfg, None, "rgb_array")
     env.reset(seed=0)

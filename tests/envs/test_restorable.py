@@ -260,7 +260,7 @@ def test_an_episode_does_not_depend_on_those_before_it() -> None:
 # -- what cannot come back --------------------------------------------------------------------------------------------
 
 
-def test_an_environment_that_is_not_deterministic_starts_its_next_episode_and_the_others_come_back() -> None:
+def test_a_random_environment_starts_its_next_episode_and_the_others_come_back() -> None:
     env = make(3, 2, type="restless")
     actions = actions_of(env, 80)
     env.reset()

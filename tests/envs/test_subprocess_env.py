@@ -317,7 +317,7 @@ class DiceEnv(gymnasium.Env):
         return np.array([self.drawn, random.random(), np.random.random()])
 
 
-def test_the_same_seed_gives_the_same_draws_from_global_generators_also_when_a_run_is_resumed() -> None:
+def test_a_seed_gives_the_same_draws_from_global_generators_also_after_a_resume() -> None:
     cfg = env_config(manager={"type": "subprocess"})
     envs = [create_vector_env(cfg, 3, seed, True, builders=[DiceEnv] * 3) for seed in (5, 5, 6, 5)]
     with contextlib.ExitStack() as stack:

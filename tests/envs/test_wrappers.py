@@ -185,7 +185,7 @@ def test_random_numbers_of_the_seed_come_back_when_a_run_is_resumed() -> None:
     assert check_env(env_config("grid", wrappers=[f"{HERE}:Noise"])).notes == ()
 
 
-def test_random_numbers_of_a_wrappers_own_are_found_before_the_run_starts_and_when_it_is_resumed() -> None:
+def test_random_numbers_of_a_wrappers_own_are_found_before_a_run_and_a_resume() -> None:
     own = [dict(name=f"{HERE}:Noise", own=True)]
     (note,) = check_env(env_config("grid", wrappers=own)).notes
     assert note.startswith("env.wrappers: an episode that is played twice with the same seed and actions differs")

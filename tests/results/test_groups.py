@@ -102,7 +102,7 @@ def test_runs_that_are_no_repetitions_or_not_whole_are_named() -> None:
     ]
 
 
-def test_values_that_differ_in_a_late_digit_are_different_groups_with_different_names() -> None:
+def test_values_that_differ_in_a_late_digit_are_different_groups_with_own_names() -> None:
     runs = [run(str(rate), policy__learning_rate=rate) for rate in (0.00012345671, 0.00012345672)]
     told = ["learning_rate=0.00012345671", "learning_rate=0.00012345672"]
     assert names(group_runs(runs)) == [(f"dqn, {name}", 1) for name in told]

@@ -94,7 +94,7 @@ def test_the_temperature_falls_while_the_entropy_is_above_its_target() -> None:
     assert logp.grad is None
 
 
-def test_the_losses_of_several_critics_are_summed_over_critics_and_averaged_over_samples() -> None:
+def test_losses_of_several_critics_are_summed_over_critics_and_averaged_over_samples() -> None:
     square_CB = torch.tensor([[4.0, 0.0], [0.0, 4.0]])
     assert sum_of_means(square_CB).item() == pytest.approx((4 + 0) / 2 + (0 + 4) / 2)
     weight_B = torch.tensor([0.5, 2.0])

@@ -82,7 +82,7 @@ for needs in (agent.make_env, agent.evaluate):
 """
 
 
-def test_an_agent_acts_and_is_exported_without_the_module_of_its_environment_and_wrapper(tmp_path: Path) -> None:
+def test_an_agent_acts_and_is_exported_without_the_modules_of_its_environment(tmp_path: Path) -> None:
     (tmp_path / "away").mkdir()
     source = Path(corridors.__file__).read_text()
     wrapper = "class Wrapper(gymnasium.Wrapper):\n    pass\n"

@@ -6,7 +6,7 @@ from tests.survival.machines import obstacle, play_inside
 
 
 @pytest.mark.slow
-def test_a_run_on_two_machines_outlives_that_one_is_cut_off_and_equals_one_left_in_peace() -> None:
+def test_a_run_on_two_machines_outlives_that_one_is_cut_off_and_equals_another() -> None:
     reason = obstacle()
     if reason:
         pytest.skip(reason)

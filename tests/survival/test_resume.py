@@ -20,5 +20,5 @@ def test_a_run_that_was_killed_and_goes_on_equals_the_run_that_was_not(case: Cas
 
 
 @pytest.mark.slow
-def test_before_the_first_checkpoint_there_is_nothing_to_resume_and_a_restart_begins_again(tmp_path: Path) -> None:
+def test_before_the_first_checkpoint_a_restart_begins_again(tmp_path: Path) -> None:
     kill_in_prefill(tmp_path, "prefill", 1, random.Random(0))

@@ -332,7 +332,7 @@ def test_the_state_of_another_kind_of_optimizer_is_refused(other: str, message: 
         OptimizerStep(network, kind_cfg(other)).load_state_dict(saved.state_dict())
 
 
-def test_every_optimizer_of_a_policy_is_that_of_the_config_unless_the_policy_names_one() -> None:
+def test_every_optimizer_is_that_of_the_config_unless_the_policy_names_one() -> None:
     policy = create("learn.optimizer=rmsprop", "learn.momentum=0.5")
     step = OptimizerStep(nn.Linear(1, 1), policy._cfg, optimizer="adamw")
     kinds = [type(one.optimizer).__name__ for one in (policy._critic, policy._actor, step)]
@@ -414,7 +414,7 @@ def test_one_process_has_nothing_for_torch_to_wrap_and_says_nothing(capfd: Any) 
     assert capfd.readouterr() == ("", "")
 
 
-def test_batch_normalisation_that_is_synchronised_learns_by_the_batch_and_acts_by_what_it_has_learned() -> None:
+def test_synchronised_batch_normalisation_learns_by_the_batch_and_acts_by_statistics() -> None:
     plain = nn.Sequential(nn.Linear(OBS, 4), nn.BatchNorm1d(4))
     reference = copy.deepcopy(plain)
     synchronised: Any = copy.deepcopy(synchronize_batchnorm(plain))  # as a target is

@@ -153,7 +153,7 @@ def test_a_number_outside_the_parts_that_are_built_once_may_change(path: str) ->
     check_schedule(path, RATE, span("linear", 1, 2))
 
 
-def test_a_dict_where_a_whole_number_is_expected_is_a_schedule_only_if_it_has_the_fields() -> None:
+def test_a_dict_in_place_of_a_whole_number_is_a_schedule_only_with_its_fields() -> None:
     assert is_schedule(PATH, Key(1, ""), span("linear", 1, 2))
     assert not is_schedule(PATH, Key(1, ""), {"type": "linear"})
     assert is_schedule(PATH, RATE, {"type": "linear"})

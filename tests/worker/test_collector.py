@@ -151,7 +151,7 @@ def test_ends_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("nstep", [1, 3])
-def test_truncation_keeps_the_bootstrap_and_the_true_successor_but_an_end_and_a_lost_life_cut_it(nstep: int) -> None:
+def test_truncation_keeps_the_bootstrap_that_an_end_and_a_lost_life_cut(nstep: int) -> None:
     gamma, length = 0.5, 9
     games = [CountingGame(length), CountingGame(length, "truncated"), CountingGame(length, lives_at=(4,))]
     collector, _ = collector_of(*games, n_sample=3 * 21, episodic_life=True)
@@ -290,7 +290,7 @@ def test_a_collect_may_be_shorter_or_longer_than_the_one_before() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_worker_that_dies_truncates_its_episode_and_the_state_can_still_be_restored() -> None:
+def test_a_worker_that_dies_truncates_its_episode_and_its_state_can_be_restored() -> None:
     def create(first_seed: int) -> SampleCollector:
         subprocess = ENV_DEFAULTS["manager"] | {"type": "subprocess"}
         games = [DyingGame(4, 100), CountingGame(4)]

@@ -72,7 +72,7 @@ def curves(folder: str) -> list[dict[str, Any]]:
 # -- a run ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_learns_from_every_transition_once_an_epoch_and_everything_goes_by_iterations(
+def test_a_run_learns_from_every_transition_once_an_epoch_and_counts_iterations(
     watched: tuple[dict[str, Any], dict[str, Any]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = copy.deepcopy(watched)

@@ -61,7 +61,7 @@ def test_losses_write_nothing_and_are_functions_of_the_batch(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_it_acts_within_bounds_explores_when_it_collects_and_repeats_itself_when_it_evaluates(kind: str) -> None:
+def test_it_acts_within_bounds_and_explores_in_collects_alone(kind: str) -> None:
     policy = make_qac(kind, *EXTRA[kind])
     with torch.no_grad():
         for parameter in policy.model.actor.parameters():
@@ -99,7 +99,7 @@ def test_actions_that_a_data_set_holds_as_integers_are_learned_from_as_floats_ar
     assert same(*(list(output.values()) for output in outputs))
 
 
-def test_a_replay_buffers_keys_are_those_of_the_base_and_a_data_sets_come_with_offline_policy() -> None:
+def test_the_base_has_the_keys_of_a_replay_buffer_and_none_of_a_data_set() -> None:
     cfg = QACPolicy.default_config()
     assert QACPolicy.learns_from == "replay"
     assert {"priority", "nstep", "random_collect_size"} <= set(cfg)

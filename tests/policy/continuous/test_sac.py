@@ -70,7 +70,7 @@ def test_alpha_follows_the_target_entropy(overrides: list[str], learned: float, 
     assert policy._alpha().item() < 0.5
 
 
-def test_alpha_that_is_learned_as_itself_does_not_fall_below_zero_from_where_it_would_have_to_return() -> None:
+def test_alpha_that_is_learned_as_itself_does_not_fall_below_zero() -> None:
     keys = ("learn.log_space=False", "learn.alpha=0.2", "learn.learning_rate_alpha=0.1", "learn.target_entropy=-100.0")
     policy = make_qac("sac", *keys)
     for _ in range(5):  # the entropy is above its target: each of Adam's first steps is about 0.1

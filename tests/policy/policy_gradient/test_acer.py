@@ -214,7 +214,7 @@ def test_steps_make_good_actions_likelier() -> None:
     assert policy.model.actor(batch["obs"]).softmax(-1)[..., 1].mean().item() > before + 0.2
 
 
-def test_it_stores_the_logits_that_it_sampled_from_and_evaluates_the_likeliest_action() -> None:
+def test_it_stores_the_logits_that_it_sampled_from_and_evaluates_the_likeliest() -> None:
     policy, obs = make_acer(), torch.randn(4, OBS).numpy()
     output = policy.act(obs)
     assert torch.equal(output["logit"], policy.act(obs, explore=False)["logit"])

@@ -136,7 +136,7 @@ def test_alpha_grows_while_the_entropy_is_below_its_target(target: float, grows:
     assert "alpha_loss" not in hand("learn.auto_alpha=False").learn(hand_batch())
 
 
-def test_it_samples_with_the_probabilities_of_the_policy_and_evaluates_the_likeliest_action() -> None:
+def test_it_samples_by_the_policys_probabilities_and_evaluates_the_likeliest_action() -> None:
     policy, obs = hand(), torch.eye(2)[:1].repeat(8000, 1).numpy()
     torch.manual_seed(0)
     counts = Counter(policy.act(obs, eps=0.0)["action"].tolist())

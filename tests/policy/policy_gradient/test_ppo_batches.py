@@ -26,7 +26,7 @@ def test_advantages_and_returns_by_hand(batch_size: int) -> None:
     assert by_state(batches, "value") == [1, 2, 3, 4, 5, 6]
 
 
-def test_without_ignore_done_the_true_final_observation_of_a_terminal_state_does_not_count() -> None:
+def test_without_ignore_done_a_terminal_states_final_observation_does_not_count() -> None:
     block = hand_block()
     block["final_obs"] = torch.eye(10)[[5, 8]]  # V = 6 in place of 10
     (batch,) = hand_policy(*RAW, "learn.batch_size=6").batches(block)

@@ -34,7 +34,7 @@ def test_advantages_and_returns_are_stored_with_the_block(value_norm: bool) -> N
     assert all(torch.equal(samples[key], block[key]) for key in block)
 
 
-def test_values_are_those_of_normalised_observations_and_rewards_and_true_ones_are_stored() -> None:
+def test_values_are_those_of_normalised_numbers_and_true_ones_are_stored() -> None:
     policy, plain = (hand_policy("learn.value_norm=False") for _ in range(2))
     block = hand_block() | {"reward": torch.arange(0.0, 600.0, 100.0).view(3, 2)}
     policy.normalizer = Normalizer(Box(-1, 1, (10,)), reward_discount=0.5)
@@ -79,7 +79,7 @@ def test_value_norm_learns_returns_in_the_units_of_all_learned_from() -> None:
     assert samples["return_"][2].tolist() == pytest.approx((expected + value).tolist(), rel=1e-5)
 
 
-def test_values_are_stored_in_the_units_of_rewards_and_clipped_in_the_models_as_of_now() -> None:
+def test_values_are_stored_in_units_of_rewards_and_clipped_in_the_models_newest() -> None:
     policy = hand_policy("learn.value_norm=True", "learn.value_clip=True", "learn.learning_rate=0.0")
     seen = [0.0, 0.0, 30.0]
     policy.learn(random_batch(returns=(0.0, 0.0, 30.0)))

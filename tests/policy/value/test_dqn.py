@@ -199,7 +199,7 @@ def test_clipping_by_value_bounds_each_entry() -> None:
     torch.testing.assert_close(clipped, free.clamp(-0.1, 0.1))
 
 
-def test_evaluations_may_act_with_a_small_epsilon_that_changes_no_other_random_number() -> None:
+def test_evaluations_may_act_by_a_small_epsilon_that_changes_no_other_random_number() -> None:
     obs, state = torch.randn(1000, OBS, generator=torch.Generator().manual_seed(0)), torch.get_rng_state()
     greedy, half = make_policy(), make_policy("eval.eps=0.5")
     half.model.load_state_dict(greedy.model.state_dict())

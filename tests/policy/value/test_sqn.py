@@ -96,7 +96,7 @@ def test_the_temperature_rises_while_the_entropy_is_below_its_target(target: flo
     assert fixed._alpha().item() == pytest.approx(1.0)
 
 
-def test_it_collects_from_the_softmax_at_the_learned_temperature_and_evaluates_the_argmax() -> None:
+def test_it_collects_by_the_softmax_at_the_learned_temperature() -> None:
     torch.manual_seed(0)
     policy, obs = table_policy("learn.alpha=0.5"), torch.eye(2)[:1].expand(20_000, 2)
     with torch.no_grad():

@@ -70,7 +70,7 @@ def test_sums_over_steps_end_where_the_trajectory_is_cut(known: bool) -> None:
 
 
 @pytest.mark.parametrize("nstep", [1, 2])
-def test_with_ignore_done_a_terminal_step_is_bootstrapped_from_its_true_successor_alone(nstep: int) -> None:
+def test_with_ignore_done_a_terminal_step_is_bootstrapped_from_its_true_successor(nstep: int) -> None:
     # With done ignored, row 2 needs the value of what follows it, which only `next_obs` holds. Without that it starts
     # no transition, nor does row 6, and row 1 sums no further than itself: its successor is row 2.
     batch = everything(OfflineDataset(ROWS, nstep, gamma=0.5, ignore_done=True))

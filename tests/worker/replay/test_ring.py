@@ -39,7 +39,7 @@ def test_rows_and_successors_equal_a_naive_record_through_ends_and_wrap_around(s
 
 
 @pytest.mark.parametrize("keeps_last", [False, True])
-def test_no_stack_reaches_before_the_first_row_if_that_is_in_the_middle_of_an_episode(keeps_last: bool) -> None:
+def test_no_stack_reaches_before_the_first_row_if_that_is_amid_an_episode(keeps_last: bool) -> None:
     history, ring = History(num_envs=3, stack=4), Ring(20, 3, 4, keeps_last=keeps_last)
     history.play(5)  # not stored: a run that was resumed without its replay buffer goes on in running episodes
     assert any(step["age"] for step in history.steps[-1])
