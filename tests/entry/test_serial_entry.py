@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_run_and_another_one_does_not() -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-@pytest.mark.parametrize("kind", ["priority", "noisy"])
+@pytest.mark.parametrize("kind", ["priority", pytest.param("noisy", marks=pytest.mark.slow)])
 def test_the_switches_run_and_can_be_repeated(kind: str) -> None:
     switches = {
         "priority": ["policy.priority=True", "policy.priority_IS_weight=True", "policy.nstep=3"],
@@ -146,7 +146,7 @@ def test_random_steps_come_first_and_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "num_envs", "nproc"),
-    [("sac", 6, 1), ("ddpg", 6, 1), ("d4pg", 6, 1), ("td3", 6, 1), ("td3", 1, 1), ("td3", 3, 2)],
+    [("sac", 6, 1), ("td3", 3, 2), *(pytest.param(kind, 6, 1, marks=pytest.mark.slow) for kind in ("ddpg", "d4pg"))],
 )
 def test_continuous_policies_take_one_update_for_each_env_step_of_all_ranks(
     tmp_path: Path, kind: str, num_envs: int, nproc: int
@@ -336,23 +336,6 @@ def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None
         assert not experiment.evaluator.should_eval(experiment.learner.train_iter)  # it was judged at its end
 
 
-def test_a_resumed_run_counts_on_and_writes_elsewhere(tmp_path: Path) -> None:
-    run()
-    run(*resume_from("run"), max_env_step=STEPS + 160)
-    (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
-    told = result(folder)
-    assert told["envstep"] == STEPS + 160
-    assert told["train_iter"] > 160
-    assert told["eval_return_best"] >= result(tmp_path / "run")["eval_return_best"]
-    assert min(line["train_iter"] for line in metrics(folder)) > 160
-
-
-def test_resuming_twice_gives_the_same_run(tmp_path: Path) -> None:
-    run()
-    first, second = (parameter_hash(run(*resume_from("run"), max_env_step=STEPS + 120).model) for _ in range(2))
-    assert first == second
-
-
 def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> None:
     policy = run()
     setup = prepare_run(pair(), 1, overrides=[*SHORT, resume_from("run")[1]], limits=LIMITS)
@@ -449,8 +432,7 @@ def test_a_full_disk_does_not_end_the_run_and_keeps_the_previous_checkpoint(
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == STEPS
 
 
-@pytest.mark.parametrize("where", ["collect", "first evaluation"])
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("where", "signum"), [("collect", signal.SIGINT), ("first evaluation", signal.SIGTERM)])
 def test_an_interrupted_run_saves_and_says_where(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, signum: signal.Signals
 ) -> None:

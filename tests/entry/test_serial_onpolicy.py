@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +12,20 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 import ding_lite.entry.setup as entry_setup
-from ding_lite.cli.main import main
-from ding_lite.entry import evaluate_checkpoint, serial_pipeline, serial_pipeline_onpolicy
-from ding_lite.entry.experiment import Experiment
-from ding_lite.entry.setup import policy_process, prepare_run
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.policy import Policy
 from ding_lite.utils import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
-from tests.distributed.launcher import ROOT, run_forked
-from tests.entry.helpers import Interrupts, last_checkpoint, metrics, result
+from tests.entry.helpers import last_checkpoint, metrics, result
 from tests.entry.helpers import pair as dqn_pair
 from tests.policy.helpers import parameter_hash
 
-CONFIG = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_ppo_config.py"
 STEPS, COLLECT, EPOCHS = 512, 128, 2  # 4 collects of 2 epochs of 128 / 64 = 2 minibatches: 16 iterations
 SHORT = [
     "exp_name=run", f"policy.collect.n_sample={COLLECT}", f"policy.learn.epoch_per_collect={EPOCHS}",
     "policy.eval.evaluator.eval_freq=8", "policy.learn.learner.hook.log_show_after_iter=4",
     "env.evaluator_env_num=2", "env.n_evaluator_episode=2",
 ]  # fmt: skip
-RESUME = ["policy.learn.resume_training=True"]
-RESUME += ["policy.learn.learner.hook.load_ckpt_before_run=run/ckpt/ckpt_last.pth.tar"]
 
 
 def pair(kind: str = "ppo") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -92,21 +83,6 @@ def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path:
     assert judged == [0, 8, 16]
 
 
-def test_the_log_says_what_runs_where(tmp_path: Path) -> None:
-    run()
-    text = (tmp_path / "run" / "log" / "log.txt").read_text()
-    for words in ("64 a rank, 64 global, 2 epochs a collect", "128 env steps a rank, 128 global"):
-        assert words in text
-    input_cfg = pair("pg")
-    serial_pipeline_onpolicy(input_cfg, 0, max_env_step=1, overrides=["exp_name=other"])
-    assert "8 episodes a rank, 8 global" in (tmp_path / "other" / "log" / "log.txt").read_text()
-
-
-def test_the_same_seed_gives_the_same_run_and_another_one_does_not() -> None:
-    hashes = [parameter_hash(run(seed=seed, max_env_step=256).model) for seed in (3, 3, 4)]
-    assert hashes[0] == hashes[1] != hashes[2]
-
-
 @pytest.mark.parametrize(("kind", "more"), [("a2c", ["policy.collect.n_sample=128"]), ("pg", [])])
 def test_the_other_on_policy_policies_run_and_can_be_repeated(tmp_path: Path, kind: str, more: list[str]) -> None:
     options: dict[str, Any] = dict(seed=0, max_env_step=256, overrides=["exp_name=run", *more])
@@ -133,114 +109,10 @@ def test_the_off_policy_actors_run_in_the_other_pipeline(tmp_path: Path, kind: s
     assert (told["envstep"], told["train_iter"]) == (512, 20 if kind == "ppo_offpolicy" else 12)
 
 
-def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> None:
-    expected = run(max_env_step=256, seed=5)
-    done = run_forked(["run/total_config.py"], 120)
-    assert done.returncode == 0, done.stderr
-    (again,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
-    assert parameter_hash(last_checkpoint(again)["policy"]["model"]) == parameter_hash(expected.model)
-    first, second = ({k: v for k, v in result(f).items() if k != "seconds"} for f in (tmp_path / "run", again))
-    assert first == second
-
-
-# -- limits -----------------------------------------------------------------------------------------------------------
-
-
 def test_max_train_iter_is_looked_at_between_collects(tmp_path: Path) -> None:
     run(max_train_iter=5)
     told = result(tmp_path / "run")
     assert (told["stop_reason"], told["train_iter"], told["envstep"]) == ("max_train_iter", 8, 2 * COLLECT)
-
-
-def test_max_env_step_is_reached_by_whole_collects(tmp_path: Path) -> None:
-    run(max_env_step=COLLECT + 1)
-    assert result(tmp_path / "run")["envstep"] == 2 * COLLECT
-
-
-def test_the_stop_value_stops(tmp_path: Path) -> None:
-    run("env.stop_value=5")
-    told = result(tmp_path / "run")
-    assert (told["stop_reason"], told["envstep"]) == ("stop_value", 0)  # any policy balances for five steps
-
-
-def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
-    run("policy.learn.learner.hook.save_ckpt_after_iter=6")
-    names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}
-    # after a collect's 4 iterations, if 6 have passed since the last one
-    # and after the last evaluation, which is part of the state
-    saved = ("iteration_8", "iteration_16", "iteration_16_2")
-    parts = [f"{name}.rank_0" for name in saved]
-    assert names == {f"{name}.pth.tar" for name in ("ckpt_best", "ckpt_last", *saved, *parts)}
-
-
-# -- checkpoints ------------------------------------------------------------------------------------------------------
-
-
-def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None:
-    run()
-    saved = last_checkpoint(tmp_path / "run")
-    limits = {"max_train_iter": 10**10, "max_env_step": 1024}
-    setup = prepare_run(pair(), 0, overrides=[*SHORT, *RESUME], limits=limits)
-    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy) as experiment:
-        state = experiment.policy.state_dict()
-        for part in ("learner", "collector", "evaluator"):
-            assert getattr(experiment, part).state_dict() == saved[part]
-        assert (experiment.learner.train_iter, experiment.collector.envstep) == (16, STEPS)
-        for part in ("model", "value_stats"):
-            assert parameter_hash(state[part]) == parameter_hash(saved["policy"][part])
-        assert state["value_stats"]["count"].item() == STEPS
-        assert state["collects"] == saved["policy"]["collects"] == 4
-
-
-def test_a_resumed_run_counts_on_and_its_schedules_too(tmp_path: Path) -> None:
-    run()
-    first, second = (parameter_hash(run(*RESUME, max_env_step=STEPS + 256).model) for _ in range(2))
-    assert first == second
-    folder, _ = sorted(path for path in tmp_path.iterdir() if path.name.startswith("run_"))
-    told = result(folder)
-    assert (told["envstep"], told["train_iter"]) == (STEPS + 256, 24)
-    rates = [line["train/learning_rate"] for line in metrics(folder) if "train/learning_rate" in line]
-    assert rates == pytest.approx([0.001 * (1 - 0.9 * count / 400) for count in (4, 5)], rel=1e-5)
-
-
-def test_a_checkpoint_is_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
-    run()
-    info = evaluate_checkpoint("run/total_config.py", "run/ckpt/ckpt_best.pth.tar", n_episode=4)
-    assert len(info["returns"]) == 4
-    assert info["return_mean"] > 5
-    main(["-m", "eval", "--ckpt", "run/ckpt/ckpt_best.pth.tar", "--episodes", "4"])
-    assert capsys.readouterr().out.count(f"return {info['return_mean']:.2f}") == 2  # the same seed, the same episodes
-
-
-def test_an_interrupted_run_saves_and_can_be_resumed(tmp_path: Path) -> None:
-    never = {"left": -1}
-    with pytest.raises(SystemExit) as end:
-        run(env_setting=(Interrupts, [{"left": 20}, *[never] * 7], [never] * 2))  # in the second collect of 16 rows
-    assert end.value.code == 128 + signal.SIGINT
-    told = result(tmp_path / "run")
-    assert (told["stop_reason"], told["envstep"], told["train_iter"]) == ("interrupted", 2 * COLLECT, 8)
-    assert last_checkpoint(tmp_path / "run")["policy"]["collects"] == 2
-    run(*RESUME)
-    (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith("run_"))
-    assert (result(folder)["envstep"], result(folder)["train_iter"]) == (STEPS, 16)
-
-
-# -- the command line -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))  # main adds the current directory
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path, own_path: None) -> None:
-    main(["-m", "serial_onpolicy", "-c", str(CONFIG), "-s", "3", *SHORT, "max_env_step=256"])
-    told = result(tmp_path / "run")
-    assert (told["envstep"], told["seed"], told["stop_reason"]) == (256, 3, "max_env_step")
-    model = last_checkpoint(tmp_path / "run")["policy"]["model"]
-    assert parameter_hash(model) == parameter_hash(run(seed=3, max_env_step=256).model)
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------
@@ -271,14 +143,6 @@ def test_a_policy_belongs_into_one_pipeline(nothing_starts: None) -> None:
     for input_cfg in (dqn_pair(), pair("impala"), pair("ppo_offpolicy")):
         line = refusal(serial_pipeline_onpolicy, input_cfg)
         assert "learns from a replay buffer: use serial_pipeline(...), or" in line
-
-
-def test_the_command_line_says_it_too(nothing_starts: None, own_path: None, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["-m", "serial", "-c", str(CONFIG)])
-    assert end.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "serial_pipeline_onpolicy(...)" in line
 
 
 class Idle(gymnasium.Env):
@@ -325,26 +189,3 @@ def test_an_action_space_that_the_policy_cannot_act_in(
     for key in ("action_shape", "action_space", "obs_shape"):
         input_cfg[0]["policy"]["model"].pop(key, None)
     assert message in refusal(pipeline, input_cfg, env_setting=setting, overrides=overrides)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["policy.model.obs_shape=5"], "policy.model.obs_shape: expected the environment's 4"),
-        (["policy.model.action_shape=3"], "policy.model.action_shape: expected the environment's 2"),
-        (["policy.model.action_space=continuous"], "policy.model.action_space: expected the environment's"),
-        (["policy.on_policy=False"], "policy.on_policy: expected True for policy 'ppo'"),
-        (
-            ["policy.learn.lr_scheduler={'epoch': 400, 'min_lr_lambda': 0.1}"],
-            "policy.learn.lr_scheduler must be dict(epoch_num=collects, min_lr_lambda=final share), got {'epoch': 400",
-        ),
-        (
-            ["policy.learn.target_kl=0.01"],
-            "policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True",
-        ),
-        (["policy.model.sigma_type=conditional"], "policy.model.sigma_type must be one of"),
-        (["policy.model.hidden=3"], "Unknown key 'policy.model.hidden'"),
-    ],
-)
-def test_mistakes_in_keys_and_values(nothing_starts: None, overrides: list[str], message: str) -> None:
-    assert message in refusal(run, *overrides)
