@@ -8,16 +8,20 @@ import re
 import shutil
 import textwrap
 from collections.abc import Sequence
-from types import ModuleType
+from inspect import cleandoc, getdoc
 from typing import NoReturn
 
 from ding_lite.utils.registry import closest
 
-COMMANDS = (  # modules of this package, in the order of the help
-    *("new", "train", "sweep", "resume", "eval", "play", "video", "export"),
-    *("runs", "plot", "compare", "report", "clean"),
-    *("list", "config", "completion"),
-)
+COMMANDS = {  # the module of each in this package, in the order of the help
+    "new": "configs",
+    "train": "train",
+    "sweep": "sweep",
+    "resume": "train",
+    **dict.fromkeys(("eval", "play", "video", "export"), "trained"),
+    **dict.fromkeys(("runs", "plot", "compare", "report", "clean"), "results"),
+    **dict.fromkeys(("list", "config", "completion"), "configs"),
+}
 WIDEST = 120  # characters of a line of help
 TIED = "\N{NO-BREAK SPACE}"  # a space at which a usage is not broken
 ONE_DASH = re.compile(r"-\w[\w-]+")  # a long option whose name begins with one dash
@@ -32,22 +36,41 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}{end} See {self.prog} --help.\n")
 
 
-def load_command(name: str) -> ModuleType:
-    """Return the module of a command."""
-    return importlib.import_module(f"ding_lite.cli.{name}")
+class Command:
+    """A command. The first line of its docstring is its help in the overview, the whole docstring that of `--help`.
+
+    Attributes:
+        usage: what follows the command's name in its usage; without `key=value`, it takes no such words.
+        examples: command lines for the end of its help.
+    """
+
+    usage: str
+    examples: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the options."""
+        raise NotImplementedError
+
+    def run(self, args: argparse.Namespace) -> None:
+        """Carry the command out. `args.words` are the words `key=value`."""
+        raise NotImplementedError
 
 
-def create_parser(name: str, command: ModuleType) -> argparse.ArgumentParser:
+def load_command(name: str) -> Command:
+    """Return a command; `classic` is the one whose options are given without a command."""
+    module = importlib.import_module(f"ding_lite.cli.{COMMANDS.get(name, 'train')}")
+    return getattr(module, name.title())()
+
+
+def create_parser(name: str, command: Command) -> argparse.ArgumentParser:
     """Return the parser of a command's options."""
     prog = "ding_lite" if name == "classic" else f"ding_lite {name}"
-    width = _width()
+    width, examples = _width(), cleandoc(command.examples).splitlines()
     parser = Parser(
         prog,
-        usage=_fold_usage(f"{prog} {command.USAGE}", width),
-        description="\n\n".join(_fold(part, width) for part in (command.__doc__ or "").strip().split("\n\n")),
-        epilog="\n".join(
-            ["examples:", *(_fold_example(line, width) for line in command.EXAMPLES.strip().splitlines())]
-        ),
+        usage=_fold_usage(f"{prog} {command.usage}", width),
+        description="\n\n".join(_fold(part, width) for part in (getdoc(command) or "").split("\n\n")),
+        epilog="\n".join(["examples:", *(_fold_example(line, width) for line in examples)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
@@ -78,13 +101,13 @@ def _fold_example(line: str, width: int) -> str:
     return _fold(f"  {tied}", width - len(" \\"), " " * 6).replace("\n", " \\\n").replace(TIED, " ")
 
 
-def parse(name: str, command: ModuleType, words: Sequence[str]) -> argparse.Namespace:
+def parse(name: str, command: Command, words: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command; its words `key=value` are in `words`.
 
     Raises:
         SystemExit: with one line and status 2, if a word is not what the command takes.
     """
-    takes = "key=value" in command.USAGE
+    takes = "key=value" in command.usage
     overrides = [word for word in words if takes and OVERRIDE.match(word)]  # or `-s 0 1 key=value` would take them
     parser = create_parser(name, command)
     options = [option for action in parser._actions for option in action.option_strings]
@@ -123,4 +146,4 @@ def overview() -> str:
 
 def help_line(name: str) -> str:
     """Return the first line of a command's docstring, without its full stop."""
-    return (load_command(name).__doc__ or "").strip().splitlines()[0].rstrip(".")
+    return (getdoc(load_command(name)) or "").splitlines()[0].rstrip(".")

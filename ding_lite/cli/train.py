@@ -1,61 +1,189 @@
-"""Train a config file: one run, or one for each of several seeds.
-
-The policy's class chooses the training loop. A run writes into the directory exp_name; for each of several seeds it is
-NAME_seedN, and a table at the end compares them.
-"""
+"""The commands that train: with our options, with those of DI-engine, or on from a checkpoint."""
 
 from __future__ import annotations
 
 import argparse
 
-from ding_lite.cli.options import add_run_options, add_seeds, check_at_least, check_run_options, check_seeds, start
+from ding_lite.cli.options import (
+    add_processes,
+    add_run_options,
+    add_seeds,
+    check_at_least,
+    check_run_options,
+    check_seeds,
+    start,
+)
+from ding_lite.cli.parsers import Command
 from ding_lite.entry.pipelines import MODES
+from ding_lite.utils.registry import ConfigError
 
-USAGE = """-c FILE [-s SEED ...] [--jobs J] [--resume] [--nproc N [--divide]] [--max-restarts K] [-m MODE]
-       [key=value ...]"""
-EXAMPLES = """
-ding_lite train -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
-ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000
-ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000 --resume
-ding_lite train -c CONFIG --nproc 2 --divide policy.learn.batch_size=128
-ding_lite train -c CONFIG --nproc 2 --max-restarts 3
-python -m torch.distributed.launch --nproc_per_node=2 -m ding_lite train -c CONFIG --divide
-"""
+WORDS = {  # DI-engine's options, and the key that each of them sets
+    "--env-step": "max_env_step",
+    "--train-iter": "max_train_iter",
+    "--exp-name": "exp_name",
+    "--replay-path": "env.replay_path",
+}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("-c", "--config", required=True, metavar="FILE", help="file with main_config and create_config")
-    add_seeds(parser, "a run for each, instead of the config's seed")
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="J", help="runs side by side, if there are several seeds"
-    )
-    parser.add_argument(
-        "-m",
-        "--mode",
-        choices=(*MODES,),
-        metavar="MODE",
-        help=f"training loop, one of {', '.join(MODES)}; bc and serial_offline are DI-engine's names of offline "
-        "(default: the policy's)",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        dest="goes_on",
-        help="continue what this command began: unfinished runs resume, finished ones stay, missing ones start",
-    )
-    add_run_options(parser)
+class Train(Command):
+    """Train a config file: one run, or one for each of several seeds.
+
+    The policy's class chooses the training loop. A run writes into the directory exp_name; for each of several seeds it
+    is NAME_seedN, and a table at the end compares them.
+    """
+
+    usage = """-c FILE [-s SEED ...] [--jobs J] [--resume] [--nproc N [--divide]] [--max-restarts K] [-m MODE]
+           [key=value ...]"""
+    examples = """
+    ding_lite train -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
+    ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000
+    ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000 --resume
+    ding_lite train -c CONFIG --nproc 2 --divide policy.learn.batch_size=128
+    ding_lite train -c CONFIG --nproc 2 --max-restarts 3
+    python -m torch.distributed.launch --nproc_per_node=2 -m ding_lite train -c CONFIG --divide
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "-c", "--config", required=True, metavar="FILE", help="file with main_config and create_config"
+        )
+        add_seeds(parser, "a run for each, instead of the config's seed")
+        parser.add_argument(
+            "--jobs", type=int, default=1, metavar="J", help="runs side by side, if there are several seeds"
+        )
+        parser.add_argument(
+            "-m",
+            "--mode",
+            choices=(*MODES,),
+            metavar="MODE",
+            help=f"training loop, one of {', '.join(MODES)}; bc and serial_offline are DI-engine's names of offline "
+            "(default: the policy's)",
+        )
+        parser.add_argument(
+            "--resume",
+            action="store_true",
+            dest="goes_on",
+            help="continue what this command began: unfinished runs resume, finished ones stay, missing ones start",
+        )
+        add_run_options(parser)
+
+    def run(self, args: argparse.Namespace) -> None:
+        check_run_options(args)
+        check_at_least(args, jobs=1)
+        check_seeds(args)
+        if len(args.seeds or []) < 2 and not args.goes_on:
+            args.seed, args.resume = (args.seeds or [None])[0], None
+            start(args)
+            return
+        from ding_lite.cli.seeds import run_seeds  # noqa: PLC0415  (reading a config loads torch)
+
+        raise SystemExit(run_seeds(args))
 
 
-def run(args: argparse.Namespace) -> None:
-    """Carry the command out."""
-    check_run_options(args)
-    check_at_least(args, jobs=1)
-    check_seeds(args)
-    if len(args.seeds or []) < 2 and not args.goes_on:
+class Resume(Command):
+    """Continue runs, each from the newest checkpoint in its directory.
+
+    An interrupted run continues as if it had never stopped. A finished one needs a new limit, such as
+    max_env_step=40000; of several directories, those whose runs have finished stay as they are without one.
+    """
+
+    usage = "DIR... [--jobs J] [--nproc N] [--max-restarts K] [key=value ...]"
+    examples = """
+    ding_lite resume EXPERIMENT
+    ding_lite resume EXPERIMENT --nproc 2
+    ding_lite resume EXPERIMENT max_env_step=40000
+    ding_lite resume EXPERIMENT_seed0 EXPERIMENT_seed1 EXPERIMENT_seed2 --jobs 2
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("directories", metavar="DIR", nargs="+", help="a run's directory")
+        parser.add_argument("--jobs", type=int, default=1, metavar="J", help="runs side by side, if there are several")
+        add_processes(parser)
+
+    def run(self, args: argparse.Namespace) -> None:
+        args.mode = args.config = args.seed = None
+        args.divide = False
+        check_run_options(args)
+        check_at_least(args, jobs=1)
+        if len(args.directories) == 1:
+            args.resume = args.directories[0]
+            start(args)
+            return
+        from ding_lite.cli.seeds import resume_runs  # noqa: PLC0415  (reading a config loads torch)
+
+        raise SystemExit(resume_runs(args))
+
+
+class Classic(Command):
+    """Train or evaluate with DI-engine's options, without a command.
+
+    `-m eval` evaluates a checkpoint; every other mode trains: one run, or one after another for several seeds.
+    """
+
+    usage = """-c FILE [-m MODE] [-s SEED ...] [--env-step N] [--train-iter N] [--exp-name DIR]
+        [--nproc N [--divide]] [--max-restarts K] [key=value ...]
+        ding_lite -m eval --ckpt FILE_OR_DIR [-c FILE] [-s SEED] [--episodes N] [--replay-path DIR] [key=value ...]"""
+    examples = """
+    ding_lite -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py -s 0
+    ding_lite -m serial -c CONFIG -s 0 -s 1 --env-step 1e5
+    ding_lite -m serial -c CONFIG policy.learn.batch_size=16 max_env_step=20000
+    ding_lite -m rpc -c dizoo/classic_control/cartpole/config/cartpole_pg_rpc_config.py --nproc 3
+    python -m torch.distributed.launch --nproc_per_node=2 -m ding_lite -c CONFIG --divide
+    ding_lite -m eval --ckpt EXPERIMENT
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "-m",
+            "--mode",
+            choices=(*MODES, "eval"),
+            metavar="MODE",
+            help=f"eval evaluates a checkpoint; {', '.join(MODES)} train (default: as the policy learns)",
+        )
+        parser.add_argument("-c", "--config", metavar="FILE", help="python file with main_config and create_config")
+        add_seeds(parser, "used instead of the config's seed; several train one run after another")
+        add_run_options(parser)
+        parser.add_argument(
+            *("--ckpt", "--load-path"),
+            help="checkpoint to evaluate, or a run's directory, for its best checkpoint; its config is used unless "
+            "-c names another",
+        )
+        parser.add_argument("--episodes", type=int, help="episodes to evaluate, instead of env.n_evaluator_episode")
+        for option, key in WORDS.items():
+            parser.add_argument(option, metavar="VALUE", help=f"the same as {key}=VALUE")
+        parser.add_argument(
+            "words", nargs="*", metavar="key=value", help="change a key, such as policy.learn.batch_size=16"
+        )
+
+    def run(self, args: argparse.Namespace) -> None:
+        mistake = _find_mistake(args)
+        if mistake:
+            raise ConfigError(f"{mistake}.")
+        values = {key: getattr(args, option[2:].replace("-", "_")) for option, key in WORDS.items()}
+        args.words = [*(f"{key}={value}" for key, value in values.items() if value is not None), *args.words]
+        if args.mode != "eval":
+            args.jobs, args.goes_on = 1, False
+            Train().run(args)
+            return
+        check_at_least(args, episodes=1)
         args.seed, args.resume = (args.seeds or [None])[0], None
         start(args)
-        return
-    from ding_lite.cli.seeds import run_seeds  # noqa: PLC0415  (reading a config loads torch)
 
-    raise SystemExit(run_seeds(args))
+
+def _find_mistake(args: argparse.Namespace) -> str:
+    """Return a message about an option that is missing or has no effect; empty if there is no mistake."""
+    if args.mode == "eval":
+        if args.ckpt is None:
+            return "--ckpt is missing: give the checkpoint to evaluate"
+        if args.nproc > 1 or args.max_restarts or args.divide or len(args.seeds or []) > 1:
+            return (
+                "a checkpoint is evaluated once, by one process: leave out --nproc, --max-restarts and --divide, and "
+                "give one seed"
+            )
+        return ""
+    if args.ckpt is not None or args.episodes is not None:
+        return (
+            "--ckpt and --episodes need -m eval; to start training from a checkpoint, set "
+            "policy.learn.learner.hook.load_ckpt_before_run=FILE"
+        )
+    return "-c is missing: give the config file to train" if args.config is None else ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
-from ding_lite.cli.parsers import parse
+from ding_lite.cli.parsers import load_command, parse
 
 
-def call(command: ModuleType, *words: str) -> None:
+def call(name: str, *words: str) -> None:
     """Parse the words as the command line does, and carry the command out."""
-    command.run(parse(command.__name__.rpartition(".")[2], command, list(words)))
+    command = load_command(name)
+    command.run(parse(name, command, list(words)))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli import clean
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.results.helpers import write_run
@@ -38,7 +37,7 @@ def test_it_says_what_it_would_remove_and_asks(
     old: Path, answer: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer("")
-    call(clean, ".")
+    call("clean", ".")
     assert capsys.readouterr().out.splitlines() == [
         "run",
         "  1 file of checkpoints, 2.0 MB",
@@ -47,26 +46,26 @@ def test_it_says_what_it_would_remove_and_asks(
     ]
     assert old.exists()
     answer("y")
-    call(clean, ".")
+    call("clean", ".")
     assert not old.exists()
     assert capsys.readouterr().out.endswith("Removed 2.0 MB from 1 run.\n")
-    call(clean, ".")
+    call("clean", ".")
     assert capsys.readouterr().out == "There is nothing to remove.\n"
 
 
 def test_without_a_terminal_it_removes_nothing_unless_told(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     with pytest.raises(UserError, match=r"there is no terminal to ask on. Give --yes to remove it\."):
-        call(clean, "run")
+        call("clean", "run")
     assert old.exists()
-    call(clean, "run", "--yes", "--parts")
+    call("clean", "run", "--yes", "--parts")
     assert [file.name for file in old.parent.iterdir()] == ["iteration_2.pth.tar"]
 
 
 def test_whole_runs_are_removed_only_on_demand(old: Path, tmp_path: Path) -> None:
-    call(clean, ".", "--yes")
+    call("clean", ".", "--yes")
     assert (tmp_path / "empty").exists()
-    call(clean, ".", "--yes", "--runs")
+    call("clean", ".", "--yes", "--runs")
     assert not (tmp_path / "empty").exists()
     assert (tmp_path / "run").exists()
 
@@ -77,5 +76,5 @@ def test_the_end_of_input_means_no(old: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", end)
-    call(clean, ".")
+    call("clean", ".")
     assert old.exists()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli import compare
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.results.helpers import write_run
@@ -24,16 +23,16 @@ def test_the_table_fits_the_terminal(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    call(compare, ".", "--threshold", "25")
+    call("compare", ".", "--threshold", "25")
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= columns
     assert ("reached 25" in said) == (columns == 60)  # as blocks of lines; wider, the header is folded
 
 
 def test_a_file_has_the_format_of_its_name_or_the_one_that_is_given(tmp_path: Path) -> None:
-    call(compare, ".", "-o", "new/table.csv")
-    call(compare, ".", "-o", "table.md")
-    call(compare, ".", "-o", "table.txt", "--format", "markdown", "--by", "run")
+    call("compare", ".", "-o", "new/table.csv")
+    call("compare", ".", "-o", "table.md")
+    call("compare", ".", "-o", "table.txt", "--format", "markdown", "--by", "run")
     assert (tmp_path / "new/table.csv").read_text().startswith("env,group,runs,")
     assert (tmp_path / "table.md").read_text().startswith("## CartPole-v0\n")
     assert "| one0 | 1 | 190 |" in (tmp_path / "table.txt").read_text()
@@ -50,12 +49,12 @@ def test_a_file_has_the_format_of_its_name_or_the_one_that_is_given(tmp_path: Pa
 )
 def test_mistakes_are_one_line(words: str, message: str) -> None:
     with pytest.raises(UserError) as error:
-        call(compare, *words.split())
+        call("compare", *words.split())
     assert str(error.value).startswith(message)
 
 
 def test_mixed_groups_are_pointed_out(capsys: pytest.CaptureFixture[str]) -> None:
-    call(compare, ".", "--by", "algorithm", "--average", "iqm")
+    call("compare", ".", "--by", "algorithm", "--average", "iqm")
     said = capsys.readouterr()
     assert said.err == "note: The runs of 'dqn' differ in more than the seed: policy.nstep.\n"
     assert "interquartile means" in said.out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ding_lite.cli import eval as command
 from ding_lite.utils.registry import ConfigError
 from tests.cli.commands import call
 
@@ -12,8 +11,8 @@ pytestmark = pytest.mark.usefixtures("run_directory")
 
 
 def test_a_run_or_a_checkpoint_is_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
-    call(command, "run", "env.max_episode_steps=5", "--episodes", "3", "-s", "1")
-    call(command, "run/ckpt/ckpt_last.pth.tar", "env.max_episode_steps=4")
+    call("eval", "run", "env.max_episode_steps=5", "--episodes", "3", "-s", "1")
+    call("eval", "run/ckpt/ckpt_last.pth.tar", "env.max_episode_steps=4")
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("return 5.00 +- 0.00")
     assert first.endswith("over 3 episodes")
@@ -29,4 +28,4 @@ def test_mistakes_are_one_line() -> None:
         (["run/metrics.jsonl"], "is not in the ckpt folder"),
     ):
         with pytest.raises(ConfigError, match=message):
-            call(command, *words)
+            call("eval", *words)

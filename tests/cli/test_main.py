@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shlex
 import subprocess
@@ -62,7 +63,7 @@ def test_a_folded_example_is_the_same_command_for_a_shell(
     monkeypatch.setenv("COLUMNS", str(width))
     command = load_command(name)
     folded = create_parser(name, command).format_help().partition("\nexamples:\n")[2].replace("\\\n", "")
-    expected = command.EXAMPLES.strip().splitlines()
+    expected = inspect.cleandoc(command.examples).splitlines()
     assert [shlex.split(line) for line in folded.splitlines()] == [shlex.split(line) for line in expected]
 
 
@@ -75,7 +76,7 @@ def test_a_help_is_as_wide_as_the_terminal_up_to_its_options(width: int, monkeyp
         assert max(map(len, head.splitlines())) <= width, head
         usage = " ".join(head.partition("\n\n")[0].split())
         assert usage.removeprefix("usage: ding_lite ").removeprefix(f"{name} ") == " ".join(
-            load_command(name).USAGE.split()
+            load_command(name).usage.split()
         )
 
 

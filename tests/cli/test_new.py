@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli.catalog import describe
-from ding_lite.cli.list import KINDS
+from ding_lite.cli.configs import REGISTRIES, describe
 from ding_lite.cli.main import main
 from ding_lite.cli.starter import starter_pair, write_starter
 from ding_lite.config import compile_config, read_saved_run
@@ -167,7 +166,7 @@ def test_the_catalogue_has_every_registered_name(
 
 
 @pytest.mark.parametrize("width", [60, 80])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REGISTRIES)
 def test_long_summaries_are_folded_and_lose_nothing(kind: str, width: int) -> None:
     whole, folded = describe(kind), describe(kind, width)
     lines = folded.splitlines()
@@ -191,7 +190,7 @@ def test_a_terminal_gets_lines_of_its_width() -> None:
                 told += part
     os.close(parent)
     assert process.returncode == 0
-    code = "from ding_lite.cli.catalog import describe; print(describe('models', 60))"  # no test registers models there
+    code = "from ding_lite.cli.configs import describe; print(describe('models', 60))"  # no test registers models there
     expected = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert told.decode().splitlines() == expected.stdout.splitlines() != []
 

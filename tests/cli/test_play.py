@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ding_lite.cli import play as command
 from ding_lite.utils.registry import ConfigError
 from tests.cli.commands import call
 
@@ -14,7 +13,7 @@ SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 def test_episodes_are_played_in_a_window(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # a window without a screen
-    call(command, "run", "--episodes", "2")
+    call("play", "run", "--episodes", "2")
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("episode 1: return ")
     assert second.startswith("episode 2: return ")
@@ -23,11 +22,11 @@ def test_episodes_are_played_in_a_window(monkeypatch: pytest.MonkeyPatch, capsys
 def test_without_a_screen_it_names_the_other_command(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SCREENS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(command.sys, "platform", "linux")  # type: ignore[attr-defined]
+    monkeypatch.setattr("sys.platform", "linux")
     with pytest.raises(ConfigError, match=r"no screen .*: use `ding_lite video run`"):
-        call(command, "run")
+        call("play", "run")
     monkeypatch.setenv("SDL_VIDEODRIVER", "nonsense")
     with pytest.raises(ConfigError, match=r"No window can be opened .*: use `ding_lite video run`"):
-        call(command, "run")
+        call("play", "run")
     with pytest.raises(ConfigError, match="--episodes >= 1"):
-        call(command, "run", "--episodes", "0")
+        call("play", "run", "--episodes", "0")

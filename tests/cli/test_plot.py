@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli import plot
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.results.helpers import write_run
@@ -16,19 +15,19 @@ pytest.importorskip("scipy")
 def test_a_directory_of_runs_becomes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in range(2):
         write_run(tmp_path / f"runs/{seed}", seed, [1.0, 2.0, 3.0, 4.0][: 3 + seed])
-    call(plot, "runs", "--x", "seconds", "--average", "iqm", "-o", "images/new.png", "--width", "2", "--title", "Two")
+    call("plot", "runs", "--x", "seconds", "--average", "iqm", "-o", "images/new.png", "--width", "2", "--title", "Two")
     assert (tmp_path / "images/new.png").read_bytes().startswith(b"\x89PNG")
     said = capsys.readouterr()
     assert said.out == "images/new.png\n"
     assert said.err == "note: The average of 'dqn' ends with its shortest run, '0': seconds 20 of 30.\n"
-    call(plot, "runs", "--hold", "--each", "--by", "run")
+    call("plot", "runs", "--hold", "--each", "--by", "run")
     assert (tmp_path / "curves.png").exists()
 
 
 def test_a_group_that_mixes_configs_is_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", 0, (1.0, 2.0, 3.0), "policy.nstep=3")
-    call(plot, "a", "b", "--by", "algorithm", "-o", "c.svg")
+    call("plot", "a", "b", "--by", "algorithm", "-o", "c.svg")
     assert "note: The runs of 'dqn' differ in more than the seed: policy.nstep.\n" in capsys.readouterr().err
 
 
@@ -46,7 +45,7 @@ def test_a_group_that_mixes_configs_is_pointed_out(tmp_path: Path, capsys: pytes
 def test_mistakes_are_one_line(tmp_path: Path, words: str, message: str) -> None:
     write_run(tmp_path / "run")
     with pytest.raises(UserError) as error:
-        call(plot, *words.split())
+        call("plot", *words.split())
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
 
@@ -55,4 +54,4 @@ def test_a_damaged_metrics_file_is_one_line_that_says_what_to_do(tmp_path: Path)
     path = write_run(tmp_path / "run") / "metrics.jsonl"
     path.write_text("{\n" + path.read_text())
     with pytest.raises(UserError, match=r"metrics.jsonl', line 1: .* Delete the line, or leave this run out\."):
-        call(plot, "run")
+        call("plot", "run")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli import runs
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.results.helpers import write_run
@@ -17,7 +16,7 @@ def test_runs_are_listed_within_the_terminal_and_names_can_be_copied(
     monkeypatch.setenv("COLUMNS", str(columns))
     write_run(tmp_path / "some/cartpole_dqn_seed0_with_a_long_name", ending="max_env_step")
     write_run(tmp_path / "some/killed", ending=None)
-    call(runs, "some")
+    call("runs", "some")
     *said, total = capsys.readouterr().out.splitlines()
     assert max(map(len, said)) <= columns
     rows = [" ".join(said[begin : begin + lines]).split() for begin in range(0, len(said), lines)]
@@ -34,14 +33,14 @@ def test_on_a_very_narrow_terminal_a_run_is_a_block_below_its_name(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     write_run(tmp_path / "some/cartpole_dqn_seed0", ending="max_env_step")
-    call(runs, "some")
+    call("runs", "some")
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == ["cartpole_dqn_seed0", "  policy     dqn"]
     assert max(map(len, said)) <= 40
 
 
 def test_a_directory_without_runs_is_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    call(runs)
+    call("runs")
     assert capsys.readouterr().out == "0 runs, 0.0 kB\n"
     with pytest.raises(UserError, match="'none' does not exist or is not a directory"):
-        call(runs, "none")
+        call("runs", "none")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli import sweep
 from ding_lite.config import compile_config
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
@@ -43,7 +42,7 @@ def test_a_mistake_is_one_line_before_anything_starts(words: list[str], message:
     pytest.importorskip("optuna")
     Path("file").touch()
     with pytest.raises(UserError) as caught:
-        call(sweep, "-c", str(CONFIG), *words)
+        call("sweep", "-c", str(CONFIG), *words)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not list(Path().glob("*/trial*"))
@@ -52,7 +51,7 @@ def test_a_mistake_is_one_line_before_anything_starts(words: list[str], message:
 def test_a_missing_optuna_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)  # as if it were not installed
     with pytest.raises(UserError, match=r"optuna is not installed: pip install 'ding_lite\[sweep\]'."):
-        call(sweep, "-c", str(CONFIG), RATE)
+        call("sweep", "-c", str(CONFIG), RATE)
 
 
 def test_the_command_starts_fast() -> None:

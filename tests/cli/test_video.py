@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli import video as command
 from ding_lite.utils.registry import ConfigError
 from tests.cli.commands import call
 from tests.distributed.launcher import run_forked
@@ -17,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("run_directory")
 
 def test_videos_lie_in_the_run_and_are_named_by_their_return(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("moviepy")
-    call(command, "run", "--episodes", "2")
-    call(command, "run", "--format", "gif", "-o", "films")
+    call("video", "run", "--episodes", "2")
+    call("video", "run", "--format", "gif", "-o", "films")
     lines = capsys.readouterr().out.splitlines()
     files = sorted(Path("run/video").iterdir()) + sorted(Path("films").iterdir())
     assert [path.suffix for path in files] == [".mp4", ".mp4", ".gif"]
@@ -41,10 +40,10 @@ def test_without_a_screen_nothing_is_printed_but_the_result(words: list[str], mo
 
 def test_mistakes_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="--episodes >= 1"):
-        call(command, "run", "--episodes", "0")
+        call("video", "run", "--episodes", "0")
     with pytest.raises(ConfigError, match=r"got 'films/one.gif': write --output films/one --format gif\."):
-        call(command, "run", "-o", "films/one.gif")
+        call("video", "run", "-o", "films/one.gif")
     monkeypatch.setitem(sys.modules, "moviepy", None)
     with pytest.raises(ConfigError, match="the extra 'video'"):
-        call(command, "run")
+        call("video", "run")
     assert not Path("run/video").exists()

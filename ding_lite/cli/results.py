@@ -1,0 +1,296 @@
+"""The commands that read what runs left."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ding_lite.cli.options import add_paths, check_at_least, show, show_notes, write_text
+from ding_lite.cli.parsers import Command
+from ding_lite.results.cleaning import Removal, find_checkpoints, find_unevaluated, list_runs, remove, size_of
+from ding_lite.results.compare import compare_groups, render_csv, render_markdown, render_text
+from ding_lite.results.groups import describe_groups, group_runs
+from ding_lite.results.plot import PlotOptions, check_format, describe_parts, find_shortened, save_plot
+from ding_lite.results.report import ReportOptions, render_report
+from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_directories, find_runs
+from ding_lite.results.statistics import AVERAGES
+from ding_lite.results.table import show_size
+from ding_lite.utils.registry import UserError
+
+FORMATS = {".txt": "text", ".md": "markdown", ".csv": "csv"}
+
+
+class Plot(Command):
+    """Draw learning curves: the mean over seeds, with 95 % intervals.
+
+    Runs that differ only in their seed become one line. A directory that contains runs means all of them.
+    """
+
+    usage = "PATH... [--by algorithm|env|run|KEY] [--x env_step|iteration|seconds] [--metric FIGURE]... [-o FILE]"
+    examples = """
+    ding_lite plot runs
+    ding_lite plot cartpole_dqn_seed* cartpole_c51_seed* --by algorithm -o curves.pdf
+    ding_lite plot runs --by policy.nstep --x seconds --average iqm
+    ding_lite plot runs --metric eval/return_mean --metric train/total_loss
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_paths(parser)
+        add_grouping(parser)
+        add_drawing(parser)
+        parser.add_argument(
+            "-o",
+            "--output",
+            default="curves.png",
+            metavar="FILE",
+            help="picture: .png, .svg or .pdf (default: curves.png)",
+        )
+        parser.add_argument(
+            "--width", type=float, default=3.5, metavar="INCHES", help="a column of a paper (default: 3.5)"
+        )
+
+    def run(self, args: argparse.Namespace) -> None:
+        output = Path(args.output)
+        check_format(output)
+        if not 1 <= args.width <= 50:
+            raise UserError(f"expected --width from 1 to 50, got {args.width:g}.")
+        runs = find_runs(args.paths)
+        options = replace(read_options(args, runs), width=args.width)
+        groups = group_runs(runs, args.by)
+        save_plot(groups, output, options)
+        notes = [*describe_groups(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)]
+        show_notes([*notes, *describe_parts(groups)])
+        show(str(output))
+
+
+class Compare(Command):
+    """Compare runs in a table: returns, steps to a threshold.
+
+    Runs that differ only in their seed are one row. With --by run every run is a row.
+    """
+
+    usage = (
+        "PATH... [--by algorithm|env|run|KEY] [--threshold RETURN] [--against GROUP] [--last K] [--format FORMAT] "
+        "[-o FILE]"
+    )
+    examples = """
+    ding_lite compare runs
+    ding_lite compare cartpole_dqn_seed* cartpole_c51_seed* --threshold 195
+    ding_lite compare runs --by run --last 10
+    ding_lite compare runs --format markdown
+    ding_lite compare runs -o table.csv
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_paths(parser)
+        add_grouping(parser)
+        add_reference(parser)
+        parser.add_argument(
+            "--format", choices=list(FORMATS.values()), help="default: by the ending of FILE, else text"
+        )
+        parser.add_argument("-o", "--output", metavar="FILE", help="write to a file: .txt, .md or .csv")
+
+    def run(self, args: argparse.Namespace) -> None:
+        check_at_least(args, last=1)
+        suffix = Path(args.output).suffix if args.output else ".txt"
+        if args.format is None and suffix not in FORMATS:
+            raise UserError(f"'{args.output}': expected a name that ends in {', '.join(FORMATS)}, or --format.")
+        groups = group_runs(find_runs(args.paths), args.by)
+        comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
+        kind = args.format or FORMATS[suffix]
+        if kind == "text":
+            text = render_text(comparison, shutil.get_terminal_size().columns)
+        else:
+            text = render_csv(comparison) if kind == "csv" else render_markdown(comparison)
+        show_notes(describe_groups(groups))
+        if args.output:
+            write_text(Path(args.output), text + "\n")
+        show(args.output or text)
+
+
+class Report(Command):
+    """Write curves, tables, configs and videos of runs into one page.
+
+    The file needs no other files and no network, so it can be sent as it is.
+    """
+
+    usage = "PATH... [--by algorithm|env|run|KEY] [--x env_step|iteration|seconds] [-o FILE]"
+    examples = """
+    ding_lite report runs
+    ding_lite report cartpole_dqn_seed* cartpole_c51_seed* --title "DQN and C51" -o cartpole.html
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_paths(parser)
+        add_grouping(parser)
+        add_reference(parser)
+        add_drawing(parser)
+        parser.add_argument("--videos", type=int, default=1, metavar="N", help="newest videos of each run (default: 1)")
+        parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default: report.html")
+
+    def run(self, args: argparse.Namespace) -> None:
+        check_at_least(args, videos=0, last=1)
+        runs = find_runs(args.paths)
+        plot = read_options(args, runs)
+        groups = group_runs(runs, args.by)
+        comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
+        options = ReportOptions(
+            args.title or f"Runs in {os.path.basename(os.path.abspath(args.paths[0]))}", args.videos
+        )
+        write_text(Path(args.output), render_report(groups, comparison, plot, options))
+        show_notes(describe_groups(groups))
+        show(args.output)
+
+
+class Runs(Command):
+    """List the runs in a directory: how they ended, best return, size."""
+
+    usage = "[DIR]"
+    examples = """
+    ding_lite runs
+    ding_lite runs experiments
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("directory", nargs="?", default=".", metavar="DIR", help="default: the current directory")
+
+    def run(self, args: argparse.Namespace) -> None:
+        root = Path(args.directory)
+        if not root.is_dir():
+            raise UserError(f"'{root}' does not exist or is not a directory: give one that contains runs.")
+        directories = list(find_directories(root))
+        table = [list_runs(directories, root).text(shutil.get_terminal_size().columns)] if directories else []
+        total = show_size(size_of(directories))
+        show("\n".join([*table, f"{len(directories)} run{'s' * (len(directories) != 1)}, {total}"]))
+
+
+class Clean(Command):
+    """Remove checkpoints that ended runs do not need; asks first.
+
+    The best, the last and the newest checkpoint stay, so a run can still be evaluated and resumed. Active runs and runs
+    that were killed are left alone. --parts also removes replay buffers, and --runs whole runs without evaluations.
+    """
+
+    usage = "PATH... [--parts] [--runs] [--yes]"
+    examples = """
+    ding_lite clean experiments
+    ding_lite clean cartpole_seed0 --parts
+    ding_lite clean experiments --runs --yes
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_paths(parser)
+        parser.add_argument(
+            "--parts",
+            action="store_true",
+            help="also what the ranks keep with the newest checkpoint, such as replay buffers; a finished run can then "
+            "be evaluated, but not be resumed with a higher limit",
+        )
+        parser.add_argument("--runs", action="store_true", help="also whole runs that ended without an evaluation")
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+    def run(self, args: argparse.Namespace) -> None:
+        removals = find_removals(args)
+        if not removals:
+            print("There is nothing to remove.")
+            return
+        for removal in removals:
+            print(f"{removal.run.path}\n  {removal.what}, {show_size(removal.size)}")
+        total = show_size(sum(removal.size for removal in removals))
+        count = f"{len(removals)} run{'s' * (len(removals) > 1)}"
+        if not args.yes and not _agrees(f"Remove {total} from {count}? [y/N] "):
+            print("Nothing was removed.")
+            return
+        for removal in removals:
+            remove(removal)
+        print(f"Removed {total} from {count}.")
+
+
+def add_grouping(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that say which runs belong together."""
+    parser.add_argument(
+        "--by",
+        metavar="WHAT",
+        help="group runs by 'algorithm', 'env', 'run' (each separately) or a config key such as policy.nstep (default: "
+        "by all keys but the seed)",
+    )
+    parser.add_argument(
+        "--average", choices=AVERAGES, default="mean", help="mean, or interquartile mean (default: mean)"
+    )
+
+
+def add_drawing(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that say what is drawn."""
+    parser.add_argument("--x", choices=list(AXES), default="env_step", help="the horizontal axis (default: env_step)")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="FIGURE",
+        help=f"figure of metrics.jsonl to draw; several times for several panels (default: {RETURN})",
+    )
+    parser.add_argument("--window", type=int, default=1, metavar="N", help="moving mean over N records of each run")
+    parser.add_argument(
+        "--hold",
+        action="store_true",
+        help="a run that reached its stop_value keeps its last value, so that the average does not end with it",
+    )
+    parser.add_argument("--each", action="store_true", help="draw every run too, as a thin line")
+    parser.add_argument("--title", default="", help="title")
+
+
+def read_options(args: argparse.Namespace, runs: Sequence[Run]) -> PlotOptions:
+    """Return what to draw.
+
+    Raises:
+        UserError: a number is out of range, or no run has a figure.
+    """
+    check_at_least(args, window=1)
+    metrics = tuple(dict.fromkeys(args.metric or [RETURN]))
+    for metric in metrics:
+        check_figure(runs, metric)
+    return PlotOptions(metrics, args.x, args.average, args.window, args.hold, args.each, title=args.title)
+
+
+def add_reference(parser: argparse.ArgumentParser) -> None:
+    """Declare what groups are compared with."""
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        metavar="RETURN",
+        help="evaluation return to reach (default: the config's stop_value)",
+    )
+    parser.add_argument(
+        "--against", metavar="GROUP", help="the group that others are compared with (default: the first)"
+    )
+    parser.add_argument(
+        "--last", type=int, default=1, metavar="K", help="last return: mean of the last K evaluations (default: 1)"
+    )
+
+
+def find_removals(args: argparse.Namespace) -> list[Removal]:
+    """Return what the options choose."""
+    removals = []
+    for found in find_runs(args.paths):
+        whole = find_unevaluated(found) if args.runs else None
+        removal = whole or find_checkpoints(found, args.parts)
+        removals += [removal] if removal else []
+    return removals
+
+
+def _agrees(question: str) -> bool:
+    """Return whether the user agrees.
+
+    Raises:
+        UserError: there is nobody to ask.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UserError("Nothing was removed: there is no terminal to ask on. Give --yes to remove it.")
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
