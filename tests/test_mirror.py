@@ -18,9 +18,7 @@ COVERED = {
     "cli/test_plot.py": ["cli/results.py"],
     "cli/test_train.py": ["cli/seeds.py"],
     "config/test_config.py": ["config/schema.py"],
-    "distributed/test_rpc.py": [
-        *("entry/rpc/agent.py", "entry/rpc/link.py", "entry/rpc/observer.py", "entry/rpc/serial_entry_rpc.py")
-    ],
+    "distributed/test_rpc.py": [*("entry/rpc/link.py", "entry/rpc/serial_entry_rpc.py")],
     "entry/offline/test_serial_offline.py": [
         *("entry/offline/source.py", "entry/offline/serial_entry_offline.py"),
     ],

@@ -23,6 +23,7 @@ from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import cleaning_up
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.registry import UserError
 from ding_lite.worker import Learner, ReplayBuffer
 
 # Each limit of a run, and the count that it bounds.
@@ -55,6 +56,20 @@ class Source:
     figures: Callable[[], Mapping[str, float]] = dict
     learning: Callable[[], AbstractContextManager[Any]] = nullcontext
     plays: bool = True
+
+
+class NoEnvironments:
+    """Base class of collectors that own no environments.
+
+    Attributes:
+        reason: why `set_attr` is an error, and what to do instead.
+    """
+
+    reason = ""
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Raise `UserError`, because this process has no environments to collect from."""
+        raise UserError(f"run.collector.set_attr('{name}', ...): {self.reason}.")
 
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:

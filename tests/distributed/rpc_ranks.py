@@ -18,10 +18,10 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.entry import serial_pipeline_rpc
-from ding_lite.entry.rpc.agent import RemoteCollector, SplitEncoder
 from ding_lite.entry.rpc.link import AGENT, RPCLink, result
-from ding_lite.entry.rpc.observer import Observer, find_encoder, flatten
+from ding_lite.entry.rpc.serial_entry_rpc import Observer, RemoteCollector, SplitEncoder, find_encoder, flatten
 from ding_lite.entry.setup import prepare_run
+from ding_lite.envs import derive_seeds
 from ding_lite.model.vac import PG
 from ding_lite.policy import PGPolicy
 from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError, get_rank
@@ -77,12 +77,13 @@ def lead(cfg: EasyDict) -> dict[str, Any]:
     assert parameter_hash(split.model) == parameter_hash(whole.model)
     with RPCLink(None) as link:
         encoder = SplitEncoder(find_encoder(split), link)
-        collector = RemoteCollector(link, split, encoder, [1, 2], InterruptGuard())
+        collector = RemoteCollector(encoder, split, cfg.seed, InterruptGuard())
         with pytest.raises(UserError, match="belong to the observers"):
             collector.set_attr("gravity", 5.0)
         samples, figures = collector.collect()
         shown = [result(link.ask(rank, "show")) for rank in link.observers]
-        drawn = [draw_first(whole, shown[0], seed=1), draw_first(whole, shown[1], seed=2)]
+        seeds = [derive_seeds(cfg.seed, rank, "draws", n=1)[0] for rank in link.observers]
+        drawn = [draw_first(whole, obs, seed) for obs, seed in zip(shown, seeds, strict=True)]
         joined = samples | {"obs": torch.cat(shown)}
         with encoder.remote(collector.sizes):
             steps = [take_steps(split, samples), take_steps(whole, joined)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.entry.experiment import Source
+from ding_lite.entry.experiment import NoEnvironments, Source
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs import EnvSpec
 from ding_lite.envs.actions import ActionUnits
@@ -18,14 +18,14 @@ from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.ranks import get_world_size
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, UserError
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.worker.offline.loader import OfflineLoader
 
 AGREE_PERIOD = 0.5  # seconds between two collectives in which the ranks agree whether to stop
 
 
-class BatchFeed:
+class BatchFeed(NoEnvironments):
     """Yields a rank's batches, epoch after epoch. An `Experiment` uses it as its collector.
 
     Args:
@@ -39,6 +39,7 @@ class BatchFeed:
     """
 
     envstep = episode_count = 0
+    reason = "a run that learns from a data set collects from no environments: use run.evaluator.set_attr"
 
     def __init__(self, loader: OfflineLoader, interrupt: Callable[[], bool]) -> None:
         self._loader, self._interrupt = loader, interrupt
@@ -91,17 +92,6 @@ class BatchFeed:
         times = allreduce_data({"seconds": self._seconds, "waited": self._loader.waited - self._waited_before})
         self._seconds, self._waited_before = 0.0, self._loader.waited
         return {"epoch": self.epoch, "wait_share": times["waited"] / max(times["seconds"], 1e-9)}
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Raise an error, because no environments collect.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(
-            f"run.collector.set_attr('{name}', ...): a run that learns from a data set collects from no "
-            "environments: use run.evaluator.set_attr."
-        )
 
     def state_dict(self) -> dict[str, Any]:
         return self._loader.state_dict()

@@ -12,7 +12,7 @@ import queue
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,31 +27,20 @@ AGENT = 0  # its rank; all others are observers
 TRANSPORTS = ["uv"]  # sockets; the shared-memory transport polls all the time and takes cores from environments
 
 
-class Request(NamedTuple):
-    """A call of a method that waits for the main thread, and the future of its answer."""
-
-    method: str
-    args: tuple[Any, ...]
-    answer: Future[Any]
-
-
-class Failure(NamedTuple):
-    """The answer of a process whose method has failed; that process ends."""
-
-    cause: str
+Request = tuple[str, tuple[Any, ...], Future[Any]]  # method, arguments, and the future of the answer
 
 
 class _Here:
     """The state of this process for rpc's threads, which can only call functions of a module."""
 
     service: Any = None
-    inbox: queue.SimpleQueue[Request | Future[Any] | Exception] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[Request | Future[Any] | Exception] = queue.SimpleQueue()  # of the main thread
 
 
 @rpc.functions.async_execution  # type: ignore[untyped-decorator]  # torch's has no hints
 def _answer(method: str, args: tuple[Any, ...]) -> Future[Any]:
     answer: Future[Any] = Future()
-    _Here.inbox.put(Request(method, args, answer))
+    _Here.inbox.put((method, args, answer))
     return answer
 
 
@@ -60,7 +49,7 @@ def _answer_now(method: str, args: tuple[Any, ...]) -> Any:
         return getattr(_Here.service, method)(*args)
     except Exception as error:
         _Here.inbox.put(error)  # the main thread raises it, and the watchdog tells the others why it ends
-        return Failure(f"{_name(dist.get_rank())} has failed: {type(error).__name__}")
+        return dist.DistNetworkError(f"rpc: {_name(dist.get_rank())} has failed: {type(error).__name__}")
 
 
 class RPCLink(AbstractContextManager[Any]):
@@ -71,14 +60,10 @@ class RPCLink(AbstractContextManager[Any]):
 
     Args:
         service: the object whose methods the other processes may call.
-
-    Attributes:
-        observers: ranks of the observers.
     """
 
     def __init__(self, service: Any) -> None:
-        self._rank, size = dist.get_rank(), dist.get_world_size()
-        self.observers = range(1, size)
+        self._rank, self.observers = dist.get_rank(), range(1, dist.get_world_size())
         self._timeout = read_seconds("DING_LITE_TIMEOUT", "600")
         _Here.service, _Here.inbox = service, queue.SimpleQueue()
 
@@ -114,28 +99,21 @@ class RPCLink(AbstractContextManager[Any]):
         """Return the future answer of one of that rank's rpc threads."""
         return rpc.rpc_async(_name(rank), _answer_now, (method, args))
 
-    def requests(self) -> Iterator[Request]:
-        """Yield the requests to this process's main thread as they arrive, without end."""
-        while True:
-            yield self._next()  # type: ignore[misc]  # no future is put there
-
-    def requests_until(self, answers: Iterable[Future[Any]]) -> Iterator[Request]:
-        """Yield the requests that arrive until all these answers have arrived."""
-        left = list(answers)
-        for answer in left:
+    def requests(self, answers: Iterable[Future[Any]] = ()) -> Iterator[Request]:
+        """Yield the requests to this process's main thread until all `answers` have arrived; without any, for ever."""
+        expected, arrived = list(answers), 0
+        for answer in expected:
             answer.add_done_callback(_Here.inbox.put)
-        for _ in left:
-            while isinstance(item := self._next(), Request):
+        while arrived < len(expected) or not expected:
+            with waiting():
+                item = _Here.inbox.get()
+            if isinstance(item, Exception):
+                raise item
+            if isinstance(item, tuple):
                 yield item
-            result(item)  # it may be an error
-
-    @staticmethod
-    def _next() -> Request | Future[Any]:
-        with waiting():
-            item = _Here.inbox.get()
-        if isinstance(item, Exception):
-            raise item
-        return item
+            else:
+                result(item)  # it may be an error
+                arrived += 1
 
 
 def result(answer: Future[Any]) -> Any:
@@ -146,8 +124,8 @@ def result(answer: Future[Any]) -> Any:
     """
     with carried():
         value = answer.wait()
-    if isinstance(value, Failure):
-        raise dist.DistNetworkError(f"rpc: {value.cause}")
+    if isinstance(value, dist.DistNetworkError):
+        raise value
     return value
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ding_lite.entry import serial_pipeline_rpc
-from ding_lite.entry.rpc.observer import find_encoder, flatten, unflatten
+from ding_lite.entry.rpc.serial_entry_rpc import find_encoder, flatten, unflatten
 from ding_lite.utils.registry import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config
 from tests.policy.actors import make_actor
