@@ -148,7 +148,6 @@ PUBLIC = {
         "discounts",
         "dist_1step_td_data",
         "dist_1step_td_error",
-        "dist_nstep_clipped_share",
         "dist_nstep_td_data",
         "dist_nstep_td_error",
         "entropy",

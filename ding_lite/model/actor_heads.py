@@ -145,7 +145,14 @@ def create_actor_head(
         return MLP([*inner, size], activation, output=True, norm_type=norm_type)
 
     def continuous(size: int) -> nn.Module:
-        return GaussianHead([*inner, size], activation, sigma_type, fixed_sigma_value, bound_type, norm_type)
+        return GaussianHead(
+            [*inner, size],
+            activation,
+            sigma_type=sigma_type,
+            fixed_sigma_value=fixed_sigma_value,
+            bound_type=bound_type,
+            norm_type=norm_type,
+        )
 
     if action_space == "hybrid":
         num_types, num_args = hybrid_sizes(action_shape)

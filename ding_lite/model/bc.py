@@ -55,7 +55,7 @@ class BC(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        check_choice("action_space", action_space, ACTION_SPACES, ELSEWHERE)
+        check_choice("action_space", action_space, ACTION_SPACES, elsewhere=ELSEWHERE)
         check_choice("bound_type", bound_type, BOUND_TYPES)
         self._discrete, self._bound = "discrete" in action_space, bound_type is not None
         self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, encoder=encoder, **options)
@@ -99,7 +99,8 @@ class DiscreteBC(DQN):
         action_space: str = "discrete",
         **options: Any,
     ) -> None:
-        check_choice("action_space", action_space, ACTION_SPACES[:1], {"multi_discrete": "Use policy.model.type='bc'."})
+        elsewhere = {"multi_discrete": "Use policy.model.type='bc'."}
+        check_choice("action_space", action_space, ACTION_SPACES[:1], elsewhere=elsewhere)
         super().__init__(obs_shape, action_shape, *args, **options)
 
 
@@ -131,6 +132,6 @@ class ContinuousBC(BC):
         encoder_hidden_size_list: Sequence[int] | None = None,
         **options: Any,
     ) -> None:
-        check_choice("action_space", action_space, ACTION_SPACES[2:], ELSEWHERE)
-        layers, layer_num = encoder_hidden_size_list or (), 1 + actor_head_layer_num
-        super().__init__(obs_shape, action_shape, action_space, layers, actor_head_hidden_size, layer_num, **options)
+        check_choice("action_space", action_space, ACTION_SPACES[2:], elsewhere=ELSEWHERE)
+        options |= dict(actor_head_hidden_size=actor_head_hidden_size, actor_head_layer_num=1 + actor_head_layer_num)
+        super().__init__(obs_shape, action_shape, action_space, encoder_hidden_size_list or (), **options)

@@ -43,7 +43,7 @@ def create_encoder(
     check_norm_type(norm_type)
     activation = activation_name(activation)
     if encoder is not None:
-        return named_encoder(encoder, obs_shape, hidden_size_list, activation, norm_type)
+        return named_encoder(encoder, obs_shape, hidden_size_list, activation=activation, norm_type=norm_type)
     if isinstance(obs_shape, Mapping):
         return DictEncoder(obs_shape, hidden_size_list, activation, norm_type=norm_type)
     shape = [obs_shape] if isinstance(obs_shape, int) else list(obs_shape)
@@ -94,12 +94,12 @@ def named_encoder(
         )
     if dims is not None and isinstance(obs_shape, Mapping):
         chosen = {key: encoder for key, shape in obs_shape.items() if dims in _dims_of(shape)}
-        return DictEncoder(obs_shape, hidden_size_list, activation, chosen, norm_type)
+        return DictEncoder(obs_shape, hidden_size_list, activation, encoders=chosen, norm_type=norm_type)
     shape = [obs_shape] if isinstance(obs_shape, int) else obs_shape
     if norm_type is not None and "norm_type" in inspect.signature(cls).parameters:
         options.setdefault("norm_type", norm_type)
     module: nn.Module = cls(shape, hidden_size_list, activation=activation, **options)
-    _check_features(name, module, shape, hidden_size_list[-1])
+    _check_features(name, module, obs_shape=shape, size=hidden_size_list[-1])
     return module
 
 
@@ -165,7 +165,7 @@ class DictEncoder(nn.Module):
         super().__init__()
         self._keys, self._activation = sorted(obs_shape), find_activation(activation)
         self.encoders = nn.ModuleList(
-            create_encoder(obs_shape[key], hidden_size_list, activation, encoders.get(key), norm_type)
+            create_encoder(obs_shape[key], hidden_size_list, activation, encoder=encoders.get(key), norm_type=norm_type)
             for key in self._keys
         )
         size = hidden_size_list[-1] if hidden_size_list else 0
@@ -343,5 +343,5 @@ class IMPALAEncoder(IMPALAConvEncoder):
                 "policy.model.encoder_hidden_size_list for the encoder 'impala' must be the channels of three sections "
                 f"and the size of a dense layer, like [16, 32, 32, 256], got {list(hidden_size_list)}."
             )
-        sizes = (hidden_size_list[:3], hidden_size_list[-1])
-        super().__init__(obs_shape, *sizes, nblock=nblock, activation=activation, norm_type=norm_type)
+        channels, outsize = hidden_size_list[:3], hidden_size_list[-1]
+        super().__init__(obs_shape, channels, outsize, nblock=nblock, activation=activation, norm_type=norm_type)

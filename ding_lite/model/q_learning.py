@@ -44,7 +44,8 @@ class DiscreteHead(MLP):
         input_size: int | None = None,
     ) -> None:
         sizes = [hidden_size if input_size is None else input_size, *[hidden_size] * layer_num, output_size]
-        super().__init__(sizes, activation, True, NoisyLinear if noise else nn.Linear, norm_type)
+        linear = NoisyLinear if noise else nn.Linear
+        super().__init__(sizes, activation, output=True, linear=linear, norm_type=norm_type)
 
 
 class DuelingHead(nn.Module):
@@ -96,7 +97,9 @@ class ValueNetwork(nn.Module):
         encoder: EncoderChoice = None,
     ) -> None:
         super().__init__()
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, activation, encoder, norm_type)
+        self.encoder = create_encoder(
+            obs_shape, encoder_hidden_size_list, activation, encoder=encoder, norm_type=norm_type
+        )
         size = encoder_hidden_size_list[-1]
         self.head_options: dict[str, Any] = dict(
             hidden_size=head_hidden_size or size,

@@ -162,7 +162,7 @@ class QAC(ActorCritic):
         **options: Any,
     ) -> None:
         super().__init__(obs_shape, *args, **options)
-        check_choice("action_space", action_space, ACTION_SPACES, ELSEWHERE)
+        check_choice("action_space", action_space, ACTION_SPACES, elsewhere=ELSEWHERE)
         self.action_space, size = action_space, single_size(action_shape)
         encoder = self.new_encoder()  # created first: this is the order of random draws
         self.actor = ActorNetwork(encoder, self._new_actor_head([self.size, *self.actor_sizes, size]))

@@ -205,7 +205,9 @@ def run_core(
     """
     rows = next(tree_leaves(obs)).shape[:2]
     x_TBF = encoder(tree_map(lambda leaf: leaf.flatten(0, 1), obs)).unflatten(0, rows)
-    y_TBH, next_state, final_state = core(x_TBF, prev_state, episode_start, final_index)
+    y_TBH, next_state, final_state = core(
+        x_TBF, prev_state=prev_state, episode_start_TB=episode_start, place_K=final_index
+    )
     states = {"next_state": next_state}
     return y_TBH, x_TBF, states if final_state is None else states | {"final_state": final_state}
 

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.categorical import categorical_projection as categorical_projection
     from ding_lite.rl_utils.categorical import dist_1step_td_data as dist_1step_td_data
     from ding_lite.rl_utils.categorical import dist_1step_td_error as dist_1step_td_error
-    from ding_lite.rl_utils.categorical import dist_nstep_clipped_share as dist_nstep_clipped_share
     from ding_lite.rl_utils.categorical import dist_nstep_td_data as dist_nstep_td_data
     from ding_lite.rl_utils.categorical import dist_nstep_td_error as dist_nstep_td_error
     from ding_lite.rl_utils.categorical import project_distribution as project_distribution

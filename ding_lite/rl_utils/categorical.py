@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.td import return_and_discount
 
 
@@ -103,8 +104,8 @@ def categorical_projection(
     Raises:
         ValueError: next_dist_BK is not `[B, K]` for the B of the other arguments.
     """
-    atom_BK = _moved_atoms(next_dist_BK, reward_B, done_B, value_gamma_B, v_min, v_max)
-    return project_distribution(next_dist_BK, atom_BK, v_min, v_max)
+    atom_BK = _moved_atoms(next_dist_BK, reward_B, done_B, value_gamma_B, v_min=v_min, v_max=v_max)
+    return project_distribution(next_dist_BK, atom_BK, v_min=v_min, v_max=v_max)
 
 
 @torch.no_grad()
@@ -115,8 +116,8 @@ def categorical_clipped_share(
 
     If it is not small, the support is too narrow for the rewards. Arguments as for `categorical_projection`.
     """
-    atom_BK = _moved_atoms(next_dist_BK, reward_B, done_B, value_gamma_B, v_min, v_max)
-    return _outside(next_dist_BK, atom_BK, v_min, v_max)
+    atom_BK = _moved_atoms(next_dist_BK, reward_B, done_B, value_gamma_B, v_min=v_min, v_max=v_max)
+    return (next_dist_BK * ((atom_BK < v_min) | (atom_BK > v_max))).sum(-1)
 
 
 def _moved_atoms(
@@ -127,7 +128,8 @@ def _moved_atoms(
     if next_dist_BK.ndim != 2 or any(vector.shape != next_dist_BK.shape[:1] for vector in vectors):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (next_dist_BK, *vectors))
         raise ValueError(f"expected a distribution [B, K], and reward, done and value_gamma [B], got {shapes}")
-    support_K = _support(v_min, v_max, next_dist_BK.shape[1], next_dist_BK)
+    num_atoms = next_dist_BK.shape[1]
+    support_K = torch.linspace(v_min, v_max, num_atoms, dtype=next_dist_BK.dtype, device=next_dist_BK.device)
     scale_B = value_gamma_B.masked_fill(done_B.bool(), 0.0)
     return reward_B[:, None] + scale_B[:, None] * support_K
 
@@ -138,7 +140,9 @@ def dist_1step_td_error(data: dist_1step_td_data, gamma: float, v_min: float, v_
     Raises:
         ValueError: dist and next_dist are not both `[B, A, n_atom]`, or reward is not `[B]`.
     """
-    return dist_nstep_td_error(dist_nstep_td_data(*data), gamma, v_min, v_max, n_atom, cum_reward=True)[0]
+    return dist_nstep_td_error(
+        dist_nstep_td_data._make(data), gamma, v_min=v_min, v_max=v_max, n_atom=n_atom, cum_reward=True
+    )[0]
 
 
 def dist_nstep_td_error(
@@ -175,17 +179,29 @@ def dist_nstep_td_error(
     Raises:
         ValueError: dist and next_n_dist are not both `[B, A, n_atom]`, or the shape of reward contradicts `cum_reward`.
     """
+    dist, next_dist = data.dist, data.next_n_dist
+    if dist.ndim != 3 or dist.shape != next_dist.shape or dist.shape[-1] != n_atom:
+        shapes = f"{tuple(dist.shape)} and {tuple(next_dist.shape)}"
+        raise ValueError(f"dist and the next dist must both be [B, A, {n_atom}] for n_atom={n_atom}, got {shapes}")
+    sample_B = torch.arange(len(dist), device=dist.device)
     with torch.no_grad():
-        next_dist_BK, atom_BK = _target(data, gamma, v_min, v_max, n_atom, nstep, value_gamma, cum_reward)
-        target_BK = project_distribution(next_dist_BK, atom_BK, v_min, v_max)
-    sample_B = torch.arange(len(data.act), device=data.act.device)
+        return_B, discount_B = return_and_discount(
+            data.reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
+        )
+        target_BK = categorical_projection(
+            next_dist[sample_B, data.next_n_act],
+            return_B,
+            done_B=data.done,
+            value_gamma_B=torch.as_tensor(discount_B, dtype=dist.dtype, device=dist.device).expand_as(return_B),
+            v_min=v_min,
+            v_max=v_max,
+        )
     if data.log_dist is None:
-        log_BK = data.dist[sample_B, data.act].clamp_min(torch.finfo(data.dist.dtype).tiny).log()
+        log_BK = dist[sample_B, data.act].clamp_min(torch.finfo(dist.dtype).tiny).log()
     else:
         log_BK = data.log_dist[sample_B, data.act]
     loss_B = -(target_BK * log_BK).sum(-1)
-    loss = loss_B.mean() if data.weight is None else (loss_B * data.weight).mean()
-    return loss, kl_to_target(loss_B, target_BK)
+    return weighted_mean(loss_B, data.weight), kl_to_target(loss_B, target_BK)
 
 
 @torch.no_grad()
@@ -202,53 +218,3 @@ def kl_to_target(cross_entropy_B: Tensor, target_BK: Tensor) -> Tensor:
         target_BK: the probabilities m.
     """
     return (cross_entropy_B + torch.xlogy(target_BK, target_BK).sum(-1)).clamp(min=0.0)
-
-
-@torch.no_grad()
-def dist_nstep_clipped_share(
-    data: dist_nstep_td_data,
-    gamma: float,
-    v_min: float,
-    v_max: float,
-    n_atom: int,
-    nstep: int = 1,
-    value_gamma: Tensor | None = None,
-    cum_reward: bool = False,
-) -> Tensor:
-    """Return the probability that the targets of `dist_nstep_td_error` lie outside the support, `[B]`.
-
-    The projection moves this probability to the ends of the support. If it is not small, the support is too narrow for
-    the rewards. Arguments as for `dist_nstep_td_error`.
-    """
-    next_dist_BK, atom_BK = _target(data, gamma, v_min, v_max, n_atom, nstep, value_gamma, cum_reward)
-    return _outside(next_dist_BK, atom_BK, v_min, v_max)
-
-
-def _outside(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: float) -> Tensor:
-    """Return the probability of the atoms outside the support, `[B]`."""
-    return (dist_BK * ((atom_BK < v_min) | (atom_BK > v_max))).sum(-1)
-
-
-def _target(
-    data: dist_nstep_td_data,
-    gamma: float,
-    v_min: float,
-    v_max: float,
-    n_atom: int,
-    nstep: int,
-    value_gamma: Tensor | None,
-    cum_reward: bool,
-) -> tuple[Tensor, Tensor]:
-    """Return the probabilities `[B, K]` of the targets, and the targets y_j `[B, K]`, before the projection."""
-    dist, next_dist = data.dist, data.next_n_dist
-    if dist.ndim != 3 or dist.shape != next_dist.shape or dist.shape[-1] != n_atom:
-        shapes = f"{tuple(dist.shape)} and {tuple(next_dist.shape)}"
-        raise ValueError(f"dist and the next dist must both be [B, A, {n_atom}] for n_atom={n_atom}, got {shapes}")
-    return_B, discount_B = return_and_discount(data.reward, gamma, nstep, cum_reward, value_gamma)
-    discount_B = discount_B * (~data.done.bool()).to(dist.dtype)
-    atom_BK = return_B[:, None] + discount_B[:, None] * _support(v_min, v_max, n_atom, dist)
-    return next_dist[torch.arange(len(dist), device=dist.device), data.next_n_act], atom_BK
-
-
-def _support(v_min: float, v_max: float, n_atom: int, like: Tensor) -> Tensor:
-    return torch.linspace(v_min, v_max, n_atom, dtype=like.dtype, device=like.device)

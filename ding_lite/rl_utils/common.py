@@ -87,5 +87,5 @@ def reward_sum(reward_TB: Tensor, gamma: float) -> Tensor:
         reward_TB: `[T, B]`, the rewards r_t to r_{t+T-1}.
         gamma: discount per env step.
     """
-    discount_K = discounts(gamma, len(reward_TB), reward_TB.device, reward_TB.dtype)
+    discount_K = discounts(gamma, len(reward_TB), device=reward_TB.device, dtype=reward_TB.dtype)
     return nstep_sums(reward_TB, torch.zeros_like(reward_TB, dtype=torch.bool), discount_K)[0]

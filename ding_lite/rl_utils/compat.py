@@ -66,14 +66,14 @@ def ppo_error_continuous(
     kl_type: str = "k1",
 ) -> tuple[ppo_loss, ppo_info]:
     """Return what `ppo_error` returns for the same data."""
-    return ppo_error(ppo_data(*data), clip_ratio, use_value_clip, dual_clip, kl_type)
+    return ppo_error(ppo_data._make(data), clip_ratio, use_value_clip, dual_clip=dual_clip, kl_type=kl_type)
 
 
 def ppo_policy_error_continuous(
     data: ppo_policy_data_continuous, clip_ratio: float = 0.2, dual_clip: float | None = None, kl_type: str = "k1"
 ) -> tuple[ppo_policy_loss, ppo_info]:
     """Return what `ppo_policy_error` returns for the same data."""
-    return ppo_policy_error(ppo_policy_data(*data), clip_ratio, dual_clip, kl_type)
+    return ppo_policy_error(ppo_policy_data._make(data), clip_ratio, dual_clip=dual_clip, kl_type=kl_type)
 
 
 def vtrace_error_discrete_action(
@@ -85,7 +85,14 @@ def vtrace_error_discrete_action(
     rho_pg_clip_ratio: float = 1.0,
 ) -> vtrace_loss:
     """Return the losses of `vtrace_error`, which explains the arguments, without the targets of the value."""
-    return vtrace_error(data, gamma, lambda_, rho_clip_ratio, c_clip_ratio, rho_pg_clip_ratio)[0]
+    return vtrace_error(
+        data,
+        gamma,
+        lambda_,
+        rho_clip_ratio=rho_clip_ratio,
+        c_clip_ratio=c_clip_ratio,
+        rho_pg_clip_ratio=rho_pg_clip_ratio,
+    )[0]
 
 
 vtrace_error_continuous_action = vtrace_error_discrete_action
@@ -123,7 +130,7 @@ def get_epsilon_greedy_fn(start: float, end: float, decay: float, type_: str = "
     Raises:
         ValueError: `type_` is unknown, or `decay` is not positive.
     """
-    epsilon_at(0, start, end, decay, type_)  # reports a mistake now
+    epsilon_at(0, start=start, end=end, decay=decay, type=type_)  # reports a mistake now
     return partial(epsilon_at, start=start, end=end, decay=decay, type=type_)
 
 

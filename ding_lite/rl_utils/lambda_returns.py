@@ -42,7 +42,7 @@ def td_lambda_error(data: td_lambda_data, gamma: float = 0.9, lambda_: float = 0
         ValueError: value is not one step longer than reward.
     """
     value, reward, weight = data
-    return_TB = generalized_lambda_returns(value.detach(), reward, gamma, lambda_)
+    return_TB = generalized_lambda_returns(value.detach(), reward, gammas=gamma, lambda_=lambda_)
     return 0.5 * weighted_mean((return_TB - value[:-1]).square(), weight)
 
 
@@ -65,7 +65,7 @@ def generalized_lambda_returns(
     Raises:
         ValueError: bootstrap_values is not one step longer than rewards.
     """
-    return multistep_forward_view(bootstrap_values[1:], rewards, gammas, lambda_, done)
+    return multistep_forward_view(bootstrap_values[1:], rewards, gammas=gammas, lambda_=lambda_, done=done)
 
 
 def multistep_forward_view(
@@ -120,7 +120,7 @@ def upgo_returns(rewards: Tensor, bootstrap_values: Tensor) -> Tensor:
     check_same_shape(rewards=rewards, bootstrap_values=bootstrap_values[1:])
     good_TB = rewards + bootstrap_values[1:] >= bootstrap_values[:-1]
     lambda_TB = torch.cat([good_TB[1:], torch.ones_like(good_TB[:1])])
-    return generalized_lambda_returns(bootstrap_values, rewards, 1.0, lambda_TB)
+    return generalized_lambda_returns(bootstrap_values, rewards, gammas=1.0, lambda_=lambda_TB)
 
 
 def upgo_loss(

@@ -217,15 +217,16 @@ def ppo_error(
     Raises:
         ValueError: dual_clip is not above 1, the fields' shapes do not fit together, or kl_type is unknown.
     """
-    logit_new, logit_old, action, value_new, value_old, adv, return_, weight, logit_pretrained = data
-    check_same_shape(adv=adv, value_new=value_new)
-    policy_data = ppo_policy_data(logit_new, logit_old, action, adv, weight, logit_pretrained)
-    policy, info = ppo_policy_error(policy_data, clip_ratio, dual_clip, kl_type)
-    value_loss = ppo_value_error(ppo_value_data(value_new, value_old, return_, weight), clip_ratio, use_value_clip)
-    losses = (policy.policy_loss, value_loss, policy.entropy_loss)
+    check_same_shape(adv=data.adv, value_new=data.value_new)
+    fields = data._asdict()
+    policy_data = ppo_policy_data(**{name: fields[name] for name in ppo_policy_data._fields})
+    policy, info = ppo_policy_error(policy_data, clip_ratio, dual_clip=dual_clip, kl_type=kl_type)
+    value_data = ppo_value_data(**{name: fields[name] for name in ppo_value_data._fields})
+    value_loss = ppo_value_error(value_data, clip_ratio, use_value_clip)
+    loss = ppo_loss(policy_loss=policy.policy_loss, value_loss=value_loss, entropy_loss=policy.entropy_loss)
     if not isinstance(policy, ppo_policy_loss_with_kl):
-        return ppo_loss(*losses), info
-    penalised = ppo_loss_with_kl(*losses)
+        return loss, info
+    penalised = ppo_loss_with_kl._make(loss)
     penalised.kl_div = policy.kl_div
     return penalised, info
 
@@ -259,16 +260,16 @@ def ppo_policy_error(
     check_same_shape(log_prob=logp, log_prob_old=logp_old, adv=adv, weight=weight)
     log_ratio = logp - logp_old
     ratio = log_ratio.exp()
-    objective = clipped_objective(ratio, adv, clip_ratio, dual_clip)
+    objective = clipped_objective(ratio, adv, clip_ratio=clip_ratio, dual_clip=dual_clip)
     with torch.no_grad():
         approx_kl = -weighted_mean(log_ratio, weight)
         clipfrac = weighted_mean(((ratio - 1.0).abs() > clip_ratio).to(adv.dtype), weight)
-    losses = (-weighted_mean(objective, weight), weighted_mean(entropy, weight))
-    info = ppo_info(approx_kl, clipfrac)
+    info = ppo_info(approx_kl=approx_kl, clipfrac=clipfrac)
+    loss = ppo_policy_loss(policy_loss=-weighted_mean(objective, weight), entropy_loss=weighted_mean(entropy, weight))
     if logit_pretrained is None:
-        return ppo_policy_loss(*losses), info
-    penalised = ppo_policy_loss_with_kl(*losses)
-    penalised.kl_div = pretrained_kl(logit_new, logit_pretrained, action, kl_type, weight)
+        return loss, info
+    penalised = ppo_policy_loss_with_kl._make(loss)
+    penalised.kl_div = pretrained_kl(logit_new, logit_pretrained, action, kl_type=kl_type, weight=weight)
     return penalised, info
 
 
@@ -288,5 +289,5 @@ def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_cli
     """
     value_new, value_old, return_, weight = data
     check_same_shape(value_new=value_new, value_old=value_old, return_=return_, weight=weight)
-    square = squared_value_error(value_new, value_old, return_, clip_ratio if use_value_clip else None)
+    square = squared_value_error(value_new, value_old, return_, clip_ratio=clip_ratio if use_value_clip else None)
     return 0.5 * weighted_mean(square, weight)

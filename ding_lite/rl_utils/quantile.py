@@ -76,8 +76,12 @@ def qrdqn_nstep_td_error(
     sample_B = torch.arange(len(q), device=q.device)
     with torch.no_grad():
         next_theta_BJ = next_n_q[sample_B, next_n_action]
-        target_BJ = _target(next_theta_BJ, reward, done, gamma, nstep, cum_reward, value_gamma)
-    loss_B = quantile_loss(q[sample_B, action], target_BJ, tau[..., 0], kappa)
+        return_B, discount_B = return_and_discount(
+            reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
+        )
+        next_theta_JB = next_theta_BJ.masked_fill(done.bool()[:, None], 0.0).t()
+        target_BJ = (return_B + discount_B * next_theta_JB).t()
+    loss_B = quantile_loss(q[sample_B, action], target_BJ, tau[..., 0], kappa=kappa)
     return weighted_mean(loss_B, weight), loss_B.detach()
 
 
@@ -136,9 +140,13 @@ def iqn_nstep_td_error(
     sample_B = torch.arange(q.shape[1], device=q.device)
     with torch.no_grad():
         next_theta_BJ = next_n_q[:, sample_B, next_n_action].t()
-        target_BJ = _target(next_theta_BJ, reward, done, gamma, nstep, cum_reward, value_gamma)
+        return_B, discount_B = return_and_discount(
+            reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
+        )
+        next_theta_JB = next_theta_BJ.masked_fill(done.bool()[:, None], 0.0).t()
+        target_BJ = (return_B + discount_B * next_theta_JB).t()
     tau_BK = replay_quantiles.reshape(q.shape[:2]).t()
-    loss_B = quantile_loss(q[:, sample_B, action].t(), target_BJ, tau_BK, kappa) / (kappa or 1.0)
+    loss_B = quantile_loss(q[:, sample_B, action].t(), target_BJ, tau_BK, kappa=kappa) / (kappa or 1.0)
     return weighted_mean(loss_B, weight), loss_B.detach()
 
 
@@ -180,11 +188,17 @@ def fqf_nstep_td_error(
     if q.ndim != 3 or next_n_q.ndim != 3 or q.shape[::2] != next_n_q.shape[::2]:
         shapes = f"{tuple(q.shape)} and {tuple(next_n_q.shape)}"
         raise ValueError(f"q and next_n_q must be [B, K, A] and [B, J, A], got {shapes}")
-    sequences = (q.transpose(0, 1), next_n_q.transpose(0, 1))
-    step = (action, next_n_action, reward, done, quantiles_hats.t())
-    return iqn_nstep_td_error(
-        iqn_nstep_td_data(*sequences, *step, weight), gamma, nstep, kappa, value_gamma, cum_reward
+    by_quantile = iqn_nstep_td_data(
+        q=q.transpose(0, 1),
+        next_n_q=next_n_q.transpose(0, 1),
+        action=action,
+        next_n_action=next_n_action,
+        reward=reward,
+        done=done,
+        replay_quantiles=quantiles_hats.t(),
+        weight=weight,
     )
+    return iqn_nstep_td_error(by_quantile, gamma, nstep, kappa=kappa, value_gamma=value_gamma, cum_reward=cum_reward)
 
 
 def fqf_calculate_fraction_loss(
@@ -229,21 +243,6 @@ def fqf_calculate_fraction_loss(
         slope_BK = torch.where(end_BK > before_BK, left_BK, -left_BK)
         slope_BK = slope_BK + torch.where(end_BK < after_BK, right_BK, -right_BK)
     return weighted_mean((slope_BK * quantiles[:, 1:-1]).sum(1), weight)
-
-
-def _target(
-    next_theta_BJ: Tensor,
-    reward: Tensor,
-    done: Tensor,
-    gamma: float,
-    nstep: int,
-    cum_reward: bool,
-    value_gamma: Tensor | None,
-) -> Tensor:
-    """Return the quantiles of the n-step return, `[B, J]`."""
-    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
-    next_theta_JB = next_theta_BJ.masked_fill(done.bool()[:, None], 0.0).t()
-    return (return_B + discount_B * next_theta_JB).t()
 
 
 def quantile_loss(theta_BK: Tensor, target_BJ: Tensor, tau_BK: Tensor, kappa: float) -> Tensor:

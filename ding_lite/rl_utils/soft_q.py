@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ding_lite.rl_utils.common import check_same_shape, weighted_mean
+from ding_lite.rl_utils.common import check_same_shape, pick, weighted_mean
 from ding_lite.rl_utils.distribution import entropy
 from ding_lite.rl_utils.td import criterion_values, q_nstep_td_data, return_and_discount
 
@@ -87,9 +87,9 @@ def m_q_1step_td_error(
     q, target_q, next_q, act, reward, done, weight = data
     check_same_shape(q=q, target_q=target_q, next_q=next_q)
     check_same_shape(act=act, reward=reward, done=done, weight=weight)
-    q_B = q.gather(1, act.unsqueeze(1)).squeeze(1)
+    q_B = pick(q, act)
     with torch.no_grad():
-        log_policy_B = tau * functional.log_softmax(target_q / tau, dim=1).gather(1, act.unsqueeze(1)).squeeze(1)
+        log_policy_B = tau * pick(functional.log_softmax(target_q / tau, dim=1), act)
         value_B = soft_value(next_q, tau).masked_fill(done.bool(), 0.0)
         target_B = reward + alpha * log_policy_B.clamp(min=LOWEST_LOG_POLICY) + gamma * value_B
         clipped_B = (log_policy_B < LOWEST_LOG_POLICY).to(q.dtype)
@@ -129,8 +129,10 @@ def q_nstep_sql_td_error(
     q, next_n_q, action, _, reward, done, weight = data
     if q.ndim != 2 or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
-    q_B = q.gather(1, action.unsqueeze(1)).squeeze(1)
+    return_B, discount_B = return_and_discount(
+        reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
+    )
+    q_B = pick(q, action)
     with torch.no_grad():
         value_B = soft_value(next_n_q, alpha)
         target_B = return_B + discount_B * value_B.masked_fill(done.bool(), 0.0)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.rl_utils.common import check_same_shape, reward_sum, weighted_mean
+from ding_lite.rl_utils.common import check_same_shape, pick, reward_sum, weighted_mean
 
 
 class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
@@ -72,13 +72,14 @@ def q_nstep_td_error(
     q, next_n_q, action, next_n_action, reward, done, weight = data
     if q.ndim != 2 or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
-    q_B = q.gather(1, action.unsqueeze(1)).squeeze(1)
+    return_B, discount_B = return_and_discount(
+        reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
+    )
+    q_B = pick(q, action)
     with torch.no_grad():
-        next_q_B = next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1)
-        target_B = return_B + discount_B * next_q_B.masked_fill(done.bool(), 0.0)
-    loss_B = criterion_values(criterion, q_B, target_B)
-    return (loss_B if weight is None else loss_B * weight).mean(), target_B - q_B.detach()
+        target_B = return_B + discount_B * pick(next_n_q, next_n_action).masked_fill(done.bool(), 0.0)
+    loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
+    return loss, target_B - q_B.detach()
 
 
 def return_and_discount(
@@ -180,10 +181,12 @@ def q_nstep_td_error_with_rescale(
     q, next_n_q, action, next_n_action, reward, done, weight = data
     if q.ndim != 2 or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
-    q_B = q.gather(1, action.unsqueeze(1)).squeeze(1)
+    return_B, discount_B = return_and_discount(
+        reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
+    )
+    q_B = pick(q, action)
     with torch.no_grad():
-        next_q_B = inv_trans_fn(next_n_q.gather(1, next_n_action.unsqueeze(1)).squeeze(1))
+        next_q_B = inv_trans_fn(pick(next_n_q, next_n_action))
         target_B = trans_fn(return_B + discount_B * next_q_B.masked_fill(done.bool(), 0.0))
     loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
     return loss, target_B - q_B.detach()
@@ -225,7 +228,7 @@ def q_1step_td_error(data: q_1step_td_data, gamma: float, criterion: Criterion =
     Raises:
         ValueError: q and next_q are not both `[B, A]`, or reward is not `[B]`.
     """
-    return q_nstep_td_error(q_nstep_td_data(*data), gamma, 1, cum_reward=True, criterion=criterion)[0]
+    return q_nstep_td_error(q_nstep_td_data._make(data), gamma, cum_reward=True, criterion=criterion)[0]
 
 
 class q_v_1step_td_data(NamedTuple):  # noqa: N801
@@ -266,8 +269,8 @@ def q_v_1step_td_error(
     """
     q, v, act, reward, done, weight = data
     check_same_shape(q=q[..., 0], v=v, act=act, weight=weight)
-    q_taken = q.gather(-1, act.unsqueeze(-1)).squeeze(-1)
-    return _one_step_error(q_taken, v, reward, done, weight, gamma, criterion)
+    q_taken = pick(q, act)
+    return _one_step_error(q_taken, v, reward, done=done, weight=weight, gamma=gamma, criterion=criterion)
 
 
 class v_1step_td_data(NamedTuple):  # noqa: N801
@@ -306,7 +309,7 @@ def v_1step_td_error(
     """
     v, next_v, reward, done, weight = data
     check_same_shape(v=v, next_v=next_v, weight=weight)
-    return _one_step_error(v, next_v, reward, done, weight, gamma, criterion)
+    return _one_step_error(v, next_v, reward, done=done, weight=weight, gamma=gamma, criterion=criterion)
 
 
 def _one_step_error(
@@ -407,7 +410,9 @@ def v_nstep_td_error(
     v, next_n_v, reward, done, weight, value_gamma = data
     gamma_B = value_gamma if isinstance(value_gamma, Tensor) else None
     check_same_shape(v=v, next_n_v=next_n_v, done=done, weight=weight, value_gamma=gamma_B)
-    target_B = nstep_return(nstep_return_data(reward, next_n_v, done), gamma, nstep, value_gamma).detach()
+    target_B = nstep_return(
+        nstep_return_data(reward, next_n_v, done), gamma, nstep=nstep, value_gamma=value_gamma
+    ).detach()
     values_B = criterion_values(criterion, v, target_B)
     return weighted_mean(values_B, weight), values_B.detach()
 
@@ -419,14 +424,11 @@ def bdq_nstep_td_error(
     cum_reward: bool = False,
     value_gamma: Tensor | None = None,
     criterion: Callable[..., Tensor] = functional.mse_loss,
-    mean_target: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the n-step loss of branching Q-learning (Tavakoli et al. 2018, arXiv:1711.08946, eq. 4 to 7).
 
     y_d = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'_d(s_{t+n}, a_{t+n,d})
     loss = mean over samples of w mean_d criterion(Q_d(s_t, a_{t,d}), y_d)
-
-    With `mean_target`, every branch learns towards the mean of y_d over the branches, which the paper found best.
 
     Args:
         data: as for `q_nstep_td_error`, but q and next_n_q are `[B, D, A]`, action and next_n_action `[B, D]`.
@@ -435,7 +437,6 @@ def bdq_nstep_td_error(
         cum_reward: whether `reward` is already summed over the n steps.
         value_gamma: `[B]`, see `q_nstep_td_error`.
         criterion: a function or a module, see `criterion_values`.
-        mean_target: whether the branches have a common target.
 
     Returns:
         The scalar loss, and the mean over the branches of |y_d - Q_d(s_t, a_{t,d})|, `[B]`, detached.
@@ -446,12 +447,12 @@ def bdq_nstep_td_error(
     q, next_n_q, action, next_n_action, reward, done, weight = data
     if q.ndim != 3 or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [B, D, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(reward, gamma, nstep, cum_reward, value_gamma)
-    q_DB = q.gather(2, action.unsqueeze(2)).squeeze(2).t()
+    return_B, discount_B = return_and_discount(
+        reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
+    )
+    q_DB = pick(q, action).t()
     with torch.no_grad():
-        next_q_DB = next_n_q.gather(2, next_n_action.unsqueeze(2)).squeeze(2).t()
-        if mean_target:
-            next_q_DB = next_q_DB.mean(0).expand_as(q_DB)
+        next_q_DB = pick(next_n_q, next_n_action).t()
         target_DB = return_B + discount_B * next_q_DB.masked_fill(done.bool(), 0.0)
     loss = weighted_mean(criterion_values(criterion, q_DB, target_DB).mean(0), weight)
     return loss, (target_DB - q_DB.detach()).abs().mean(0)

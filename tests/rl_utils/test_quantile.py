@@ -53,59 +53,6 @@ def test_quantile_loss_by_hand(kappa: Any) -> None:
     assert weighed.item() == pytest.approx((2 * LOSSES[kappa][0] + 0.5 * LOSSES[kappa][1]) / 2)
 
 
-def test_quantile_loss_gradient_by_hand() -> None:
-    q, next_q = QUANTILES.clone().requires_grad_(), NEXT_QUANTILES.clone().requires_grad_()
-    loss, losses = qrdqn_nstep_td_error(quantiles(q=q, next_n_q=next_q), 0.5, cum_reward=True)
-    loss.backward()
-    # For two samples, half of: sample 0: -tau (L' = 1 for both targets); sample 1: +(1 - tau)
-    expected = tensor([[[-0.125, -0.375], [0, 0]], [[0, 0], [0.375, 0.125]]])
-    torch.testing.assert_close(q.grad, expected)
-    assert next_q.grad is None
-    assert not losses.requires_grad
-
-
-def test_quantile_targets_sum_rewards_and_discount_what_follows() -> None:
-    # gamma 1/2, 2 steps: 1 + 1/2 * 2 = 2 and 1/4 of 2 and 4: targets 2.5 and 3; sample 1: 0 + 1/2 * 2 = 1 as before
-    reward = tensor([[1.0, 0.0], [2.0, 2.0]])
-    _, two_steps = qrdqn_nstep_td_error(quantiles(reward=reward), 0.5, nstep=2, kappa=0.0)
-    torch.testing.assert_close(two_steps, tensor([0.25 * 2.75 + 0.75 * 1.75, 1.0]))
-    # value_gamma 1/4 for 1/2: targets 1.5 and 2
-    _, cut = qrdqn_nstep_td_error(quantiles(), 0.5, 3, tensor([0.25, 0.5]), cum_reward=True, kappa=0.0)
-    torch.testing.assert_close(cut, tensor([0.25 * 1.75 + 0.75 * 0.75, 1.0]))
-
-
-def test_a_quantile_that_is_not_finite_does_not_leak_through_done() -> None:
-    next_q = NEXT_QUANTILES.clone()
-    next_q[1] = float("inf")
-    _, losses = qrdqn_nstep_td_error(quantiles(next_n_q=next_q), 0.5, cum_reward=True)
-    torch.testing.assert_close(losses, tensor(LOSSES[1.0]))
-
-
-@pytest.mark.parametrize("side", [1, -1])
-def test_the_loss_is_least_at_the_quantiles_of_the_return(side: int) -> None:
-    # Returns 1, 2, 3, 4 are alike often, so that they are the quantiles 1/8, 3/8, 5/8, 7/8. The derivative by quantile
-    # i is P(return < theta_i) - tau_i: a little above it is i/4 - (i - 1/2)/4 = 1/8, a little below -1/8.
-    theta = (tensor([1.0, 2, 3, 4]) + 0.1 * side)[None, None].requires_grad_()
-    tau = ((torch.arange(4) + 0.5) / 4)[:, None].expand(4, -1, -1)
-    q, zero = theta.expand(4, -1, -1), torch.zeros(4, dtype=torch.int64)
-    data = qrdqn_nstep_td_data(q, q.detach(), zero, zero, tensor([1.0, 2, 3, 4]), torch.ones(4), tau)
-    loss, _ = qrdqn_nstep_td_error(data, 0.9, cum_reward=True, kappa=0.0)
-    (gradient,) = torch.autograd.grad(loss, theta)
-    torch.testing.assert_close(gradient.flatten(), torch.full((4,), side / 8))
-
-
-def test_quantile_arguments_are_checked_and_not_written_into() -> None:
-    before: Any = quantiles(weight=tensor([1.0, 2.0]), tau=TAU.clone())
-    copies = [value.clone() for value in before]
-    qrdqn_nstep_td_error(before, 0.9, cum_reward=True)
-    for value, copy in zip(before, copies, strict=True):
-        torch.testing.assert_close(value, copy)
-    with pytest.raises(ValueError, match=r"\[B, A, K\]"):
-        qrdqn_nstep_td_error(quantiles(next_n_q=NEXT_QUANTILES[..., :1]), 0.9, cum_reward=True)
-    with pytest.raises(ValueError, match=r"\[T, B\]"):
-        qrdqn_nstep_td_error(quantiles(), 0.9)
-
-
 # -- IQN and FQF ------------------------------------------------------------------------------------------------------
 
 
@@ -153,42 +100,6 @@ def test_iqn_and_fqf_losses_equal_a_naive_one(kappa: float) -> None:
         assert data.weight is not None
         torch.testing.assert_close(loss, (expected * data.weight).mean())
         assert not losses.requires_grad
-
-
-@pytest.mark.parametrize("kappa", LOSSES)
-def test_iqn_and_fqf_losses_by_hand_are_those_of_qrdqn_over_kappa(kappa: Any) -> None:
-    data = quantiles(weight=tensor([2.0, 0.5]))
-    expected = tensor(LOSSES[kappa]) / (kappa or 1)
-    by_place = (data.q.permute(2, 0, 1), data.next_n_q.permute(2, 0, 1))
-    of_iqn = iqn_nstep_td_data(*by_place, *data[2:6], data.tau.transpose(0, 1), data.weight)
-    by_sample = (data.q.transpose(1, 2), data.next_n_q.transpose(1, 2))
-    of_fqf = fqf_nstep_td_data(*by_sample, *data[2:6], data.tau[..., 0], data.weight)
-    for loss, losses in (
-        iqn_nstep_td_error(of_iqn, 0.5, kappa=kappa, cum_reward=True),
-        fqf_nstep_td_error(of_fqf, 0.5, kappa=kappa, cum_reward=True),
-    ):
-        torch.testing.assert_close(losses, expected)
-        assert loss.item() == pytest.approx((2 * expected[0].item() + 0.5 * expected[1].item()) / 2)
-
-
-def test_the_gradients_of_iqn_and_fqf_flow_to_the_predicted_quantiles_alone() -> None:
-    q, next_q, tau, data = random_step()
-    for leaf in (q, next_q, tau):
-        leaf.requires_grad_()
-    fqf_nstep_td_error(fqf_nstep_td_data(q, next_q, *data[2:6], tau), 0.9, 3)[0].backward()
-    assert q.grad is not None
-    assert next_q.grad is None
-    assert tau.grad is None
-
-
-def test_iqn_and_fqf_shapes_are_checked() -> None:
-    q, next_q, tau, data = random_step()
-    with pytest.raises(ValueError, match=r"\[K, B, A\] and \[J, B, A\]"):
-        iqn_nstep_td_error(data._replace(next_n_q=next_q), 0.9, 3)
-    with pytest.raises(ValueError, match=r"\[B, K, A\] and \[B, J, A\]"):
-        fqf_nstep_td_error(fqf_nstep_td_data(q, next_q[..., :2], *data[2:6], tau), 0.9, 3)
-    with pytest.raises(ValueError, match=r"\[B, K-1, A\], \[B, K, A\] and \[B, K\+1\]"):
-        fqf_calculate_fraction_loss(q, q, tau, data.action)
 
 
 def distance(quantile: Any, tau: list[float]) -> float:

@@ -78,13 +78,6 @@ def test_targets_equal_the_recursion_written_naively() -> None:
             following = data["v_pred"][t, b, 0].item() + rho * (target - data["q_values"][t, b, action].item())
 
 
-def test_on_policy_with_exact_values_the_targets_are_the_values() -> None:
-    # one state whose actions both earn 1 for ever: Q = V = 1 / (1 - gamma)
-    ones = torch.ones(6, 2, 3)
-    arguments = (ones * 10, ones[..., :1] * 10, ones[:5, :, 0], torch.zeros(5, 2).long(), ones[:5, :, 0], ones[:5])
-    torch.testing.assert_close(compute_q_retraces(*arguments, 0.9), ones[..., :1] * 10)
-
-
 def test_a_value_that_is_not_finite_does_not_leak_through_a_terminal_step() -> None:
     value = V.clone()
     value[1] = torch.nan

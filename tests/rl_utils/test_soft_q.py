@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn, tensor
-from torch.nn import functional
+from torch import tensor
 
 from ding_lite.rl_utils import (
     epsilon_softmax,
@@ -17,6 +16,7 @@ from ding_lite.rl_utils import (
     q_nstep_sql_td_error,
     q_nstep_td_data,
     q_nstep_td_error,
+    soft_policy_value,
     soft_value,
 )
 
@@ -111,15 +111,6 @@ def test_soft_q_loss_by_hand() -> None:
     assert loss.item() == pytest.approx((errors[0] ** 2 + 25) / 2)
 
 
-def test_soft_q_loss_sums_n_rewards_and_discounts_what_follows() -> None:
-    # 1 + 0.5 * 2 + 0.25 log 4 - 1 and 0 + 0.5 * 4 - 4; then value_gamma 0.1 for 0.25
-    reward_TB = tensor([[1.0, 0.0], [2.0, 4.0]])
-    _, error_B, _ = q_nstep_sql_td_error(soft(reward=reward_TB), 0.5, 1.0, 2)
-    torch.testing.assert_close(error_B, tensor([1.0 + 0.25 * LOG4, -2.0]))
-    _, error_B, _ = q_nstep_sql_td_error(soft(reward=reward_TB), 0.5, 1.0, 2, False, tensor([0.1, 0.1]))
-    torch.testing.assert_close(error_B, tensor([1.0 + 0.1 * LOG4, -2.0]))
-
-
 @pytest.mark.parametrize("alpha", [0.05, 1.0, 7.0])
 def test_the_soft_value_is_the_policys_value_plus_its_entropy(alpha: float) -> None:
     q_BA = torch.randn(16, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -135,41 +126,6 @@ def test_small_temperatures_and_large_values_stay_finite() -> None:
     assert soft_value(tensor([[1e4, -1e4]]), 0.01).item() == pytest.approx(1e4)
     data = munchausen(target_q=SOFT * 1e4, next_q=SOFT * 1e4)
     assert all(torch.isfinite(part).all() for part in m_q_1step_td_error(data, 0.5, 0.03, 0.9))
-
-
-@pytest.mark.parametrize("criterion", [functional.smooth_l1_loss, nn.SmoothL1Loss(reduction="none")])
-def test_weights_enter_whatever_the_criterion(criterion: Any) -> None:
-    weight_B = tensor([2.0, 0.0])
-    loss, *_ = q_nstep_sql_td_error(soft(weight=weight_B), 0.5, 1.0, cum_reward=True, criterion=criterion)
-    assert loss.item() == pytest.approx(0.5 * (-0.5 + 0.5 * LOG4) ** 2)  # 2 / 2 times Huber's loss below 1
-    loss, *_ = m_q_1step_td_error(munchausen(weight=weight_B), 0.5, 1.0, 0.9, criterion)
-    assert loss.item() == pytest.approx(0.5 * ERRORS[0] ** 2)
-
-
-def test_the_gradient_flows_through_q_alone_and_nothing_is_written_into() -> None:
-    q, other = Q.clone().requires_grad_(), SOFT.clone().requires_grad_()
-    losses = [
-        m_q_1step_td_error(munchausen(q=q, target_q=other, next_q=other), 0.5, 1.0, 0.9),
-        q_nstep_sql_td_error(soft(q=q, next_n_q=other), 0.5, 1.0, cum_reward=True),
-    ]
-    for (loss, *rest), errors in zip(losses, [ERRORS, [-0.5 + 0.5 * LOG4, -5.0]], strict=True):
-        gradient, none = torch.autograd.grad(loss, [q, other], allow_unused=True)
-        torch.testing.assert_close(gradient, tensor([[-errors[0], 0.0], [0.0, -errors[1]]]))  # of a mean of two
-        assert not any(part.requires_grad for part in rest)
-        assert none is None
-    assert torch.equal(q, Q)
-    assert torch.equal(other, SOFT)
-
-
-def test_shapes_are_checked() -> None:
-    with pytest.raises(ValueError, match="same shape"):
-        m_q_1step_td_error(munchausen(next_q=SOFT[:1]), 0.5, 1.0, 0.9)
-    with pytest.raises(ValueError, match="same shape"):
-        m_q_1step_td_error(munchausen(reward=tensor([[0.5], [1.0]])), 0.5, 1.0, 0.9)
-    with pytest.raises(ValueError, match=r"\[B, A\]"):
-        q_nstep_sql_td_error(soft(next_n_q=SOFT[:1]), 0.5, 1.0)
-    with pytest.raises(ValueError, match=r"\[T, B\]"):
-        q_nstep_sql_td_error(soft(), 0.5, 1.0)
 
 
 @pytest.mark.parametrize("temperature", [0.5, torch.tensor(0.5)])
@@ -203,3 +159,44 @@ def test_a_single_action_has_no_action_gap() -> None:
     assert action_gap.item() == 0.0
     # the policy is certain, so that the log-policy and the entropy are 0: y = 0.5 + Q' / 2, and -1 where it ended
     torch.testing.assert_close(error_B, tensor([0.5 + 0.5 * SOFT[0, 0].item(), -1.0]) - Q[:, 0])
+
+
+def test_value_and_entropy_by_hand() -> None:
+    # pi = 3/4, 1/4: 0.75 * 2 + 0.25 * 6 = 3; H = log 4 - 0.75 log 3
+    entropy = math.log(4.0) - 0.75 * math.log(3.0)
+    value, got = soft_policy_value(tensor([2.0, 6.0]), tensor([math.log(3.0), 0.0]), 0.5)
+    assert got.item() == pytest.approx(entropy)
+    assert value.item() == pytest.approx(3.0 + 0.5 * entropy)
+
+
+def test_it_is_the_papers_sum() -> None:
+    torch.manual_seed(0)
+    q, logit, alpha = torch.randn(2, 5, 3), torch.randn(2, 5, 3), tensor(0.3)
+    value, _ = soft_policy_value(q, logit, alpha)
+    for c in range(2):
+        for b in range(5):
+            pi = [math.exp(x) for x in logit[c, b].tolist()]
+            pi = [x / sum(pi) for x in pi]
+            expected = sum(p * (x - 0.3 * math.log(p)) for p, x in zip(pi, q[c, b].tolist(), strict=True))
+            assert value[c, b].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_best_policy_is_the_softmax_of_q_over_alpha() -> None:
+    # there its value is alpha log sum exp(Q / alpha), and the gradient is zero
+    q, alpha = tensor([1.0, 2.0, -1.0]), 0.7
+    logit = (q / alpha).requires_grad_()
+    value, _ = soft_policy_value(q, logit, alpha)
+    assert value.item() == pytest.approx(alpha * torch.logsumexp(q / alpha, 0).item())
+    value.backward()
+    torch.testing.assert_close(logit.grad, torch.zeros(3), atol=1e-6, rtol=0)
+
+
+def test_a_forbidden_action_counts_nothing() -> None:
+    value, entropy = soft_policy_value(tensor([2.0, 50.0]), tensor([1.0, -torch.inf]), 0.5)
+    assert value.item() == pytest.approx(2.0)
+    assert entropy.item() == pytest.approx(0.0)
+
+
+def test_shapes_that_would_broadcast_are_refused() -> None:
+    with pytest.raises(ValueError, match="the same shape"):
+        soft_policy_value(torch.zeros(2, 5, 3), torch.zeros(5, 3), 0.5)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -8,11 +9,16 @@ from torch import nn, tensor
 from torch.nn import functional
 
 from ding_lite.rl_utils import (
+    bdq_nstep_td_error,
     discounts,
+    inv_symlog,
     nstep_return,
     nstep_sums,
     q_nstep_td_data,
     q_nstep_td_error,
+    symlog,
+    value_inv_transform,
+    value_transform,
 )
 
 Q = tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -58,38 +64,11 @@ def test_double_q_target_by_hand() -> None:
     assert loss.item() == pytest.approx(395.125)
 
 
-def test_a_terminal_state_has_no_value() -> None:
-    _, td_error = q_nstep_td_error(data(done=tensor([True, False])), gamma=0.9, cum_reward=True)
-    torch.testing.assert_close(td_error, tensor([-0.5, 22.0]))  # 0.5 - 1; the other as before
-
-
-def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:
-    next_q = tensor([[float("inf"), float("inf")], [30.0, 40.0]])
-    loss, _ = q_nstep_td_error(data(next_n_q=next_q, done=tensor([True, False])), gamma=0.9, cum_reward=True)
-    assert torch.isfinite(loss)
-
-
 def test_rewards_of_n_steps_are_summed_and_the_bootstrap_discounted_n_times() -> None:
     # 1 + 0.5 * 1 + 0.25 * 20 = 6.5, less 1; 0 + 0.5 * 2 + 0.25 * 30 = 8.5, less 4
     reward = tensor([[1.0, 0.0], [1.0, 2.0]])
     _, td_error = q_nstep_td_error(data(reward=reward), gamma=0.5, nstep=2)
     torch.testing.assert_close(td_error, tensor([5.5, 4.5]))
-
-
-def test_value_gamma_replaces_gamma_to_the_n() -> None:
-    # 0.5 + 0.1 * 20 - 1 = 1.5; -1 + 0.2 * 30 - 4 = 1
-    _, td_error = q_nstep_td_error(data(), gamma=0.9, nstep=3, cum_reward=True, value_gamma=tensor([0.1, 0.2]))
-    torch.testing.assert_close(td_error, tensor([1.5, 1.0]))
-
-
-@pytest.mark.parametrize("criterion", [functional.mse_loss, functional.smooth_l1_loss])
-def test_weights_enter_whatever_the_criterion(criterion: Any) -> None:
-    weighted, _ = q_nstep_td_error(data(weight=tensor([2.0, 0.0])), 0.9, cum_reward=True, criterion=criterion)
-    first = criterion(tensor(1.0), tensor(18.5))
-    assert weighted.item() == pytest.approx(2.0 * first.item() / 2)
-    ones, _ = q_nstep_td_error(data(weight=tensor([1.0, 1.0])), 0.9, cum_reward=True, criterion=criterion)
-    none, _ = q_nstep_td_error(data(), 0.9, cum_reward=True, criterion=criterion)
-    assert ones.item() == pytest.approx(none.item())
 
 
 @pytest.mark.parametrize("weight", [None, tensor([2.0, 0.5])])
@@ -110,25 +89,61 @@ def test_a_module_that_reduces_is_refused() -> None:
         q_nstep_td_error(data(), 0.9, cum_reward=True, criterion=nn.MSELoss())
 
 
-def test_gradient_flows_through_q_alone() -> None:
-    q, next_q = Q.clone().requires_grad_(), NEXT_Q.clone().requires_grad_()
-    loss, td_error = q_nstep_td_error(data(q=q, next_n_q=next_q), 0.9, cum_reward=True)
-    loss.backward()
-    assert next_q.grad is None
-    assert not td_error.requires_grad
-    torch.testing.assert_close(q.grad, tensor([[-17.5, 0.0], [0.0, -22.0]]))  # d mean(e^2) / dq = -e, for two samples
+BRANCH_Q = tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]).repeat(2, 1, 1)
 
 
-def test_arguments_are_not_written_into() -> None:
-    before: Any = data(weight=tensor([1.0, 2.0]))
-    copies = [value.clone() for value in before]
-    q_nstep_td_error(before, 0.9, cum_reward=True)
-    for value, copy in zip(before, copies, strict=True):
-        torch.testing.assert_close(value, copy)
+def branches(**changes: Any) -> q_nstep_td_data:
+    base = q_nstep_td_data(
+        q=BRANCH_Q, next_n_q=10 * BRANCH_Q, action=tensor([[0, 2], [1, 1]]), next_n_action=tensor([[1, 0], [1, 0]]),
+        reward=tensor([0.5, -1.0]), done=tensor([False, True]),
+    )  # fmt: skip
+    return base._replace(**changes)
 
 
-def test_shapes_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"\[B, A\]"):
-        q_nstep_td_error(data(next_n_q=NEXT_Q[:1]), 0.9, cum_reward=True)
-    with pytest.raises(ValueError, match=r"\[T, B\]"):
-        q_nstep_td_error(data(), 0.9)
+def test_branching_loss_by_hand() -> None:
+    # Gamma 0.9. Sample 0: Q is 1 and 6, the next values are 20 and 40; the targets 0.5 + 18 and 0.5 + 36 leave errors
+    # of 17.5 and 30.5. Sample 1 ends: -1 against 2 and 5, errors -3 and -6.
+    loss, error_B = bdq_nstep_td_error(branches(), 0.9, cum_reward=True)
+    assert loss.item() == pytest.approx(((17.5**2 + 30.5**2) / 2 + (9 + 36) / 2) / 2)
+    torch.testing.assert_close(error_B, tensor([24.0, 4.5]))
+
+
+def test_options_that_a_branch_lacks_leave_no_trace() -> None:
+    q = BRANCH_Q.clone()
+    q[:, 0, 2] = -torch.inf
+    q.requires_grad_()
+    loss, _ = bdq_nstep_td_error(branches(q=q, next_n_q=q.detach()), 0.9, cum_reward=True)
+    (gradient,) = torch.autograd.grad(loss, q)
+    assert torch.isfinite(loss)
+    assert torch.isfinite(gradient).all()
+
+
+def test_the_transform_by_hand() -> None:
+    # sqrt(4) - 1 + 0.01 * 3 = 1.03; sqrt(100) - 1 + 0.99 = 9.99; odd
+    torch.testing.assert_close(value_transform(tensor([3.0, -3.0, 99.0, 0.0])), tensor([1.03, -1.03, 9.99, 0.0]))
+    assert value_transform(tensor(3.0), 0.5).item() == pytest.approx(2.5)
+
+
+def test_the_inverse_by_hand() -> None:
+    # eps 1/2: (sqrt(1 + 2 (2.5 + 1 + 1/2)) - 1) / 1 = 2; 2^2 - 1 = 3, whose transform is 2.5
+    torch.testing.assert_close(value_inv_transform(tensor([2.5, -2.5, 0.0]), 0.5), tensor([3.0, -3.0, 0.0]))
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1e-2, 1.0])
+def test_the_inverse_undoes_the_transform(eps: float) -> None:
+    x = torch.linspace(-500, 500, 101, dtype=torch.float64)
+    torch.testing.assert_close(value_inv_transform(value_transform(x, eps), eps), x)
+    torch.testing.assert_close(value_transform(value_inv_transform(x, eps), eps), x)
+
+
+def test_symlog_by_hand_and_its_inverse() -> None:
+    # log(e - 1 + 1) = 1
+    torch.testing.assert_close(symlog(tensor([math.e - 1, 1 - math.e, 0.0])), tensor([1.0, -1.0, 0.0]))
+    torch.testing.assert_close(inv_symlog(tensor([1.0, -1.0, 0.0])), tensor([math.e - 1, 1 - math.e, 0.0]))
+    x = torch.linspace(-500, 500, 101, dtype=torch.float64)
+    torch.testing.assert_close(inv_symlog(symlog(x)), x)
+
+
+def test_small_values_keep_their_digits() -> None:
+    assert symlog(tensor(1e-9)).item() == pytest.approx(1e-9)
+    assert inv_symlog(tensor(1e-9)).item() == pytest.approx(1e-9)

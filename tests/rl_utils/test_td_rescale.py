@@ -10,7 +10,7 @@ import torch
 from torch import tensor
 
 from ding_lite.rl_utils import q_nstep_td_data, q_nstep_td_error_with_rescale
-from tests.rl_utils.test_td import NEXT_Q, Q, data
+from tests.rl_utils.test_td import data
 
 
 def test_the_target_of_rescaled_values_by_hand() -> None:
@@ -46,13 +46,3 @@ def test_rescaled_targets_agree_with_a_naive_loop() -> None:
         total += 0.0 if done[b] else float(value_gamma[b]) * inverse(float(next_q[b, next_action[b]]))
         assert error[b].item() == pytest.approx(h(total) - float(q[b, action[b]]), abs=1e-8)
     assert loss.item() == pytest.approx(float(error.square().mean()))
-
-
-def test_rescaled_values_have_the_same_checks_and_the_gradient_of_the_chosen_actions() -> None:
-    with pytest.raises(ValueError, match="q and next_n_q must both be"):
-        q_nstep_td_error_with_rescale(data(next_n_q=NEXT_Q[:, :1]), 0.9, cum_reward=True)
-    q, next_q = Q.clone().requires_grad_(), NEXT_Q.clone().requires_grad_()
-    q_nstep_td_error_with_rescale(data(q=q, next_n_q=next_q), 0.9, cum_reward=True)[0].backward()
-    assert next_q.grad is None
-    assert q.grad is not None
-    assert (q.grad != 0).tolist() == [[True, False], [False, True]]

@@ -14,16 +14,12 @@ from ding_lite.rl_utils import (
     nstep_return_data,
     q_1step_td_data,
     q_1step_td_error,
-    q_nstep_td_data,
-    q_nstep_td_error_with_rescale,
     q_v_1step_td_data,
     q_v_1step_td_error,
     v_1step_td_data,
     v_1step_td_error,
     v_nstep_td_data,
     v_nstep_td_error,
-    value_inv_transform,
-    value_transform,
 )
 
 Q, NEXT_Q = tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[10.0, 20.0], [30.0, 40.0]])
@@ -94,61 +90,6 @@ def test_n_step_value_loss_by_hand(value_gamma: Any, first: float, criterion: An
         v_nstep_td_error(data, 0.5, 3)
 
 
-def test_rescaled_q_loss_by_hand() -> None:
-    # eps 0: h(x) = sqrt(x + 1) - 1, h^-1(x) = (x + 1)^2 - 1. Next 2 and 3: h^-1 is 8 and 15. Gamma 1/2:
-    # h(1 + 1/2 * 4 + 1/4 * 8 + 3) = h(8) = 2 less Q = 1; the end: h(3 + 1/2 * 0) = 1 less 4.
-    def compress(x: Any) -> Any:
-        return (x + 1.0).sqrt() - 1.0
-
-    def expand(x: Any) -> Any:
-        return (x + 1.0).square() - 1.0
-
-    data = q_nstep_td_data(Q, tensor([[9.0, 2.0], [3.0, 9.0]]), ACT, NEXT_ACT, tensor([[4.0, 3.0], [4.0, 0.0]]), DONE)
-    loss, error_B = q_nstep_td_error_with_rescale(data, 0.5, 2, None, functional.mse_loss, compress, expand)
-    torch.testing.assert_close(error_B, tensor([1.0, -3.0]))
-    assert loss.item() == pytest.approx(5.0)
-    # the discount 0 leaves h(4 + 1/2 * 4) = sqrt(7) - 1
-    _, error_B = q_nstep_td_error_with_rescale(
-        data, 0.5, 2, tensor([0.0, 0.0]), nn.MSELoss(reduction="none"), compress, expand
-    )
-    torch.testing.assert_close(error_B, tensor([7.0**0.5 - 2.0, -3.0]))
-
-
-def test_rescaled_q_loss_is_that_of_loops_over_samples() -> None:
-    gen = torch.Generator().manual_seed(0)
-    q, next_q = torch.randn(2, 32, 4, generator=gen, dtype=torch.float64)
-    act, next_act = torch.randint(4, (2, 32), generator=gen)
-    reward = torch.randn(3, 32, generator=gen, dtype=torch.float64) * 10
-    done, weight = torch.rand(32, generator=gen) < 0.3, torch.rand(32, generator=gen, dtype=torch.float64)
-    total = 0.0
-    for b in range(32):
-        target = sum(0.9**k * reward[k, b] for k in range(3))
-        if not done[b]:
-            target = target + 0.9**3 * value_inv_transform(next_q[b, next_act[b]])
-        total += float(weight[b] * (value_transform(torch.as_tensor(target)) - q[b, act[b]]) ** 2)
-    data = q_nstep_td_data(q, next_q, act, next_act, reward, done, weight)
-    assert q_nstep_td_error_with_rescale(data, 0.9, 3)[0].item() == pytest.approx(total / 32)
-
-
-def test_targets_are_constants_and_results_detached() -> None:
-    q, v, other = (x.clone().requires_grad_() for x in (Q, tensor([1.0, 4.0]), tensor([20.0, 30.0])))
-    next_q = NEXT_Q.clone().requires_grad_()
-    reward_TB = REWARD[None]
-    results: list[Any] = [
-        (q_1step_td_error(q_1step_td_data(q, next_q, ACT, NEXT_ACT, REWARD, DONE), 0.9), tensor(0.0)),
-        q_v_1step_td_error(q_v_1step_td_data(q, other, ACT, REWARD, DONE), 0.9),
-        v_1step_td_error(v_1step_td_data(v, other, REWARD, DONE), 0.9),
-        v_nstep_td_error(v_nstep_td_data(v, other, reward_TB, DONE), 0.9),
-        q_nstep_td_error_with_rescale(q_nstep_td_data(q, next_q, ACT, NEXT_ACT, reward_TB, DONE), 0.9),
-    ]
-    for loss, each in results:
-        gradients = torch.autograd.grad(loss, [q, v, other, next_q], allow_unused=True)
-        assert [gradient is not None for gradient in gradients].count(True) == 1
-        assert gradients[2] is None
-        assert gradients[3] is None
-        assert not each.requires_grad
-
-
 def test_n_step_return_with_the_value_after_the_rewards_by_hand() -> None:
     # 3 + 0.125 * 16 = 5, and the terminal 2; with the discount 0.5: 3 + 8 = 11
     reward_TB = tensor([[1.0, 0.0], [2.0, 0.0], [4.0, 8.0]])
@@ -157,20 +98,3 @@ def test_n_step_return_with_the_value_after_the_rewards_by_hand() -> None:
     assert nstep_return(rewards, 0.5, 3, tensor([0.5, 0.5])).tolist() == [11.0, 2.0]
     with pytest.raises(ValueError, match="nstep=2 steps, got 3"):
         nstep_return(rewards, 0.5, 2)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: q_1step_td_error(q_1step_td_data(Q, NEXT_Q[:1], ACT, NEXT_ACT, REWARD, DONE), 0.9),
-        lambda: q_1step_td_error(q_1step_td_data(Q, NEXT_Q, ACT, NEXT_ACT, REWARD[None], DONE), 0.9),
-        lambda: q_v_1step_td_error(q_v_1step_td_data(Q, NEXT_Q, ACT, REWARD, DONE), 0.9),
-        lambda: q_v_1step_td_error(q_v_1step_td_data(Q, REWARD, ACT, REWARD[:1], DONE), 0.9),
-        lambda: v_1step_td_error(v_1step_td_data(REWARD, REWARD, REWARD[:, None], None), 0.9),
-        lambda: v_nstep_td_error(v_nstep_td_data(REWARD, NEXT_Q, REWARD[None], DONE), 0.9),
-        lambda: q_nstep_td_error_with_rescale(q_nstep_td_data(Q, NEXT_Q[:1], ACT, NEXT_ACT, REWARD[None], DONE), 0.9),
-    ],
-)
-def test_shapes_are_checked(call: Any) -> None:
-    with pytest.raises(ValueError, match=r"same shape|must"):
-        call()

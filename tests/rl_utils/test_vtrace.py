@@ -98,18 +98,6 @@ def test_on_policy_the_returns_are_lambda_returns(lambda_: float) -> None:
     torch.testing.assert_close(return_, data.value[:-1] + adv)
 
 
-def test_on_policy_without_cuts_the_return_is_the_sum_of_rewards() -> None:
-    # lambda 1: sum of gamma^k r, and gamma^n V of the last state
-    data: Any = random_data()
-    gamma = 0.9
-    expected, return_ = torch.empty_like(data.reward), data.value[-1]
-    for t in reversed(range(10)):
-        return_ = data.reward[t] + gamma * return_
-        expected[t] = return_
-    ones = torch.ones_like(data.reward)
-    torch.testing.assert_close(vtrace_nstep_return(ones, ones, data.reward, data.value, gamma, 1.0), expected)
-
-
 def test_returns_equal_the_papers_sum() -> None:
     # v_s = V_s + sum over t >= s of gamma^(t-s) (c_s ... c_{t-1}) delta_t
     data: Any = random_data()
@@ -166,25 +154,6 @@ def test_each_clip_has_its_own_effect() -> None:
     )
 
 
-def test_gradient_by_hand() -> None:
-    # policy: -A (onehot - p) / 2 with A = 1.5, 1 as constants; value: 2 (V - v) / 2, none for the bootstrap
-    logit, value = torch.as_tensor(data().target_output).clone().requires_grad_(), VALUE.clone().requires_grad_()
-    loss = vtrace_error_discrete_action(data(target_output=logit, value=value), 0.5, 1.0)
-    (loss.policy_loss + loss.value_loss).backward()
-    torch.testing.assert_close(logit.grad, tensor([[[-0.1875, 0.1875]], [[0.375, -0.375]]]))
-    torch.testing.assert_close(value.grad, column(-1.5, -1.0, 0.0))
-
-
-@pytest.mark.parametrize("chosen", [0, 1])
-def test_weights_enter_every_term(chosen: int) -> None:
-    # a weight of 2 on one of 2 steps leaves that step's figures; those of the test by hand
-    weight = column(*(2.0 * (t == chosen) for t in range(2)))
-    loss = vtrace_error_discrete_action(data(weight=weight), 0.5, 1.0)
-    expected = [(-1.5 * math.log(0.75), 2.25), (-math.log(0.25), 1.0)][chosen]
-    assert [loss.policy_loss.item(), loss.value_loss.item()] == pytest.approx(expected)
-    assert loss.entropy_loss.item() == pytest.approx(math.log(4.0) - 0.75 * math.log(3.0))
-
-
 def test_a_weight_for_each_sequence_is_that_for_each_of_its_steps() -> None:
     sequences: Any = random_data()
     by_sequence = sequences._replace(weight=sequences.weight[0])
@@ -214,38 +183,3 @@ def test_agrees_with_torch_distributions(continuous: bool) -> None:
     torch.testing.assert_close(loss.policy_loss, -(data.weight * logp * adv).mean())
     torch.testing.assert_close(loss.value_loss, (data.weight * (return_ - data.value[:-1]) ** 2).mean())
     torch.testing.assert_close(loss.entropy_loss, (data.weight * target.entropy()).mean())
-
-
-def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:
-    value = column(1.0, 2.0, float("nan"))
-    loss = vtrace_error_discrete_action(data(value=value, done=column(0, 1).bool()))
-    assert all(torch.isfinite(term) for term in loss)
-
-
-def test_returns_and_advantages_carry_no_gradient() -> None:
-    value = VALUE.clone().requires_grad_()
-    assert not vtrace_nstep_return(RHO, RHO, REWARD, value).requires_grad
-    assert not vtrace_advantage(RHO, REWARD, REWARD, value[:-1], 0.9).requires_grad
-
-
-def test_shapes_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"reward \(2, 1\), value \(1, 1\)"):
-        vtrace_nstep_return(RHO, RHO, REWARD, VALUE[:-1])
-    with pytest.raises(ValueError, match="the same shape"):
-        vtrace_advantage(RHO, REWARD, VALUE, VALUE[:-1], 0.9)
-    with pytest.raises(ValueError, match="log_prob"):
-        vtrace_error_discrete_action(data(reward=REWARD.squeeze(1)))
-    with pytest.raises(ValueError, match="weight"):
-        vtrace_error_discrete_action(data(weight=torch.ones(1, 1)))
-
-
-def test_truncation_needs_the_value_of_the_true_next_state() -> None:
-    with pytest.raises(ValueError, match="traj_flag needs next_value"):
-        vtrace_error_discrete_action(data(traj_flag=FIRST))
-
-
-@pytest.mark.parametrize("continuous", [False, True])
-def test_arguments_are_not_written_into(continuous: bool) -> None:
-    data, copy = random_data(continuous), random_data(continuous)
-    vtrace_error_continuous_action(data)
-    torch.testing.assert_close(tuple(data), tuple(copy), rtol=0.0, atol=0.0)
