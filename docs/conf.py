@@ -29,6 +29,8 @@ exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 root_doc = "index"
 highlight_language = "text"
 
+myst_enable_extensions = ["dollarmath"]  # an equation between lines of $$
+html_math_renderer = "mathml"  # see show_equation
 myst_heading_anchors = 4  # the anchors that code hosts give to headings
 myst_links_external_new_tab = False
 
@@ -105,6 +107,15 @@ def show_notebook(text: str) -> str:
     return "\n\n".join(source if kind == "markdown" else f"```python\n{source}\n```" for kind, source in cells)
 
 
+def show_equation(writer: Any, node: Any) -> None:
+    """Write an equation in MathML, which browsers show without a script."""
+    from docutils import nodes  # noqa: PLC0415  (an extra installs it)
+    from docutils.utils.math.latex2mathml import tex2mathml  # noqa: PLC0415
+
+    writer.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
+    raise nodes.SkipNode
+
+
 def read_docstring(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
     """Change a docstring's text into reStructuredText: an indented block is an equation, and `|` is a bar."""
     out: list[str] = []
@@ -135,6 +146,7 @@ def add_lazy_names(*names: str) -> None:
 def setup(app: Any) -> None:
     """Connect the functions above to Sphinx."""
     add_lazy_names("ding_lite", *(f"ding_lite.{path.parent.name}" for path in ROOT.glob("ding_lite/*/__init__.py")))
+    app.add_html_math_renderer("mathml", (show_equation, None), (show_equation, None))
     app.connect("source-read", read_source)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon
     app.connect("autodoc-skip-member", skip_member)

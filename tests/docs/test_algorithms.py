@@ -25,6 +25,9 @@ def test_a_page_names_its_class_its_type_and_its_pipeline(name: str) -> None:
     for heading in ("The equation", "Keys that matter", "Logged figures", "Results", "Differences"):
         assert f"\n## {heading}\n" in page
     assert "**Source**" in page
+    equation = page.partition("## The equation")[2].partition("\n## ")[0]
+    assert "\n$$\n" in equation or "The loss is that of" in equation
+    assert "\n    " not in equation
 
 
 @pytest.mark.parametrize("name", NAMES)
