@@ -28,7 +28,9 @@ FOLLOWED = [name for name in OURS if "target_theta" in DEFAULTS[name].learn]
 COPIED = [name for name in OURS if "target_update_freq" in DEFAULTS[name].learn]
 MAIN_LOSSES = ("total_loss", "critic_loss", "q_loss", "dis_loss")  # those that importance weights enter
 RARELY = {"td3": 2, "td3_bc": 2}  # iterations from one update of the targets to the next, if several
-OPTIONAL = {"kl", "kl_div", "explained_variance"}  # figures of options, and one of a collect
+# Figures of options, of kinds of actions, and one of a collect.
+OPTIONAL = {"kl", "kl_div", "explained_variance", "accuracy", "action_error"}
+OPTIONAL |= {"alpha_loss", "alpha_grad_norm", "lagrange", "lagrange_loss", "lagrange_grad_norm"}
 Played = tuple[EasyDict, dict[str, Any]]
 
 
@@ -158,7 +160,8 @@ def test_bf16_computes_coarsely_and_keeps_parameters_and_losses_in_float32(name:
     for precision in ("float32", "bf16"):
         policy, output = first_step(name, f"policy.precision={precision}")
         played = policy.act(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
-        floats = [leaf for leaf in tree_leaves([played, output]) if leaf.is_floating_point()]
+        losses = {key: value for key, value in output.items() if key.endswith("loss") or key == "priority"}
+        floats = [leaf for leaf in tree_leaves(played | losses) if leaf.is_floating_point()]
         floats += [value for value in policy.model.state_dict().values() if value.is_floating_point()]
         assert {leaf.dtype for leaf in floats} == {torch.float32}
         assert not any(leaf.requires_grad for leaf in floats)
