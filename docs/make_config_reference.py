@@ -115,7 +115,8 @@ def _entry(owner: str, path: str, key: Key) -> Entry:
         raise ValueError(f"{owner}.config: '{path}' is None by default: give its Key a type, such as type=int.")
     limits = key.range_text()
     kind = " or ".join(map(repr, key.choices)) or describe(key.hint) + (f", {limits}" if limits else "")
-    return Entry(path, kind + (", constant" if key.constant else ""), repr(key.default), key.meaning)
+    meaning = key.meaning + (f"; only with `{key.needs}`" if key.needs else "")
+    return Entry(path, kind + (", constant" if key.constant else ""), repr(key.default), meaning)
 
 
 def model_entries(cls: type) -> list[Entry]:

@@ -248,6 +248,7 @@ def compile_config(
     round_counts(cfg, notes)
     check_values(cfg)
     check_policy(cfg)
+    sc.drop_unused(cfg, schema, values, notes)
     cfg.notes = notes
     if save_cfg:
         os.makedirs(cfg.exp_name, exist_ok=True)

@@ -20,7 +20,7 @@ import numpy as np
 
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.utils.activation import activation_name, is_activation
-from ding_lite.utils.key import Key, declared_keys, get_key, matches, show
+from ding_lite.utils.key import Key, declared_keys, get_key, matches, show, with_option
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENCODER_REGISTRY,
@@ -50,12 +50,21 @@ TOP_KEYS = dict(
     ),
     tracker=dict(
         type=Key(None, "where else to record the run: 'wandb' or 'mlflow', each an extra; None: nowhere", type=str),
-        project=Key("ding_lite", "project of Weights & Biases, experiment of MLflow"),
-        name=Key(None, "name of the run there; None: that of its directory", type=str),
-        group=Key(None, "group of runs that it belongs to; None: its directory's name without the seed", type=str),
-        tags=Key([], "words by which to find the run", type=list[str]),
-        patience=Key(30.0, "seconds that W&B has at the start, and at the end for the last figures", low=1, high=86400),
-        options=Key({}, "further arguments of wandb.init or mlflow.start_run; for MLflow also `tracking_uri`"),
+        **with_option(
+            "type",
+            dict(
+                project=Key("ding_lite", "project of Weights & Biases, experiment of MLflow"),
+                name=Key(None, "name of the run there; None: that of its directory", type=str),
+                group=Key(
+                    None, "group of runs that it belongs to; None: its directory's name without the seed", type=str
+                ),
+                tags=Key([], "words by which to find the run", type=list[str]),
+                patience=Key(
+                    30.0, "seconds that W&B has at the start, and at the end for the last figures", low=1, high=86400
+                ),
+                options=Key({}, "further arguments of wandb.init or mlflow.start_run; for MLflow also `tracking_uri`"),
+            ),
+        ),
     ),
 )
 IMPORT_NAMES = Key([], "modules to import first; they register the class of `type` or its model", type=list)
@@ -184,6 +193,32 @@ def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> S
             )
             keys[path] = Key(declared.default, declared.meaning, (hint, None) if nullable else hint, low, high)
     return keys
+
+
+def drop_unused(cfg: dict[str, Any], schema: Schema, given: Mapping[str, Any], notes: list[str]) -> None:
+    """Remove the keys of options that are off from a compiled config, see `Key.needs`.
+
+    Args:
+        cfg: the config; changed in place.
+        schema: its schema.
+        given: the values that the user set, by dotted key.
+        notes: a sentence is appended for every such key to which the user gave another value than the default.
+    """
+    for path, key in schema.items():
+        option = key.option(path, schema) if key.needs else ""
+        if not key.needs or key.belongs(get_key(cfg, option) if option else None):
+            continue
+        *sections, last = path.split(".")
+        nodes = [cfg]
+        for name in sections:
+            nodes.append(nodes[-1][name])
+        nodes[-1].pop(last, None)
+        if not nodes[-1]:
+            nodes[-2].pop(sections[-1])
+        if given.get(path, key.default) != key.default:
+            values = key.needs.partition("=")[2].replace("|", " or ")
+            needed = f"{option}={values}" if values else f"{option or key.needs} is set"
+            notes.append(f"{path}={given[path]!r} has no effect: it is used only if {needed}.")
 
 
 def show_error(error: BaseException) -> str:

@@ -142,7 +142,7 @@ class Experiment:
                 policy,
                 hook.log_show_after_iter,
                 self._on_log,
-                hook.check_ranks_after_iter,
+                hook.get("check_ranks_after_iter", 0),
                 self._on_update if callbacks else None,
                 reward_model.networks if reward_model else (),
             )

@@ -98,9 +98,8 @@ class RunSetup:
         if env.norm_reward.use_norm:
             discount = env.norm_reward.reward_discount
             discount = self.cfg.policy.discount_factor if discount is None else discount
-        return Normalizer(
-            self.spec.observation_space if env.norm_obs.use_norm else None, discount, env.norm_reward.clip
-        )
+        space = self.spec.observation_space if env.norm_obs.use_norm else None
+        return Normalizer(space, discount, env.norm_reward.get("clip"))
 
     def create_reward_model(self, policy: Policy) -> RewardModel | None:
         """Build the reward model of a policy, if the config has one; a collective call.

@@ -65,15 +65,25 @@ ENV_KEYS: dict[str, Any] = dict(
             False, "normalise observations by their running mean and standard deviation; short: `norm_obs=True`"
         ),
         offline_stats=dict(
-            use_offline_stats=Key(False, "use the statistics of the data set; always so in offline learning")
+            use_offline_stats=Key(
+                False, "use the statistics of the data set; always so in offline learning", needs="use_norm"
+            )
         ),
     ),
     norm_reward=dict(
         use_norm=Key(
             False, "divide training rewards by the discounted return's standard deviation; short: `norm_reward=True`"
         ),
-        reward_discount=Key(None, "discount of this return; None: policy.discount_factor", type=float, low=0, high=1),
-        clip=Key(10.0, "largest absolute value of a normalised reward; None: no limit", type=(float, None), above=0),
+        reward_discount=Key(
+            None, "discount of this return; None: policy.discount_factor", type=float, low=0, high=1, needs="use_norm"
+        ),
+        clip=Key(
+            10.0,
+            "largest absolute value of a normalised reward; None: no limit",
+            type=(float, None),
+            above=0,
+            needs="use_norm",
+        ),
     ),
     manager=dict(
         type=Key(
@@ -82,10 +92,21 @@ ENV_KEYS: dict[str, Any] = dict(
             "envpool's, the extra `envpool`",
         ),
         num_threads=Key(
-            0, "threads of an engine; 0: the cores divided by the processes on this machine", low=0, high=4096
+            0,
+            "threads of an engine; 0: the cores divided by the processes on this machine",
+            low=0,
+            high=4096,
+            needs="type=native|env_pool",
         ),
-        step_timeout=Key(60.0, "seconds after which a silent subprocess is replaced", low=0.001, high=10**6),
-        max_retry=Key(3, "how many times in a row a subprocess environment may fail before the run ends", low=0),
+        step_timeout=Key(
+            60.0, "seconds after which a silent subprocess is replaced", low=0.001, high=10**6, needs="type=subprocess"
+        ),
+        max_retry=Key(
+            3,
+            "how many times in a row a subprocess environment may fail before the run ends",
+            low=0,
+            needs="type=subprocess",
+        ),
     ),
 )
 ENV_DEFAULTS: dict[str, Any] = default_values(ENV_KEYS)  # plain values

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, with_option
 
 
 def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> dict[str, Any]:
@@ -23,39 +23,52 @@ def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> 
     meaning = "environment i of a rank's N explores with epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
     reason = "policy.other.eps is a schedule itself"
     more = dict(spread=Key(0.0, meaning, low=0, constant=reason)) if spread else {}
-    return dict(
-        type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
-        start=Key(start, "epsilon, the share of random actions, at global env step 0", low=0, high=1, constant=reason),
-        end=Key(end, "final epsilon", low=0, high=1, constant=reason),
-        decay=Key(
-            decay,
-            "global env steps: time constant, or length of the linear decrease",
-            type=float,
-            low=1,
-            constant=reason,
+    return with_option(
+        "noisy_net=False",
+        dict(
+            type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
+            start=Key(
+                start, "epsilon, the share of random actions, at global env step 0", low=0, high=1, constant=reason
+            ),
+            end=Key(end, "final epsilon", low=0, high=1, constant=reason),
+            decay=Key(
+                decay,
+                "global env steps: time constant, or length of the linear decrease",
+                type=float,
+                low=1,
+                constant=reason,
+            ),
+            **more,
         ),
-        **more,
     )
 
 
 RUN_KEYS: dict[str, Any] = dict(
     cuda=Key(False, "train on a GPU; without one the run prints a note and uses the CPU"),
     multi_gpu=Key(False, "average gradients over all ranks; required with several processes, on CPUs too"),
-    bp_update_sync=Key(True, "False: unless ranks share memory, torch's DDP averages gradients during backward"),
+    bp_update_sync=Key(
+        True, "False: unless ranks share memory, torch's DDP averages gradients during backward", needs="multi_gpu"
+    ),
     data_parallel=Key(
         "flat",
         "what averages gradients: 'flat', one collective of our own, or 'ddp', torch's DistributedDataParallel",
         choices=("flat", "ddp"),
+        needs="multi_gpu",
     ),
-    ddp=dict(
-        find_unused_parameters=Key(False, "allow parameters that have no gradient in some iterations or on some ranks"),
-        static_graph=Key(False, "promise that every iteration uses the same parameters in the same way"),
-        bucket_cap_mb=Key(25.0, "MiB of gradients that are sent together", above=0),
-        sync_batchnorm=Key(False, "batch normalisation uses the samples of all ranks; GPUs only"),
-        comm_hook=Key(
-            "",
-            "torch's hook that compresses gradients: 'fp16', 'bf16' or 'powersgd'; empty: none",
-            choices=("", "fp16", "bf16", "powersgd"),
+    ddp=with_option(
+        "data_parallel=ddp",
+        dict(
+            find_unused_parameters=Key(
+                False, "allow parameters that have no gradient in some iterations or on some ranks"
+            ),
+            static_graph=Key(False, "promise that every iteration uses the same parameters in the same way"),
+            bucket_cap_mb=Key(25.0, "MiB of gradients that are sent together", above=0),
+            sync_batchnorm=Key(False, "batch normalisation uses the samples of all ranks; GPUs only"),
+            comm_hook=Key(
+                "",
+                "torch's hook that compresses gradients: 'fp16', 'bf16' or 'powersgd'; empty: none",
+                choices=("", "fp16", "bf16", "powersgd"),
+            ),
         ),
     ),
     num_threads=Key(
@@ -86,8 +99,12 @@ LEARN_KEYS: dict[str, Any] = dict(
             log_show_after_iter=Key(100, "learner iterations between two records of the training figures", low=1),
             save_ckpt_after_iter=Key(10000, "learner iterations between two checkpoints", low=1),
             keep_ckpt=Key(3, "number of newest checkpoints to keep, in addition to the best; 0: all", low=0),
-            save_replay_buffer=Key(True, "save the replay buffer in checkpoints, for exact resuming"),
-            check_ranks_after_iter=Key(1000, "learner iterations between comparisons of all ranks; 0: never", low=0),
+            save_replay_buffer=Key(
+                True, "save the replay buffer in checkpoints, for exact resuming", needs="other.replay_buffer.type"
+            ),
+            check_ranks_after_iter=Key(
+                1000, "learner iterations between comparisons of all ranks; 0: never", low=0, needs="multi_gpu"
+            ),
         ),
     ),
 )

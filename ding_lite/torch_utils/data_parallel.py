@@ -37,12 +37,12 @@ def choose_overlap(cfg: EasyDict, flat: FlatParameters) -> bool:
         flat: the parameters and gradients.
     """
     sends = cfg.multi_gpu and get_world_size() > 1 and not flat.is_shared
-    return uses_ddp(cfg) or (sends and not cfg.bp_update_sync)
+    return uses_ddp(cfg) or (sends and not cfg.get("bp_update_sync", True))
 
 
 def uses_ddp(cfg: EasyDict) -> bool:
     """Return whether DistributedDataParallel is configured and there are several processes; `cfg` is `cfg.policy`."""
-    return cfg.data_parallel == "ddp" and get_world_size() > 1
+    return cfg.get("data_parallel") == "ddp" and get_world_size() > 1
 
 
 class OverlappedLoss:
@@ -59,16 +59,17 @@ class OverlappedLoss:
 
     def __init__(self, network: nn.Module, loss: Loss, cfg: EasyDict, flat: FlatParameters) -> None:
         known = inspect.signature(DistributedDataParallel).parameters
+        chosen = cfg.get("ddp", {}) if uses_ddp(cfg) else {}
         options: dict[str, Any] = {
             "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False,  # torch 2.13
             "init_sync": False,  # the policy broadcasts all its networks when they are built
-            "bucket_cap_mb": cfg.ddp.bucket_cap_mb,
-            "find_unused_parameters": cfg.ddp.find_unused_parameters or cfg.data_parallel != "ddp",
-            "static_graph": cfg.ddp.static_graph,
+            "bucket_cap_mb": chosen.get("bucket_cap_mb", 25.0),
+            "find_unused_parameters": chosen.get("find_unused_parameters", True),
+            "static_graph": chosen.get("static_graph", False),
         }
         ddp = DistributedDataParallel(_LossModule(network, loss), **options)
-        if cfg.ddp.comm_hook:
-            register_ddp_comm_hook(DDPCommHookType[COMM_HOOKS[cfg.ddp.comm_hook]], ddp, dist.group.WORLD)
+        if hook := chosen.get("comm_hook"):
+            register_ddp_comm_hook(DDPCommHookType[COMM_HOOKS[hook]], ddp, dist.group.WORLD)
         self._flat = flat
         self._held: list[Any] = [dist.group.WORLD, ddp]
         weakref.finalize(self, _free, self._held)

@@ -53,7 +53,7 @@ OPTIMIZER_KEYS: dict[str, Any] = dict(
         "'clip_norm' or 'clip_value', applied to the averaged gradient",
         choices=(None, "clip_norm", "clip_value"),
     ),
-    grad_clip_value=Key(0.5, "bound of the gradient's norm or of its elements", low=0),
+    grad_clip_value=Key(0.5, "bound of the gradient's norm or of its elements", low=0, needs="grad_clip_type"),
 )
 # Options that only some optimizers have, and their names.
 USED_BY = {"betas": ("adam", "adamw"), "adam_eps": ("adam", "adamw", "rmsprop"), "momentum": ("rmsprop", "sgd")}

@@ -149,10 +149,12 @@ class OptimizerStep:
         Args:
             norm: the norm of the whole gradient.
         """
+        if self._learn.grad_clip_type is None:
+            return
         bound, parts = self._learn.grad_clip_value, self.flat.parts
         if self._learn.grad_clip_type == "clip_value":
             self.flat.gradient.clamp_(-bound, bound)
-        elif self._learn.grad_clip_type == "clip_norm":
+        else:
             for gradient in (part.grad for part in parts if part.grad is not None):
                 own = norm if len(parts) == 1 else torch.linalg.vector_norm(gradient)
                 scale = (bound / (own + 1e-6)).clamp(max=1.0)

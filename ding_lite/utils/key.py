@@ -20,7 +20,7 @@ import copy
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +47,8 @@ class Key:
         choices: the only allowed values; empty if there is no such restriction.
         constant: whether the number cannot be a schedule (see `utils/schedule.py`): True if it is only read when the
             run is built, or another reason, which follows 'because' in the message.
+        needs: the option that the key belongs to: the name of another key, `name=False`, or `name=a|b` for certain
+            values, see `Key.belongs`. A compiled config contains the key only if the option is on.
     """
 
     default: Any
@@ -58,6 +60,7 @@ class Key:
     below: float | None = None
     choices: tuple[Any, ...] = ()
     constant: bool | str = False
+    needs: str = ""
 
     @property
     def hint(self) -> Any:
@@ -80,6 +83,27 @@ class Key:
         mistake = self._find_mistake(value)
         if mistake:
             raise ConfigError(f"{path}{mistake}." + (f" Meaning: {self.meaning}." if self.meaning else ""))
+
+    def option(self, path: str, known: Container[str]) -> str:
+        """Return the dotted name of the key that switches this key's option; empty if there is none.
+
+        It is in the same section or, like the variables of nested functions, in the nearest one around it.
+
+        Args:
+            path: this key's dotted name.
+            known: the dotted names of all keys.
+        """
+        name, section = self.needs.partition("=")[0], path
+        while section:
+            section = section.rpartition(".")[0]
+            if (full := f"{section}.{name}".lstrip(".")) in known:
+                return full
+        return ""
+
+    def belongs(self, switch: Any) -> bool:
+        """Return whether the option that the key belongs to is on, given the value of the key that switches it."""
+        _, _, values = self.needs.partition("=")
+        return (str(switch) in values.split("|")) if values not in ("", "False") else bool(switch) == (not values)
 
     def _find_mistake(self, value: Any) -> str:
         """Return what was expected and what was given, for a message; empty if the value is allowed."""
@@ -150,6 +174,11 @@ def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
             section, _, last = path.rpartition(".")
             (get_key(tree, section) if section else tree).pop(last, None)
     return dict(_flatten(tree, ""))
+
+
+def with_option(needs: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return declarations of keys that all belong to one option, see `Key.needs`."""
+    return {name: replace(key, needs=needs) for name, key in keys.items()}
 
 
 def default_values(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -286,6 +286,8 @@ def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
     kinds = {"policy.model.action_space": "ppo", "policy.learn.adv_norm": "ppo", "policy.learn.kappa": "qrdqn"}
     kind = kinds.get(new, "impala" if new == "policy.unroll_len" else "dqn")
     overrides = {"ppo": ["policy.collect.n_sample=64"], "impala": []}.get(kind, ["policy.priority=True"])
+    needed = {"policy.bp_update_sync": ["policy.multi_gpu=True"]}  # options that keys belong to
+    overrides = overrides + needed.get(new, ["policy.learn.grad_clip_type=clip_norm"])
     cfg = compile_config((nested(old, value), dict(policy=dict(type=kind))), overrides=overrides)
     assert get_key(cfg, new) == value
     assert get_key(cfg, old, "absent") == "absent"

@@ -10,8 +10,11 @@ import gymnasium
 import pytest
 
 from ding_lite.config import compile_config
+from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.envs.vector_env import check_env
+from ding_lite.utils.key import declared_keys
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import dotted_items
 from tests.config.helpers import CARTPOLE, TinyEnv, nested, pair
 
 ATARI = "dizoo.atari.envs.atari_env"
@@ -188,3 +191,58 @@ def test_mistakes_in_a_reward_models_section(path: str, value: Any, message: str
 def test_keys_of_a_reward_model_that_is_not_named_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"create_config.reward_model.type: expected a registered name"):
         compile_config(pair(dict(reward_model=dict(scale=2.0))))
+
+
+# Keys of options.
+
+OPTIONS = [  # what turns an option on, and the keys that the config then has
+    ("tracker.type=wandb", "tracker.project tracker.name tracker.group tracker.tags tracker.patience tracker.options"),
+    ("env.norm_obs=True", "env.norm_obs.offline_stats.use_offline_stats"),
+    ("env.norm_reward=True", "env.norm_reward.reward_discount env.norm_reward.clip"),
+    ("env.manager.type=subprocess", "env.manager.step_timeout env.manager.max_retry"),
+    (
+        "policy.multi_gpu=True",
+        "policy.bp_update_sync policy.data_parallel policy.learn.learner.hook.check_ranks_after_iter",
+    ),
+    ("policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value"),
+    ("policy.priority=True", "policy.priority_IS_weight policy.other.replay_buffer.alpha"),
+]
+
+
+def keys_of(*overrides: str) -> set[str]:
+    cfg = compile_config(CARTPOLE, overrides=overrides)
+    assert not any("has no effect" in note for note in cfg.pop("notes"))
+    return {path for path, _ in dotted_items(cfg)}
+
+
+def test_a_dqn_has_75_keys_at_most() -> None:
+    assert len(keys_of("policy.model.obs_shape=4", "policy.model.action_shape=2")) <= 75
+
+
+@pytest.mark.parametrize(("option", "keys"), OPTIONS, ids=[option.partition("=")[0] for option, _ in OPTIONS])
+def test_the_keys_of_an_option_are_there_with_the_option(option: str, keys: str) -> None:
+    plain = keys_of()
+    assert plain.isdisjoint(keys.split())
+    assert set(keys.split()) <= keys_of(option) - plain
+
+
+def test_a_key_of_an_option_that_is_off_has_no_effect_with_a_note() -> None:
+    policy = dict(noisy_net=True, learn=dict(grad_clip_value=2), other=dict(eps=dict(start=0.4, decay=10000)))
+    main = dict(env=dict(env_id="CartPole-v1"), policy=policy)
+    cfg = compile_config((main, dict(policy=dict(type="dqn"))), overrides=["env.manager.max_retry=9"])
+    assert cfg.notes == [
+        f"{key} has no effect: it is used only if {option}."
+        for key, option in (
+            ("env.manager.max_retry=9", "env.manager.type=subprocess"),
+            ("policy.learn.grad_clip_value=2", "policy.learn.grad_clip_type is set"),
+            ("policy.other.eps.start=0.4", "policy.noisy_net=False"),  # that decay is the default
+        )
+    ]
+    assert "eps" not in cfg.policy.other
+
+
+@pytest.mark.parametrize("name", sorted(POLICY_REGISTRY))
+def test_what_a_key_needs_is_a_key(name: str) -> None:
+    keys = declared_keys(POLICY_REGISTRY.find(name)) | declared_keys(object, ENV_KEYS)
+    unknown = {key.needs for path, key in keys.items() if key.needs and not key.option(path, keys)}
+    assert unknown <= {"other.replay_buffer.type", "noisy_net=False"}  # which a policy need not have

@@ -158,7 +158,7 @@ def test_the_forms_of_a_config() -> None:
             (merge(cartpole_dqn_config.main_config, dict(env=env)), pair("dqn")[1]), 0, False, overrides
         )
         assert cfg.notes == []
-        return cfg.env.norm_obs.use_norm, cfg.env.norm_reward.use_norm, cfg.env.norm_reward.reward_discount
+        return cfg.env.norm_obs.use_norm, cfg.env.norm_reward.use_norm, cfg.env.norm_reward.get("reward_discount")
 
     assert norm() == (False, False, None)
     assert norm(norm_obs=True, norm_reward=True) == (True, True, None)

@@ -54,7 +54,9 @@ class QACPolicy(Policy):
 
     config: ClassVar[dict[str, Any]] = dict(
         priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
-        priority_IS_weight=Key(False, "weight the loss of each sample to correct the bias of prioritised replay"),
+        priority_IS_weight=Key(
+            False, "weight the loss of each sample to correct the bias of prioritised replay", needs="priority"
+        ),
         nstep=Key(1, "env steps whose rewards are summed before the bootstrap", low=1),
         random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
         model=dict(

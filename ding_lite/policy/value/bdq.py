@@ -79,7 +79,7 @@ class BDQPolicy(DQNPolicy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
-        return self._act(obs, eps, spread=self._cfg.other.eps.spread)
+        return self._act(obs, eps, spread=self._cfg.other.get("eps", {}).get("spread", 0.0))
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:

@@ -47,7 +47,9 @@ class DQNPolicy(Policy):
     config: ClassVar[dict[str, Any]] = dict(
         type="dqn",
         priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
-        priority_IS_weight=Key(False, "correct the bias of prioritised replay with importance weights"),
+        priority_IS_weight=Key(
+            False, "correct the bias of prioritised replay with importance weights", needs="priority"
+        ),
         nstep=Key(3, "n: env steps whose rewards are summed before the bootstrap", low=1),
         random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
         double=Key(True, "double Q-learning: the online network chooses the action of the target"),
@@ -141,7 +143,7 @@ class DQNPolicy(Policy):
 
     def _weight(self, batch: dict[str, Any]) -> Tensor | None:
         """Return the importance weights `[B]` of a batch from prioritised replay; None: the loss is not weighted."""
-        return batch["weight"] if self._cfg.priority_IS_weight else None
+        return batch["weight"] if self._cfg.get("priority_IS_weight") else None
 
     def _output(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str, **kwargs: Any) -> Any:
         """Return what a network returns for the observations `batch[key]`, including `logit` `[B, A]`, the values.
@@ -171,9 +173,10 @@ class DQNPolicy(Policy):
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
+        if self._cfg.get("noisy_net"):
+            return {"eps": 0.0}
         eps = self._cfg.other.eps
-        epsilon = 0.0 if self._cfg.get("noisy_net") else epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)
-        return {"eps": epsilon}
+        return {"eps": epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
@@ -182,7 +185,7 @@ class DQNPolicy(Policy):
 
     def _epsilons(self, eps: float, logit_NA: Tensor) -> float | Tensor:
         """Return the epsilon of each of N environments that collect, see `rl_utils.spread_epsilon`."""
-        return spread_epsilon(eps, self._cfg.other.eps.spread, len(logit_NA))
+        return spread_epsilon(eps, self._cfg.other.eps.spread, len(logit_NA)) if "eps" in self._cfg.other else eps
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:

@@ -34,7 +34,9 @@ class RainbowDQNPolicy(DQNPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="rainbow",
         priority=True,
-        priority_IS_weight=Key(None, "correct the bias of prioritised replay; None: if priority is True", type=bool),
+        priority_IS_weight=Key(
+            None, "correct the bias of prioritised replay; None: if priority is True", needs="priority", type=bool
+        ),
         random_collect_size=2000,
         noisy_net=True,
         model=dict(
@@ -69,7 +71,7 @@ class RainbowDQNPolicy(DQNPolicy):
         return [*super()._monitor_vars_learn(), *(["clipped_share"] if self._support else [])]
 
     def _weight(self, batch: dict[str, Any]) -> Tensor | None:
-        weighted = self._cfg.priority if self._cfg.priority_IS_weight is None else self._cfg.priority_IS_weight
+        weighted = self._cfg.priority and self._cfg.get("priority_IS_weight") is not False
         return batch.get("weight") if weighted else None
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

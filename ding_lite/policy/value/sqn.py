@@ -49,7 +49,9 @@ class SQNPolicy(Policy):
     config: ClassVar[dict[str, Any]] = dict(
         type="sqn",
         priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
-        priority_IS_weight=Key(False, "weight the loss of each sample to correct the bias of prioritised replay"),
+        priority_IS_weight=Key(
+            False, "weight the loss of each sample to correct the bias of prioritised replay", needs="priority"
+        ),
         nstep=Key(1, "n: env steps whose rewards are summed before the bootstrap", low=1),
         random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
         learn=dict(
@@ -103,7 +105,7 @@ class SQNPolicy(Policy):
             target_q_BA = self._run(self._target_model, batch["next_obs"])["q_value"].amin(0)
             value_B = soft_value(target_q_BA, alpha)
             target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
-        weight_B = batch["weight"] if self._cfg.priority_IS_weight else None
+        weight_B = batch["weight"] if self._cfg.get("priority_IS_weight") else None
         errors = [target_B - pick(q_BA, batch["action"]) for q_BA in q_CBA]
         loss = torch.stack([weighted_mean(error_B.square(), weight_B) for error_B in errors]).sum()
         priority_B = torch.stack(errors).detach().abs().mean(0)
