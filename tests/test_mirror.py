@@ -34,7 +34,6 @@ COVERED = {
             "envs/seeded_env.py",
         ),
     ],
-    "model/test_iqn.py": ["model/distributional.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
     "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],

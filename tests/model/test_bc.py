@@ -30,11 +30,6 @@ def test_a_continuous_action_is_within_bounds_or_not(space: str) -> None:
     torch.testing.assert_close(bounded(obs), {"action": free(obs)["action"].tanh()})
 
 
-def test_images_are_observations_too() -> None:
-    model = BC((4, 36, 36), 3, encoder_hidden_size_list=[8, 8, 8, 16]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
-    assert model(torch.randint(256, (2, 4, 36, 36), dtype=torch.uint8))["logit"].shape == (2, 3)
-
-
 def test_discrete_bc_has_the_layers_of_dqn() -> None:
     for dueling in (True, False):
         torch.manual_seed(0)

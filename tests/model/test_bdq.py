@@ -50,11 +50,6 @@ def test_layers_of_value_and_advantages_can_differ() -> None:
     assert [layers(head) for head in BDQ(4, action_shape=[2, 3]).A] == [4, 4]
 
 
-def test_images_are_encoded_by_convolutions() -> None:
-    model = BDQ([4, 36, 36], action_shape=[2, 3], encoder_hidden_size_list=[4, 6, 6, 16])
-    assert model(torch.zeros(2, 4, 36, 36, dtype=torch.uint8))["logit"].shape == (2, 2, 3)
-
-
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

@@ -6,29 +6,20 @@ import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import DiscreteQAC
-from ding_lite.utils import MODEL_REGISTRY, ConfigError
-
-
-def test_it_has_the_registered_name_of_di_engine() -> None:
-    assert MODEL_REGISTRY.find("discrete_qac") is DiscreteQAC
+from ding_lite.model import ACER, DiscreteQAC
 
 
 @pytest.mark.parametrize("twin", [False, True])
-def test_every_mode_returns_the_documented_shapes(twin: bool) -> None:
+def test_discrete_modes_return_the_documented_shapes(twin: bool) -> None:
     model, obs = DiscreteQAC(4, 3, twin), torch.randn(5, 4)
     assert model(obs, mode="compute_actor")["logit"].shape == (5, 3)
     assert model(obs, mode="compute_critic")["q_value"].shape == (1 + twin, 5, 3)
-    with pytest.raises(ValueError, match="compute_actor, compute_critic, got 'compute_value'"):
-        model(obs, mode="compute_value")
 
 
-def test_networks_are_plain_layers_and_share_nothing() -> None:
+def test_discrete_networks_are_plain_layers() -> None:
     model = DiscreteQAC(4, 3, twin_critic=True, actor_head_layer_num=0, activation="tanh")
     # 4-64-3 with biases is 320 + 195; 4-64-64-3 twice 320 + 4160 + 195
     assert sum(parameter.numel() for parameter in model.parameters()) == 515 + 2 * 4675
-    names = {id(parameter) for parameter in model.actor.parameters()}
-    assert not names & {id(parameter) for parameter in model.critic.parameters()}
     obs = torch.randn(6, 4)
     first, last = model.actor.head.children()
     torch.testing.assert_close(model(obs, mode="compute_actor")["logit"], nn.Sequential(first, nn.Tanh(), last)(obs))
@@ -40,22 +31,14 @@ def test_networks_are_plain_layers_and_share_nothing() -> None:
     assert not torch.allclose(q[0], q[1])
 
 
-def test_images_have_an_encoder_for_each_network() -> None:
-    model = DiscreteQAC((4, 36, 36), 3, twin_critic=True, encoder_hidden_size_list=[8, 8, 8, 16])
-    image = torch.randint(256, (5, 4, 36, 36), dtype=torch.uint8)
-    assert model(image, mode="compute_critic")["q_value"].shape == (2, 5, 3)
-    assert model(image, mode="compute_actor")["logit"].shape == (5, 3)
-    assert model.actor.encoder is not model.critic.encoder
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (dict(obs_shape=(4, 36, 36)), "encoder_hidden_size_list for images"),
-        (dict(action_shape=[2, 2]), "action_shape must be a whole number"),
-        (dict(activation="rellu"), "activation must be one of"),
-    ],
-)
-def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        DiscreteQAC(**(dict(obs_shape=3, action_shape=2) | change))
+def test_both_modes_are_plain_layers_that_share_nothing() -> None:
+    model: Any = ACER(4, 3, [8, 6], actor_head_hidden_size=5, critic_head_layer_num=0)
+    obs = torch.randn(7, 4)
+    for name, mode, key in (("actor", "compute_actor", "logit"), ("critic", "compute_critic", "q_value")):
+        network = getattr(model, name)
+        head = network.head if name == "actor" else network.heads[0]
+        layers = [*network.encoder, *head]
+        sizes = [layer.out_features for layer in layers]
+        assert sizes == ([8, 6, 5, 3] if name == "actor" else [8, 6, 3])
+        plain = nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())))[:-1]
+        torch.testing.assert_close(model(obs, mode=mode)[key], plain(obs))

@@ -7,22 +7,19 @@ from typing import Any
 import pytest
 import torch
 
-from ding_lite.model import HybridQAC
-from ding_lite.utils import MODEL_REGISTRY, ConfigError
+from ding_lite.model import PDQN, DuelingHead, HybridQAC
+from ding_lite.utils import ConfigError
 
 SHAPE = {"action_type_shape": 3, "action_args_shape": 2}
 
 
 def test_both_modes_return_the_documented_shapes() -> None:
-    assert MODEL_REGISTRY.find("hybrid_qac") is HybridQAC
     model, obs = HybridQAC(4, SHAPE, twin_critic=True), torch.randn(5, 4) * 100
     output = model(obs, mode="compute_actor")
     assert {name: value.shape for name, value in output.items()} == {"logit": (5, 3), "action_args": (5, 2)}
     assert 0.5 < output["action_args"].abs().max() <= 1
     inputs = {"obs": obs, "logit": output["logit"], "action": {"action_args": output["action_args"]}}
     assert model(inputs, mode="compute_critic")["q_value"].shape == (2, 5)
-    with pytest.raises(ValueError, match="compute_actor, compute_critic, got 'compute_value'"):
-        model(obs, mode="compute_value")
 
 
 def test_the_critic_takes_a_type_as_its_number_as_probabilities_and_as_logits() -> None:
@@ -37,21 +34,12 @@ def test_the_critic_takes_a_type_as_its_number_as_probabilities_and_as_logits() 
     assert not torch.allclose(doubtful, sure)
 
 
-def test_the_networks_share_nothing_and_have_the_sizes_of_the_config() -> None:
+def test_the_networks_have_the_sizes_of_the_config() -> None:
     model: Any = HybridQAC(4, SHAPE, actor_head_hidden_size=8, critic_head_hidden_size=16, critic_head_layer_num=2)
-    parameters = {id(parameter) for parameter in model.actor.parameters()}
-    assert not parameters & {id(parameter) for parameter in model.critic.parameters()}
     for head, outputs in ((model.actor.head.action_type, 3), (model.actor.head.action_args, 2)):
         assert [(layer.in_features, layer.out_features) for layer in head] == [(4, 8), (8, 8), (8, outputs)]
     (critic,) = model.critic.network.heads  # 4 numbers of the state, 3 of the type, 2 arguments
     assert [layer.in_features for layer in critic] == [9, 16, 16, 16]
-
-
-def test_images_have_an_encoder_for_each_network() -> None:
-    model = HybridQAC((4, 36, 36), SHAPE, encoder_hidden_size_list=[8, 8, 8, 16])
-    image = torch.randint(256, (5, 4, 36, 36), dtype=torch.uint8)
-    assert model(image, mode="compute_actor")["action_args"].shape == (5, 2)
-    assert model.critic.network.encoder is not model.actor.encoder
 
 
 @pytest.mark.parametrize("shape", [3, [3, 2], {"action_type_shape": 3}])
@@ -59,3 +47,70 @@ def test_another_kind_of_action_is_an_error_of_one_line(shape: Any) -> None:
     expected = r"action_shape of a hybrid action must be a dict of action_type_shape and action_args_shape, got "
     with pytest.raises(ConfigError, match=expected):
         HybridQAC(4, shape)
+
+
+SHAPE = {"action_type_shape": 3, "action_args_shape": 2}
+MASK = [[1, 0], [0, 1], [0, 0]]
+
+
+def test_modes_of_pdqn_return_the_documented_shapes() -> None:
+    model, obs = PDQN(4, SHAPE, [16, 8]), torch.randn(5, 4) * 100
+    args = model(obs, mode="compute_continuous")["action_args"]
+    assert args.shape == (5, 2)
+    assert 0.5 < args.abs().max() <= 1
+    output = model({"state": obs, "action_args": args}, mode="compute_discrete")
+    assert output["logit"].shape == (5, 3)
+    assert torch.equal(output["action_args"], args)
+
+
+def test_the_head_may_be_plain() -> None:
+    model: Any = PDQN(4, SHAPE, [16, 8], dueling=False, head_layer_num=2)
+    assert not any(isinstance(module, DuelingHead) for module in model.modules())
+    assert any(isinstance(module, DuelingHead) for module in PDQN(4, SHAPE, [8]).modules())
+    assert [layer.in_features for layer in model.dis.head] == [10, 10, 10]  # 8 features and 2 arguments
+
+
+def dependence(**options: Any) -> list[list[bool]]:
+    """Return for each type whether its value depends on each argument."""
+    torch.manual_seed(0)
+    model = PDQN(4, SHAPE, [16, 8], dueling=False, **options)
+    args = torch.zeros(3, 2, requires_grad=True)
+    model({"state": torch.randn(3, 4), "action_args": args}, mode="compute_discrete")[
+        "logit"
+    ].diagonal().sum().backward()
+    assert args.grad is not None
+    return (args.grad != 0).tolist()  # of type k in row k
+
+
+def test_with_multi_pass_a_value_depends_on_the_types_own_arguments_alone() -> None:
+    assert dependence() == [[True, True]] * 3
+    assert dependence(multi_pass=True, action_mask=MASK) == [[True, False], [False, True], [False, False]]
+    assert dependence(action_mask=MASK) == [[True, True]] * 3  # without multi_pass it is not used
+
+
+def test_multi_pass_is_the_plain_network_with_the_other_arguments_at_zero() -> None:
+    plain, multi = PDQN(4, SHAPE, [16, 8]), PDQN(4, SHAPE, [16, 8], multi_pass=True, action_mask=MASK)
+    multi.load_state_dict(plain.state_dict())
+    obs, args = torch.randn(5, 4), torch.rand(5, 2)
+    got = multi.dis(obs, action_args=args)
+    for kind, row in enumerate(MASK):
+        expected = plain.dis(obs, action_args=args * torch.tensor(row))[:, kind]
+        torch.testing.assert_close(got[:, kind], expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(action_shape=3), "must be a dict of action_type_shape and action_args_shape, got 3"),
+        (
+            dict(action_shape=dict(action_type_shape=[3, 2], action_args_shape=2)),
+            r"policy\.model\.action_shape\.action_type_shape must be a whole number, got \[3, 2\]",
+        ),
+        (dict(multi_pass=True), "needs an action_mask of 3 lists, one for each type, of 2 numbers"),
+        (dict(multi_pass=True, action_mask=[[1, 0], [0, 1]]), "needs an action_mask of 3 lists"),
+    ],
+)
+def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = dict(obs_shape=4, action_shape=SHAPE)
+    with pytest.raises(ConfigError, match=message):
+        PDQN(**arguments | change)

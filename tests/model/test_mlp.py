@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from ding_lite.model import DQN, MLP, PG, VAC
+from ding_lite.model import DQN, MLP, PG, VAC, ConvEncoder, create_encoder
 from ding_lite.model.arguments import single_size
-from ding_lite.utils import ConfigError
+from ding_lite.model.encoders import IMPALAEncoder
+from ding_lite.model.mlp import with_norm
+from ding_lite.utils import ENCODER_REGISTRY, ConfigError
+from tests.model.models import MODELS, backward, build, run
 
 BATCH = 4096
 
@@ -68,3 +71,82 @@ def test_under_bfloat16_actions_are_those_of_float32_and_none_are_ties(kind: str
         coarse = model(obs)["logit"]
     assert (coarse[:, 0] == coarse[:, 1]).float().mean() < 1e-3
     assert (coarse.argmax(-1) == exact.argmax(-1)).float().mean() >= 0.99
+
+
+def normalized(x: Tensor) -> Tensor:
+    """As in arXiv:1607.06450, eq. 3: the mean and the variance are those of a sample's features."""
+    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+
+
+def test_a_layer_is_normalised_before_the_activation_but_a_heads_last_one_never() -> None:
+    torch.manual_seed(0)
+    mlp: Any = MLP([3, 5, 2], "tanh", output=True, norm_type="LN")
+    x = torch.randn(7, 3)
+    (first, _), last = mlp
+    torch.testing.assert_close(mlp(x), last(torch.tanh(normalized(first(x)))))
+    assert isinstance(last, nn.Linear)
+    assert with_norm(last, 2, None) is last
+
+
+def test_without_it_layers_have_their_usual_names_and_it_draws_nothing() -> None:
+    states = []
+    for norm_type in (None, "LN"):
+        torch.manual_seed(0)
+        states.append(DQN(4, 2, norm_type=norm_type).state_dict())
+    assert list(states[0])[:2] == ["encoder.0.weight", "encoder.0.bias"]
+    assert torch.equal(states[0]["encoder.0.weight"], states[1]["encoder.0.0.weight"])  # no random number more
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_normalises_its_encoders_and_heads(name: str) -> None:
+    torch.manual_seed(0)
+    model = build(name, obs_shape=5, encoder_hidden_size_list=[6, 4], norm_type="LN", activation="tanh")
+    mlps = [module for module in model.modules() if isinstance(module, MLP)]
+    layers: list[Any] = [layer for mlp in mlps for layer in list(mlp)[: mlp._num_hidden]]
+    assert len(layers) > 2  # those of an encoder, and of a head
+    assert all(isinstance(layer[-1], nn.LayerNorm) for layer in layers)
+    assert sum(isinstance(module, nn.LayerNorm) for module in model.modules()) - 2 * (name == "drqn") == len(layers)
+    backward(run(model, torch.randn(3, 5)))
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_statistics_of_a_batch_are_refused_in_one_line(name: str) -> None:
+    message = r"norm_type must be None or 'LN', got 'BN': statistics of a batch would differ between ranks\. Use 'LN'"
+    with pytest.raises(ConfigError, match=message) as caught:
+        build(name, obs_shape=5, norm_type="BN")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [ConvEncoder, IMPALAEncoder])
+def test_of_an_images_encoder_the_dense_layer_is_normalised(kind: type[nn.Module]) -> None:
+    encoder: Any = kind([3, 44, 44], [4, 4, 4, 8], norm_type="LN")
+    norms = [module for module in encoder.modules() if isinstance(module, nn.LayerNorm)]
+    assert [norm.normalized_shape for norm in norms] == [(8,)]
+    dense = encoder.dense if kind is IMPALAEncoder else encoder[-1]
+    assert dense[1] is norms[0]
+    assert encoder(torch.rand(2, 3, 44, 44)).shape == (2, 8)
+
+
+def test_the_parts_of_a_dict_and_the_layer_that_joins_them_are_normalised() -> None:
+    shape = {"camera": [3, 44, 44], "speed": 2}
+    for encoder in (None, "fc", "impala"):
+        module: Any = create_encoder(shape, [4, 4, 4, 8], "relu", encoder, "LN")
+        # one dense layer of the image, four of the vector, one that joins
+        assert sum(isinstance(layer, nn.LayerNorm) for layer in module.modules()) == 6
+        assert isinstance(module.join[1], nn.LayerNorm)
+
+
+class Plain(nn.Linear):
+    """An encoder of one's own without the argument."""
+
+    def __init__(self, obs_shape: Any, hidden_size_list: list[int], activation: str) -> None:
+        super().__init__(obs_shape[0], hidden_size_list[-1])
+
+
+def test_an_encoders_option_takes_precedence_and_ones_own_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENCODER_REGISTRY, "norm_test_plain", Plain)
+    for encoder in ({"type": "fc", "norm_type": None}, "norm_test_plain"):
+        model: Any = DQN(4, 2, [6], encoder=encoder, norm_type="LN")
+        assert not any(isinstance(module, nn.LayerNorm) for module in model.encoder.modules())
+        assert any(isinstance(module, nn.LayerNorm) for module in model.head.modules())

