@@ -1,6 +1,7 @@
 """Rainbow on Atari Pong, for one process, with the values of the main job, `pong_dqn_ddp_config.py`.
 
 Noisy layers replace epsilon; docs/pong.md has its run.
+Result: 10.6 at best within 213,000 env steps, one seed, interrupted.
 """
 
 import copy

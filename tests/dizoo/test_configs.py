@@ -54,6 +54,14 @@ def test_a_template_takes_the_actions_from_the_game(path: Path, game: str, num_a
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
+def test_its_docstring_names_its_result_or_says_that_there_is_none(path: Path) -> None:
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+    result = r"Result: .*(?:\d|_config\.py`).*\."  # a number, or the file whose values these are
+    none = r"Values of DI-engine[^.]*, not trained here\.|Not trained here\.|No result is recorded\."
+    assert re.search(rf"(?:^|\. )(?:{result}|{none})$", text), text
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
 def test_its_name_tells_the_seed_and_it_runs_by_itself(path: Path) -> None:
     text = path.read_text()
     main_config, create_config = read_config(path)

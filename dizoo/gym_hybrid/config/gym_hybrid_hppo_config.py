@@ -1,4 +1,4 @@
-"""PPO with hybrid actions on Moving-v0, a vehicle that drives to a target and stops there."""
+"""PPO with hybrid actions on Moving-v0, a vehicle that drives to a target and stops there. No result is recorded."""
 
 from easydict import EasyDict
 

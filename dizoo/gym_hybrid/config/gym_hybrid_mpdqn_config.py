@@ -1,4 +1,7 @@
-"""Multi-pass P-DQN on Moving-v0, where the value of an action type depends on its own arguments only."""
+"""Multi-pass P-DQN on Moving-v0, where the value of an action type depends on its own arguments only.
+
+No result is recorded.
+"""
 
 from easydict import EasyDict
 

@@ -1,6 +1,7 @@
 """DQN on MiniGrid-Empty-8x8-v0, solved at a mean return of 0.95; the shortest path earns 0.96.
 
-DI-engine has no such file. This config has not been trained to the end.
+DI-engine has no such file.
+Not trained here.
 """
 
 from easydict import EasyDict

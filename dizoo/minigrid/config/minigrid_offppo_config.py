@@ -1,6 +1,6 @@
 """Off-policy PPO on MiniGrid-Empty-8x8-v0, solved at a mean return of 0.95; the shortest path earns 0.96.
 
-The values are those of DI-engine. This config has not been trained to the end.
+Values of DI-engine, not trained here.
 """
 
 from easydict import EasyDict

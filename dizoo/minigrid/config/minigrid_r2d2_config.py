@@ -1,6 +1,6 @@
 """R2D2 on MiniGrid-Empty-8x8-v0, solved at a mean return of 0.95; the shortest path earns 0.96.
 
-The values are those of DI-engine, except for a smaller buffer. This config has not been trained to the end.
+Values of DI-engine, except for a smaller buffer, not trained here.
 """
 
 from easydict import EasyDict

@@ -1,6 +1,6 @@
 """PPO with continuous actions on Ant-v5, up to a mean return of 6000, with the class's small network.
 
-The values are those of DI-engine. This config has not been trained to the end.
+Values of DI-engine, not trained here.
 """
 
 from easydict import EasyDict

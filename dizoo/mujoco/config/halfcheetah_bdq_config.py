@@ -1,7 +1,4 @@
-"""BDQ on HalfCheetah-v5 with 2 torques to choose from at each joint, with the values of DI-engine's file.
-
-This config has not been trained to the end.
-"""
+"""BDQ on HalfCheetah-v5 with 2 torques to choose from at each joint. Values of DI-engine, not trained here."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""Conservative Q-learning from a Minari data set of Hopper-v5.
-
-This config has not been trained to the end.
-"""
+"""Conservative Q-learning from a Minari data set of Hopper-v5. Not trained here."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""TD3+BC from a Minari data set of Hopper-v5.
-
-This config has not been trained to the end.
-"""
+"""TD3+BC from a Minari data set of Hopper-v5. Not trained here."""
 
 from easydict import EasyDict
 

@@ -2,6 +2,7 @@
 
 DI-engine's file ends episodes after 60 steps, has a learning rate of 0.0001, and decreases epsilon over 3,000,000
 steps. With 60 steps and this learning rate no passenger was delivered in 300,000 env steps, so these values are ours.
+Result: 7.25 after 171,424 env steps, one seed.
 """
 
 from easydict import EasyDict

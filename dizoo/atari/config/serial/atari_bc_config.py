@@ -1,7 +1,7 @@
 """Behaviour cloning of recorded play of any Atari game, of Pong unless `env.env_id` names another one.
 
 `collect_demo_data` records the data set, see docs/offline.md. The network is that of `atari_dqn_config.py`.
-This config has not been trained to the end.
+Not trained here.
 """
 
 from easydict import EasyDict

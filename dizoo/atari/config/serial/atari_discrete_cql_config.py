@@ -1,7 +1,7 @@
 """Conservative Q-learning from recorded play of any Atari game, of Pong unless `env.env_id` names another one.
 
-`collect_demo_data` records the data set, see docs/offline.md. The values are those of DI-engine's file for Qbert.
-This config has not been trained to the end.
+`collect_demo_data` records the data set, see docs/offline.md.
+Values of DI-engine for Qbert, not trained here.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,7 @@
 """Discrete SAC on any Atari game, on Pong unless `env.env_id` names another one.
 
 The values are those of `pong/pong_sac_config.py`, with a larger buffer and a longer exploration.
-This config has not been trained to the end.
+Not trained here.
 """
 
 from easydict import EasyDict

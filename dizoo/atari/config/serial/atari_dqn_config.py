@@ -1,7 +1,6 @@
 """DQN on any Atari game, on Pong unless `env.env_id` names another one.
 
-The values are those of DI-engine's file for Qbert.
-This config has not been trained to the end.
+Values of DI-engine for Qbert, not trained here.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,6 @@
 """IQN on any Atari game, on Pong unless `env.env_id` names another one.
 
-The values are those of DI-engine's file for Qbert, except for uniform replay. This config has not been trained to the
-end.
+Values of DI-engine for Qbert, except for uniform replay, not trained here.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,6 @@
 """Munchausen DQN on any Atari game, on Pong unless `env.env_id` names another one.
 
-The values are those of DI-engine's files for Asterix and SpaceInvaders.
-This config has not been trained to the end.
+Values of DI-engine for Asterix and SpaceInvaders, not trained here.
 """
 
 from easydict import EasyDict

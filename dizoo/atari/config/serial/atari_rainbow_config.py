@@ -1,7 +1,7 @@
 """Rainbow on any Atari game, on Pong unless `env.env_id` names another one.
 
-The values are those of DI-engine's file for Enduro. Noisy layers explore, so there is no epsilon.
-This config has not been trained to the end.
+Noisy layers explore, so there is no epsilon.
+Values of DI-engine for Enduro, not trained here.
 """
 
 from easydict import EasyDict

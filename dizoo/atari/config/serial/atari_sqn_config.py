@@ -1,7 +1,7 @@
 """SQN on any Atari game, on Pong unless `env.env_id` names another one.
 
-DI-engine has no such file. Network, learning rate and buffer are those of `atari_dqn_config.py`. This config has not
-been trained to the end.
+DI-engine has no such file. Network, learning rate and buffer are those of `atari_dqn_config.py`.
+Not trained here.
 """
 
 from easydict import EasyDict

@@ -1,4 +1,7 @@
-"""TD3 on BipedalWalker-v3, solved at a mean return of 300."""
+"""TD3 on BipedalWalker-v3, solved at a mean return of 300.
+
+Result: 290 over 100 new episodes after 141,000 env steps, one seed.
+"""
 
 from easydict import EasyDict
 

@@ -1,4 +1,7 @@
-"""ACER on LunarLander-v3, solved at a mean return of 200; training stops at 230."""
+"""ACER on LunarLander-v3, solved at a mean return of 200; training stops at 230.
+
+Result: 217 to 228 over 100 new episodes with three seeds, after 266,000 to 500,000 env steps.
+"""
 
 from easydict import EasyDict
 

@@ -1,4 +1,4 @@
-"""C51 on LunarLander, with the values of DI-engine's file of the same name and longer evaluations."""
+"""C51 on LunarLander. Values of DI-engine, except for longer evaluations, not trained here."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,6 @@
 """DDPG on LunarLanderContinuous-v3, solved at a mean return of 200.
 
-The values are those of DI-engine, except for the number of episodes of an evaluation. This config has not been trained
-to the end.
+Values of DI-engine, except for the number of episodes of an evaluation, not trained here.
 """
 
 from easydict import EasyDict

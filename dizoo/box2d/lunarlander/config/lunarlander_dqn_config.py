@@ -1,4 +1,4 @@
-"""DQN on LunarLander-v3, solved at a mean return of 200."""
+"""DQN on LunarLander-v3, solved at a mean return of 200. No result is recorded."""
 
 from easydict import EasyDict
 

@@ -1,4 +1,7 @@
-"""R2D2 on LunarLander-v3, solved at a mean return of 200; training stops at 195, as in DI-engine's file."""
+"""R2D2 on LunarLander-v3, solved at a mean return of 200; training stops at 195, as in DI-engine's file.
+
+No result is recorded.
+"""
 
 from easydict import EasyDict
 

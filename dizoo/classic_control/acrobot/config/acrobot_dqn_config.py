@@ -1,4 +1,4 @@
-"""DQN on Acrobot-v1; training stops at a mean return of -80."""
+"""DQN on Acrobot-v1; training stops at a mean return of -80. No result is recorded."""
 
 from easydict import EasyDict
 

@@ -1,6 +1,7 @@
 """Policy gradient (REINFORCE) on CartPole-v0 on several processes, which share the batch and the episodes of a collect.
 
 Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`.
+Result: on one process that of `cartpole_pg_config.py`.
 """
 
 import copy

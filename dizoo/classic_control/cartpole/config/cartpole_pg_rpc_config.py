@@ -1,6 +1,7 @@
 """Policy gradient (REINFORCE) on CartPole-v0 with one agent and two observers, which share the episodes of a collect.
 
 Start it with `python -m torch.distributed.launch --nproc_per_node=3 THIS_FILE`.
+No result is recorded.
 """
 
 import copy

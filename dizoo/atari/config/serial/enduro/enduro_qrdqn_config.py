@@ -1,4 +1,4 @@
-"""QR-DQN on Atari Enduro, with the values of DI-engine's file of the same name."""
+"""QR-DQN on Atari Enduro. Values of DI-engine, not trained here."""
 
 import copy
 

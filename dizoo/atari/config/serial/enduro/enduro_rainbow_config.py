@@ -1,4 +1,4 @@
-"""Rainbow on Atari Enduro, with the values of DI-engine's file of the same name."""
+"""Rainbow on Atari Enduro. Values of DI-engine, not trained here."""
 
 import copy
 

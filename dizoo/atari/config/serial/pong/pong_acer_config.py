@@ -1,4 +1,4 @@
-"""ACER on Atari Pong, solved at a mean return of 20; needs a GPU."""
+"""ACER on Atari Pong, solved at a mean return of 20; needs a GPU. No result is recorded."""
 
 from easydict import EasyDict
 

@@ -1,4 +1,4 @@
-"""C51 on Atari Pong, with the values of DI-engine's file of the same name."""
+"""C51 on Atari Pong. Values of DI-engine, not trained here."""
 
 from easydict import EasyDict
 

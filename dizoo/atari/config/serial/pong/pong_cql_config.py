@@ -1,4 +1,4 @@
-"""Conservative Q-learning from recorded data of Atari Pong, with the values of DI-engine's file of the same name."""
+"""Conservative Q-learning from recorded data of Atari Pong. Values of DI-engine, not trained here."""
 
 import copy
 

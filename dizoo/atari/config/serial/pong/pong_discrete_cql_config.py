@@ -1,6 +1,7 @@
 """Conservative Q-learning from recorded data of Atari Pong, solved at a mean return of 20.
 
 `collect_demo_data` records the data set, with the config that the recorded policy was trained with.
+No result is recorded.
 """
 
 from easydict import EasyDict

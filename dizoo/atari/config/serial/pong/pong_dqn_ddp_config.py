@@ -1,8 +1,9 @@
-"""DQN on Atari Pong on several processes, with the values of DI-engine's file of the same name.
+"""DQN on Atari Pong on several processes.
 
 Batch size and n_sample are per process.
 
 Start it with `python -m torch.distributed.launch --nproc_per_node=2 --master_port=29501 THIS_FILE`.
+Values of DI-engine, not trained here.
 """
 
 import copy

@@ -1,6 +1,7 @@
-"""DQN on Atari Pong with one engine for all games, with the values of DI-engine's file of the same name.
+"""DQN on Atari Pong with one engine for all games.
 
 DI-engine uses EnvPool; here it is the engine of ale-py.
+Values of DI-engine, not trained here.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""FQF on Atari Pong, with the values of DI-engine's file of the same name."""
+"""FQF on Atari Pong. Values of DI-engine, not trained here."""
 
 from easydict import EasyDict
 

@@ -1,4 +1,4 @@
-"""IMPALA on Atari Pong, with the values of DI-engine's file of the same name, except for a smaller buffer."""
+"""IMPALA on Atari Pong. Values of DI-engine, except for a smaller buffer, not trained here."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""IQN on Atari Pong, with the values of DI-engine's file of the same name."""
+"""IQN on Atari Pong. Values of DI-engine, not trained here."""
 
 from easydict import EasyDict
 

@@ -1,4 +1,4 @@
-"""PPO on Atari Pong, solved at a mean return of 20."""
+"""PPO on Atari Pong, solved at a mean return of 20. No result is recorded."""
 
 from easydict import EasyDict
 

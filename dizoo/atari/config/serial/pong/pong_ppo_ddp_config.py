@@ -1,6 +1,7 @@
 """PPO on Atari Pong on several processes, which share the batch and the samples of a collect.
 
 Start it with `python -m torch.distributed.launch --nproc_per_node=2 THIS_FILE`.
+No result is recorded.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""R2D2 with a residual link on Atari Pong, with DI-engine's values, except for a smaller buffer."""
+"""R2D2 with a residual link on Atari Pong. Values of DI-engine, except for a smaller buffer, not trained here."""
 
 import copy
 

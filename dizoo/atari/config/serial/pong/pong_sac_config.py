@@ -1,4 +1,4 @@
-"""Discrete SAC on Atari Pong, solved at a mean return of 20; needs a GPU."""
+"""Discrete SAC on Atari Pong, solved at a mean return of 20; needs a GPU. No result is recorded."""
 
 from easydict import EasyDict
 

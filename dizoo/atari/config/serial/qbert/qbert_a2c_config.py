@@ -1,4 +1,4 @@
-"""A2C on Atari Qbert, with the values of DI-engine's file of the same name."""
+"""A2C on Atari Qbert. Values of DI-engine, not trained here."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""ACER on Atari Qbert, with the values of DI-engine's file of the same name."""
+"""ACER on Atari Qbert. Values of DI-engine, not trained here."""
 
 import copy
 

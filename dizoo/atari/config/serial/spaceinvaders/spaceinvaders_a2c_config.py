@@ -1,4 +1,4 @@
-"""A2C on Atari SpaceInvaders, with the values of DI-engine's file of the same name."""
+"""A2C on Atari SpaceInvaders. Values of DI-engine, not trained here."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""C51 on Atari SpaceInvaders, with the values of DI-engine's file of the same name."""
+"""C51 on Atari SpaceInvaders. Values of DI-engine, not trained here."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Off-policy PPO on Atari SpaceInvaders, with the values of DI-engine's file of the same name."""
+"""Off-policy PPO on Atari SpaceInvaders. Values of DI-engine, not trained here."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""R2D2 on Atari SpaceInvaders, with the values of DI-engine's file of the same name, except for a smaller buffer."""
+"""R2D2 on Atari SpaceInvaders. Values of DI-engine, except for a smaller buffer, not trained here."""
 
 import copy
 

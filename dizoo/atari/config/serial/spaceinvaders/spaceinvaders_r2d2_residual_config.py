@@ -1,4 +1,7 @@
-"""R2D2 with a residual link on Atari SpaceInvaders, with DI-engine's values, except for a smaller buffer."""
+"""R2D2 with a residual link on Atari SpaceInvaders.
+
+Values of DI-engine, except for a smaller buffer, not trained here.
+"""
 
 import copy
 

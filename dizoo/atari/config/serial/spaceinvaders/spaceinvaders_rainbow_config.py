@@ -1,4 +1,4 @@
-"""Rainbow on Atari SpaceInvaders, with the values of DI-engine's file of the same name."""
+"""Rainbow on Atari SpaceInvaders. Values of DI-engine, not trained here."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Soft Q-learning on Atari SpaceInvaders, with the values of DI-engine's file of the same name."""
+"""Soft Q-learning on Atari SpaceInvaders. Values of DI-engine, not trained here."""
 
 import copy
 
