@@ -166,7 +166,8 @@ def test_bf16_computes_coarsely_and_keeps_parameters_and_losses_in_float32(name:
         assert {leaf.dtype for leaf in floats} == {torch.float32}
         assert not any(leaf.requires_grad for leaf in floats)
         gradients.append(torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]))
-    assert not torch.equal(*gradients)
+    if "encoder_hidden_size_list" in DEFAULTS[name].model:  # other networks are heads, which compute in float32
+        assert not torch.equal(*gradients)
     assert torch.cosine_similarity(gradients[0], gradients[1], dim=0) > 0.95  # bf16 has 8 bits
 
 
