@@ -21,7 +21,9 @@ PUBLIC = {
         "find_policy",
         "format_config",
         "read_config",
+        "read_file",
         "read_limits",
+        "read_pair",
         "read_saved_run",
         "replace_values",
         "save_config",
@@ -308,7 +310,7 @@ PUBLIC = {
 }
 
 
-MODULES_OF_A_RUN = 124  # of the package, in a DQN run
+MODULES_OF_A_RUN = 120  # of the package, in a DQN run
 RUN = """
 import sys
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config

@@ -94,12 +94,13 @@ class Config(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415
-        from ding_lite.config import format_config, read_limits  # noqa: PLC0415
+        from ding_lite.config import format_config, read_file  # noqa: PLC0415
         from ding_lite.entry.setup import prepare_run  # noqa: PLC0415
 
+        main, create, file_limits = read_file(args.config)
         limits, overrides = split_words(args.words)
-        limits = check_limits(args.config, {**read_limits(args.config), **limits}, overrides)
-        cfg = prepare_run(args.config, overrides=overrides, all_ranks=False).cfg
+        limits = check_limits((main, create), {**file_limits, **limits}, overrides)
+        cfg = prepare_run((main, create), overrides=overrides, all_ranks=False).cfg
         if args.diff:
             lines = [
                 f"{path}={value!r}  # default {'of the model' if default is sc.UNSET else repr(default)}"

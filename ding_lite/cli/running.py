@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ding_lite.config import SavedRun, divided_sizes, find_policy, read_limits, read_saved_run
+from ding_lite.config import SavedRun, divided_sizes, find_policy, read_file, read_saved_run
 from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.eval_entry import evaluate_checkpoint, find_pair
 from ding_lite.entry.launcher import run_ranks
@@ -52,10 +52,11 @@ def run(args: argparse.Namespace) -> None:
 
 def _train(args: argparse.Namespace) -> None:
     """Run a config with the pipeline that `-m` or the policy's class names."""
+    main, create, file_limits = read_file(args.config)
+    pair = (main, create)
     limits, overrides = split_words(args.words)
-    pair, policy_cls = find_policy(args.config, overrides)
-    pipeline = load_pipeline(MODES[args.mode] if args.mode else PIPELINE_OF[policy_cls.learns_from])
-    limits = limits_for(pipeline, {**read_limits(args.config), **limits})
+    pipeline = load_pipeline(MODES[args.mode] if args.mode else PIPELINE_OF[find_policy(pair, overrides).learns_from])
+    limits = limits_for(pipeline, {**file_limits, **limits})
     if args.divide and get_world_size() > 1:
         overrides = [TOGETHER, *overrides, *divided_sizes(pair, get_world_size(), overrides)]
     if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, which take precedence
@@ -119,13 +120,15 @@ def _launch(args: argparse.Namespace) -> int:
     return run_ranks([*command, *args.words], args.nproc, args.max_restarts)
 
 
-def check_limits(config: str, limits: dict[str, int], overrides: Sequence[str]) -> dict[str, int]:
+def check_limits(
+    config: str | Sequence[dict[str, Any]], limits: dict[str, int], overrides: Sequence[str]
+) -> dict[str, int]:
     """Return limits under the names of the parameters of a config's pipeline.
 
     Raises:
         ConfigError: the pipeline has no such limit, or the config cannot be read.
     """
-    return limits_for(load_pipeline(PIPELINE_OF[find_policy(config, overrides)[1].learns_from]), limits)
+    return limits_for(load_pipeline(PIPELINE_OF[find_policy(config, overrides).learns_from]), limits)
 
 
 def read_resumable(directory: str) -> SavedRun:

@@ -65,6 +65,7 @@ class Sweep(Command):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         warnings.filterwarnings("ignore", module=r"optuna|ding_lite\.sweep")  # its remarks about each trial
         from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
+        from ding_lite.config import read_pair  # noqa: PLC0415
         from ding_lite.sweep.driver import Sweep  # noqa: PLC0415
         from ding_lite.sweep.space import first_values, read_words, to_words  # noqa: PLC0415
         from ding_lite.utils.ranks.launch_environment import read_launch  # noqa: PLC0415
@@ -73,5 +74,6 @@ class Sweep(Command):
             raise UserError("A sweep starts processes of its own: leave the launcher out.")
         space, words = read_words(args.words)
         limits, words = split_words(words)
-        saved_limits = check_limits(args.config, limits, [*words, *to_words(first_values(space))])
-        raise SystemExit(Sweep(args, space, words, limits).run(saved_limits))
+        pair = read_pair(args.config)
+        saved_limits = check_limits(pair, limits, [*words, *to_words(first_values(space))])
+        raise SystemExit(Sweep(args, pair, space, words, limits).run(saved_limits))

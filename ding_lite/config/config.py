@@ -52,29 +52,44 @@ PARTS = ("env", "policy", "reward_model")  # sections for which create_config na
 LONGEST_KEY = 200  # characters; searching for a similar key would take seconds for longer ones
 
 
-def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run a Python file, not as `__main__`, and return its `main_config` and `create_config`.
+def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """Run a Python file once, not as `__main__`, and return its `main_config`, its `create_config` and its `limits`.
 
-    The file's directory is added to `sys.path`, as Python does for a script. The file, and `import_names`, can
-    therefore import modules from this directory.
+    `limits` are the limits of a run, such as `max_env_step`; a file need not define them. The file's directory is added
+    to `sys.path`, as Python does for a script, and the current directory after all others. The file, and
+    `import_names`, can therefore import modules from both.
 
     Raises:
-        ConfigError: the file does not exist, fails when it is run, or does not define both dicts.
+        ConfigError: the file does not exist, fails when it is run, or does not define both dicts, or its limits are not
+            a dict of whole numbers.
     """
     module = _run_file(Path(path))
-    return _get_dict(module, "main_config"), _get_dict(module, "create_config")
+    limits = getattr(module, "limits", {})
+    if not isinstance(limits, dict) or not all(isinstance(number, int) for number in limits.values()):
+        raise ConfigError(f"'{path}': expected limits such as limits = dict(max_env_step=20000), got {show(limits)}.")
+    return _get_dict(module, "main_config"), _get_dict(module, "create_config"), limits
+
+
+def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return `main_config` and `create_config` of a Python file, see `read_file`."""
+    return read_file(path)[:2]
 
 
 def read_limits(path: str | Path) -> dict[str, int]:
-    """Return the limits of a run that a config file defines as `limits`, such as `max_env_step`; empty if it has none.
+    """Return `limits` of a Python file, see `read_file`."""
+    return read_file(path)[2]
+
+
+def read_pair(input_cfg: str | Path | Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return `(main_config, create_config)`, which are given themselves or by the path of a Python file.
 
     Raises:
-        ConfigError: the file cannot be run, or its limits are not a dict of whole numbers.
+        ConfigError: the file cannot be read, or two dicts were expected and something else was found.
     """
-    limits = getattr(_run_file(Path(path)), "limits", {})
-    if not isinstance(limits, dict) or not all(isinstance(number, int) for number in limits.values()):
-        raise ConfigError(f"'{path}': expected limits such as limits = dict(max_env_step=20000), got {show(limits)}.")
-    return limits
+    pair = read_config(input_cfg) if isinstance(input_cfg, (str, Path)) else input_cfg
+    if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(part, dict) for part in pair):
+        raise ConfigError(f"Expected (main_config, create_config) or the path of a config file, got {show(pair)}.")
+    return pair[0], pair[1]
 
 
 def _get_dict(module: types.ModuleType, name: str) -> dict[str, Any]:
@@ -90,6 +105,7 @@ def _run_file(path: Path) -> types.ModuleType:
     if not path.is_file():
         what = "is a directory" if path.is_dir() else "does not exist"
         raise ConfigError(f"Config file '{path}' {what}: give the path of a Python file.")
+    append_to_path([os.getcwd()])
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -109,30 +125,23 @@ def _run_file(path: Path) -> types.ModuleType:
     return module
 
 
-def find_policy(
-    input_cfg: str | Path | Sequence[dict[str, Any]], overrides: Sequence[str] = ()
-) -> tuple[tuple[dict[str, Any], dict[str, Any]], Any]:
-    """Read a config and find the class of its policy.
+def find_policy(input_cfg: str | Path | Sequence[dict[str, Any]], overrides: Sequence[str] = ()) -> Any:
+    """Return the class of a config's policy.
 
     Args:
         input_cfg: `(main_config, create_config)`, or the path of a Python file that defines both.
         overrides: `dotted.key=value` strings, which replace values of the config.
 
-    Returns:
-        `(main_config, create_config)`, so that the file need not be run again, and the class.
-
     Raises:
         ConfigError: the config cannot be read, or its policy is not registered.
     """
-    pair = _read_pair(input_cfg)
-    user, _, _ = _merge_user(pair, overrides)
-    policy_type = get_key(user, "policy.type")
+    policy_type = get_key(_merge_user(read_pair(input_cfg), overrides)[0], "policy.type")
     if not isinstance(policy_type, str):
         raise ConfigError(
             f"create_config.policy.type: expected a registered name such as policy=dict(type=...), got "
             f"{show(policy_type)}."
         )
-    return pair, POLICY_REGISTRY.find(policy_type)
+    return POLICY_REGISTRY.find(policy_type)
 
 
 def replace_values(
@@ -148,7 +157,7 @@ def replace_values(
     Raises:
         ConfigError: the config cannot be read, or a value cannot be part of a config.
     """
-    main, create = _read_pair(input_cfg)
+    main, create = read_pair(input_cfg)
     main = sc.plain(main, "main_config")
     _replace(main, values, "")
     return main, create
@@ -183,7 +192,7 @@ def divided_sizes(
     Raises:
         ConfigError: a value is not a multiple of `world_size`, or the config contains a mistake.
     """
-    user, _, _ = _merge_user(_read_pair(input_cfg), overrides)
+    user, _, _ = _merge_user(read_pair(input_cfg), overrides)
     schema = sc.config_schema(user, model_given=True)
     paths = [path for path in SHARED_SIZES if path in schema]
     values = {path: get_key(user, path, schema[path].default) for path in paths}
@@ -226,42 +235,44 @@ def compile_config(
             "compile_config(auto=False): give create_config, which names the classes, and leave auto out."
         )
     pair: Any = input_cfg if create_cfg is None else (input_cfg, create_cfg)
-    user, texts, notes = _merge_user(_read_pair(pair), overrides)
+    user, texts, notes = _merge_user(read_pair(pair), overrides)
     if seed is not None:
         user["seed"] = seed
-    known = sc.config_schema(user, model_given)
-    check_action_space(user)
-    rename_keys(user, known, notes)
-    schema = sc.config_schema(user, model_given)
-    take_loop_keys(user, schema)
+    schema = _read_schema(user, model_given, notes)
     values = dict(_checked_items(user, "", schema, texts, notes))
-    if not values.get(sc.BUFFER + ".type"):
-        values.pop(sc.BUFFER + ".type", None)  # empty: policy.priority has chosen the default in the schema
-    nested: dict[str, Any] = {}
-    for path, key in schema.items():
-        if key.type is SECTION:
-            set_key(nested, path, get_key(nested, path, {}))
-        elif path in values or key.default not in (sc.UNSET, sc.REQUIRED):
-            set_key(nested, path, copy.deepcopy(values.get(path, key.default)))
-    cfg = EasyDict(nested)
-    cfg.exp_name = os.path.expanduser(cfg.exp_name)  # shells leave `exp_name=~/runs` as it is
+    cfg = _fill_in(schema, values)
     round_counts(cfg, notes)
     check_values(cfg)
     check_policy(cfg)
     sc.drop_unused(cfg, schema, values, notes)
     cfg.notes = notes
     if save_cfg:
-        os.makedirs(cfg.exp_name, exist_ok=True)
         save_config(cfg, os.path.join(cfg.exp_name, save_path))
     return cfg
 
 
-def _read_pair(input_cfg: str | Path | Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    append_to_path([os.getcwd()])  # `import_names`, and a config file, may name modules there
-    pair = read_config(input_cfg) if isinstance(input_cfg, (str, Path)) else input_cfg
-    if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(part, dict) for part in pair):
-        raise ConfigError(f"Expected (main_config, create_config) or the path of a config file, got {show(pair)}.")
-    return pair[0], pair[1]
+def _read_schema(user: dict[str, Any], model_given: bool, notes: list[str]) -> sc.Schema:
+    """Give the keys of DI-engine in `user` their names here, and return the schema of its keys."""
+    known = sc.config_schema(user, model_given)
+    check_action_space(user)
+    rename_keys(user, known, notes)
+    schema = sc.config_schema(user, model_given)
+    take_loop_keys(user, schema)
+    return schema
+
+
+def _fill_in(schema: sc.Schema, values: Mapping[str, Any]) -> EasyDict:
+    """Return all keys of a schema, with the user's values and, for all other keys, the defaults."""
+    cfg: dict[str, Any] = {}
+    for path, key in schema.items():
+        # an empty type of the buffer: policy.priority has chosen the default in the schema
+        given = path in values and (values[path] or path != sc.BUFFER + ".type")
+        if key.type is SECTION:
+            set_key(cfg, path, get_key(cfg, path, {}))
+        elif given or key.default not in (sc.UNSET, sc.REQUIRED):
+            set_key(cfg, path, copy.deepcopy(values[path] if given else key.default))
+    cfg["exp_name"] = os.path.expanduser(cfg["exp_name"])  # shells leave `exp_name=~/runs` as it is
+    return EasyDict(cfg)
 
 
 def _merge_user(
@@ -308,7 +319,8 @@ def _take_module(user: dict[str, Any]) -> None:
 
 
 def _import_modules(user: dict[str, Any]) -> None:
-    """Import the modules of `import_names`, which register classes."""
+    """Import the modules of `import_names`, which register classes; the current directory may contain them."""
+    append_to_path([os.getcwd()])
     for path in (f"{part}.import_names" for part in PARTS):
         names = get_key(user, path, [])
         if not matches(names, list[str]):
@@ -384,10 +396,11 @@ def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: i
 
     Args:
         cfg: the config that `compile_config` returned.
-        path: the file to write; an existing file is replaced.
+        path: the file to write, in a directory that is created if needed; an existing file is replaced.
         pipeline: name of the function in `ding_lite.entry` that runs the file; empty: the policy's own.
         **limits: limits of the run, such as `max_env_step`, which `read_saved_run` returns.
     """
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(format_config(cfg, pipeline, **limits), encoding="utf-8")
 
 

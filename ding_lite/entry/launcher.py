@@ -30,7 +30,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
-from ding_lite.config import find_policy
+from ding_lite.config import find_policy, read_pair
 from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.entry.pipelines import load_pipeline
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
@@ -129,8 +129,8 @@ def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Run the pipeline that a config's policy names; return the content of result.json, and `exp_dir`."""
     together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which win
     overrides = [*together, *kwargs.pop("overrides", ())]
-    pair, policy_cls = find_policy(config, overrides)
-    pipeline = load_pipeline(PIPELINE_OF[policy_cls.learns_from])
+    pair = read_pair(config)
+    pipeline = load_pipeline(PIPELINE_OF[find_policy(pair, overrides).learns_from])
     known = inspect.signature(pipeline).parameters
     for key in set(kwargs) - set(known):
         raise ConfigError(f"launch: {pipeline.__name__} takes no '{key}'.{closest(key, known)}")

@@ -105,8 +105,8 @@ def train(
     for name in (name for name in numbers if name not in TOP_KEYS):
         if hint := closest(name, (*given, "callbacks")):  # else the config says what it does not know
             raise ConfigError(f"Unknown argument '{name}'.{hint}")
-    pair, policy_cls = find_policy(replace_values(config, overrides))
-    pipeline = load_pipeline(PIPELINE_OF[policy_cls.learns_from])
+    pair = replace_values(config, overrides)
+    pipeline = load_pipeline(PIPELINE_OF[find_policy(pair).learns_from])
     given_limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
     limits = limits_for(pipeline, given_limits)
     opened = opened_exp_dirs()

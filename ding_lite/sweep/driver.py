@@ -52,6 +52,7 @@ class Sweep:
 
     Args:
         args: the options of the command `sweep`.
+        pair: `(main_config, create_config)` of its config file.
         space: what differs among trials.
         words: words of the config that are the same in all trials.
         limits: limits of each run, by their names on the command line.
@@ -60,8 +61,15 @@ class Sweep:
         UserError: a key, a value or an option is not possible; nothing has been started.
     """
 
-    def __init__(self, args: argparse.Namespace, space: Space, words: Sequence[str], limits: dict[str, int]) -> None:
-        self._args, self._words, self._limits = args, words, limits
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        pair: tuple[dict[str, Any], dict[str, Any]],
+        space: Space,
+        words: Sequence[str],
+        limits: dict[str, int],
+    ) -> None:
+        self._args, self._pair, self._words, self._limits = args, pair, words, limits
         self._space = check_space(space, self._compile)
         first = self._compile(first_values(self._space))
         name = first.exp_name.rstrip("/").removesuffix(f"_seed{first.seed}")
@@ -275,7 +283,7 @@ class Sweep:
 
     def _compile(self, values: Mapping[str, Value], *words: str) -> Any:
         """Compile the config with values for the keys that differ among trials."""
-        return compile_config(self._args.config, overrides=[*self._words, *to_words(values), *words])
+        return compile_config(self._pair, overrides=[*self._words, *to_words(values), *words])
 
     def _problem(self, first: Any) -> dict[str, Any]:
         """Return what all processes of the sweep must agree on."""

@@ -58,12 +58,16 @@ def test_each_seed_has_a_directory_and_a_line_of_the_table(tmp_path: Path) -> No
 
 
 def test_limits_that_a_file_defines_hold_unless_others_are_given(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(CONFIG.read_text() + "\nlimits = dict(max_env_step=80)\n")
+    (tmp_path / "mine.py").write_text(CONFIG.read_text() + "\nlimits = dict(max_env_step=80)\nprint('executed')\n")
     for name, words, steps in (("own", [], 80), ("given", ["max_env_step=96"], 96)):
         done = train("-s", "0", *QUICK, *words, f"exp_name={name}", config=tmp_path / "mine.py")
         assert done.returncode == 0, done.stderr
+        assert done.stdout.count("executed\n") == 1
         told = result(tmp_path / name)
         assert (told["stop_reason"], told["envstep"]) == ("max_env_step", steps)
+    done = run_forked(["-m", "ding_lite", "config", str(tmp_path / "mine.py")])
+    assert done.stdout.count("executed\n") == 1
+    assert "limits = {'max_env_step': 80}\n" in done.stdout
 
 
 @pytest.mark.parametrize("limits", ["80", "dict(max_env_step='80')", "dict(max_env_steps=80)"])

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("optuna")
 from optuna.trial import TrialState
 
+from ding_lite.config import read_pair
 from ding_lite.results.run import Evaluations
 from ding_lite.sweep import driver, study
 from ding_lite.sweep.driver import MARKS, MAX_FAILURES, Sweep
@@ -40,7 +41,8 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def create(rates: str, fixed: tuple[str, ...] = (), limits: dict[str, int] = LIMITS, **options: Any) -> Sweep:
     words = ("env.stop_value=None", *fixed)
-    return Sweep(Namespace(config=str(CONFIG), **OPTIONS | options), read_words([f"{RATE}={rates}"])[0], words, limits)
+    args = Namespace(config=str(CONFIG), **OPTIONS | options)
+    return Sweep(args, read_pair(CONFIG), read_words([f"{RATE}={rates}"])[0], words, limits)
 
 
 def run(rates: str, **options: Any) -> list[Any]:

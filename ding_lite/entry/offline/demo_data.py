@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.config import find_policy
+from ding_lite.config import read_pair
 from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
@@ -83,11 +83,12 @@ def collect_demo_data(
         DatasetError: the data set cannot be written. If possible, this is detected before anything is played.
         CheckpointError: the checkpoint is missing, damaged, or belongs to another policy.
     """
-    setup = prepare_run(input_cfg, seed, env_setting, model, overrides, limits={"collect_count": collect_count})
+    pair = read_pair(input_cfg)
+    setup = prepare_run(pair, seed, env_setting, model, overrides, limits={"collect_count": collect_count})
     if collect_count < get_world_size():
         raise ConfigError(f"collect_count={collect_count}: expected at least 1 for each of {get_world_size()} ranks.")
     if expert_data_path is None:
-        expert_data_path = get_key(find_policy(input_cfg, overrides)[0][0], "policy.collect.save_path")
+        expert_data_path = get_key(pair[0], "policy.collect.save_path")
     if not expert_data_path:
         raise ConfigError("collect_demo_data: give expert_data_path, or policy.collect.save_path in the config.")
     kind = _check_target(expert_data_path)
