@@ -30,7 +30,6 @@ COVERED = {
             "envs/builders.py",
             "envs/episode_monitor.py",
             "envs/keys.py",
-            "envs/mixed_infos.py",
             "envs/seeded_env.py",
         ),
     ],

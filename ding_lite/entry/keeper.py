@@ -14,7 +14,7 @@ from ding_lite.config import changed_values, save_config
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
-from ding_lite.envs.spec_state import spec_state
+from ding_lite.envs.spaces import spec_state
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError

@@ -28,7 +28,7 @@ from ding_lite.config import compile_config, set_shapes
 from ding_lite.entry.model_check import check_model
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
-from ding_lite.envs.spec_state import load_spec
+from ding_lite.envs.spaces import load_spec
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils.networks import is_small
@@ -235,7 +235,7 @@ def prepare_run(
         trains: name of the pipeline that the policy's class must name, if it differs from `pipeline`.
         all_ranks: whether every rank calls this function. It is then collective, and compares the configs.
         limits: limits of the run, see `RunSetup`.
-        spec_state: the environment's spaces, see `envs.spec_state`, if a checkpoint holds them; none is built then.
+        spec_state: the environment's spaces, see `spec_state`, if a checkpoint holds them; none is built then.
 
     Raises:
         ConfigError: the config has a mistake.

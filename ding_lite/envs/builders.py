@@ -15,9 +15,8 @@ from easydict import EasyDict
 
 from ding_lite.envs.checks import find_id, given_id
 from ding_lite.envs.env_pool import EnvPoolBuilder
-from ding_lite.envs.frames import FrameStack
 from ding_lite.envs.seeded_env import SeededEnv
-from ding_lite.envs.spaces import PolicyObservations, stack_depth
+from ding_lite.envs.spaces import FrameStack, PolicyObservations, stack_depth
 from ding_lite.envs.wrappers import ENGINES, apply_wrappers
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest, place_of
 

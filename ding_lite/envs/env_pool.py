@@ -33,9 +33,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ding_lite.envs.checks import check_lives
-from ding_lite.envs.frames import begin_stack, push_frame, stack_space
 from ding_lite.envs.seeded_env import derive_seeds
-from ding_lite.envs.spaces import EnvSpec, observation_side, stack_depth
+from ding_lite.envs.spaces import EnvSpec, begin_stack, observation_side, push_frame, stack_depth, stack_space
 from ding_lite.utils.registry import ConfigError, closest
 from ding_lite.utils.tree import tree_leaves, tree_map
 

@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import VectorEnv
 
 from ding_lite.utils.registry import UserError
 
@@ -180,3 +181,28 @@ def _describe(result: Any) -> str:
 def _show(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:70]} ..."
+
+
+class MixedInfos(VectorEnv):
+    """gymnasium's batching of infos, for values of a key that have different types or shapes.
+
+    gymnasium's array has the type and shape of the first value. It becomes an array of objects if another value does
+    not fit.
+    """
+
+    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+        if not env_info:
+            return vector_infos
+        try:
+            return super()._add_info(vector_infos, env_info, env_num)
+        except (TypeError, ValueError, OverflowError):
+            for key, value in env_info.items():  # one at a time: the error skipped the keys after its own
+                try:
+                    super()._add_info(vector_infos, {key: value}, env_num)
+                except (TypeError, ValueError, OverflowError):
+                    objects = np.full(self.num_envs, None, object)
+                    for i in np.flatnonzero(vector_infos.get(f"_{key}", ())).tolist():
+                        objects[i] = vector_infos[key][i]
+                    vector_infos[key] = objects
+                    super()._add_info(vector_infos, {key: value}, env_num)
+            return vector_infos

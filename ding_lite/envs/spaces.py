@@ -1,8 +1,13 @@
-"""Converts observations of environments for policies, and describes both.
+"""Converts and stacks observations of environments for policies, and describes both, also for checkpoints.
 
 A policy sees vectors of floats, images of bytes with the channels first, or a dict of these. All other spaces of
-environments are converted here; actions are converted in `actions`. This module never imports torch, because worker
-processes import it. Shapes: A choices.
+environments are converted here; actions are converted in `actions`.
+
+A stack holds an episode's newest frames, with zeros before its first one. Frames are joined on their first axis: S
+vectors `[D]` to `[S D]`, S images `[C, H, W]` to `[S C, H, W]`. A frame of two dimensions, such as a grey image, and a
+number get a new axis instead: `[S, H, W]`. Every part of a dict is stacked on its own.
+
+This module never imports torch, because worker processes import it. Shapes: A choices.
 """
 
 from __future__ import annotations
@@ -16,8 +21,11 @@ import numpy as np
 from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.spaces.utils import flatdim
+from gymnasium.vector.utils import batch_space
 
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import tree_map
 
 CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
 LONGEST = 2**16  # numbers of a one-hot vector
@@ -202,3 +210,128 @@ def find_layout(shape: Sequence[int]) -> str:
         f"The environment's observations of shape {list(shape)} do not show which dimension holds the channels: set "
         "env.image_layout to 'channels_last', or to 'channels_first', which leaves their order as it is."
     )
+
+
+class FrameStack(gymnasium.ObservationWrapper):
+    """Stacks the newest frames of one environment, and copies them, since an environment may reuse their memory.
+
+    Args:
+        env: the environment.
+        depth: S.
+    """
+
+    def __init__(self, env: gymnasium.Env, depth: int) -> None:
+        super().__init__(env)
+        self.observation_space, self._depth = stack_space(env.observation_space, depth), depth
+        self._stack: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._stack = None
+        return super().reset(seed=seed, options=options)
+
+    def observation(self, observation: Any) -> Any:
+        """Return the stack that ends with this frame."""
+        begins = self._stack is None
+        self._stack = begin_stack(observation, self._depth) if begins else push_frame(self._stack, observation)
+        return self._stack
+
+
+def stack_space(space: gymnasium.Space[Any], depth: int) -> gymnasium.Space[Any]:
+    """Return the space of stacks of `depth` frames of a space."""
+    if isinstance(space, Dict):
+        return Dict({key: stack_space(part, depth) for key, part in space.items()})
+    stacked = batch_space(space, depth)
+    if not isinstance(stacked, Box) or len(stacked.shape) in (1, 3):
+        return stacked
+    low, high = (side.reshape(-1, *stacked.shape[2:]) for side in (stacked.low, stacked.high))
+    return Box(low, high, dtype=stacked.dtype.type)
+
+
+def begin_stack(frame: Any, depth: int, axis: int = 0) -> Any:
+    """Return the stack of an episode's first frame; the frames are at `axis`, after those of a batch."""
+
+    def begin(leaf: Any) -> np.ndarray:
+        newest = _as_part(leaf, axis)
+        shape = list(newest.shape)
+        shape[axis] *= depth - 1
+        return np.concatenate([np.zeros(shape, newest.dtype), newest], axis)
+
+    return tree_map(begin, frame)
+
+
+def push_frame(stack: Any, frame: Any, axis: int = 0) -> Any:
+    """Return a stack without its oldest frame, and with this newest one."""
+
+    def push(old: np.ndarray, leaf: Any) -> np.ndarray:
+        newest = _as_part(leaf, axis)
+        return np.concatenate([old[(slice(None),) * axis + (slice(newest.shape[axis], None),)], newest], axis)
+
+    return tree_map(push, stack, frame)
+
+
+def _as_part(leaf: Any, axis: int) -> np.ndarray:
+    """Return frames as they are joined at `axis`."""
+    array = np.asarray(leaf)
+    return np.expand_dims(array, axis) if array.ndim - axis in (0, 2) else array
+
+
+SPACES = {cls.__name__: cls for cls in (Box, Discrete, MultiDiscrete, MultiBinary)}
+
+
+def spec_state(spec: EnvSpec) -> dict[str, Any]:
+    """Return the spaces of a spec as numbers, texts, lists and dicts; empty if a space is of another kind."""
+    spaces = {
+        "observation_space": spec.observation_space,
+        "env_action_space": spec.env_action_space,
+        "env_observation_space": spec.env_observation_space,
+    }
+    try:
+        state = {name: space and _space_state(space) for name, space in spaces.items()}
+    except TypeError:
+        return {}
+    return {**state, "frame_stack": spec.frame_stack}
+
+
+def load_spec(state: dict[str, Any], act_scale: bool) -> EnvSpec | None:
+    """Return the spec of a state that `spec_state` returned; None if that is empty.
+
+    Args:
+        state: the state.
+        act_scale: `env.act_scale` of the run.
+    """
+    if not state:
+        return None
+    names = ("observation_space", "env_action_space", "env_observation_space")
+    observation, action, plain = (state[name] and _build_space(state[name]) for name in names)
+    return EnvSpec(observation, ActionUnits(action, act_scale).space, state["frame_stack"], (), action, plain)
+
+
+def _space_state(space: gymnasium.Space[Any]) -> dict[str, Any]:
+    if isinstance(space, Dict):
+        return {"parts": {key: _space_state(part) for key, part in space.items()}}
+    if isinstance(space, Box):
+        ends = {"low": _number_or_list(space.low), "high": _number_or_list(space.high)}
+        return {"kind": "Box", **ends, "shape": list(space.shape), "dtype": str(space.dtype)}
+    if isinstance(space, Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, MultiDiscrete):
+        return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    if isinstance(space, MultiBinary):
+        return {"kind": "MultiBinary", "n": list(space.shape)}
+    raise TypeError(f"{space} has no description")
+
+
+def _build_space(state: dict[str, Any]) -> gymnasium.Space[Any]:
+    if "parts" in state:
+        return Dict({key: _build_space(part) for key, part in state["parts"].items()})
+    options = {key: value for key, value in state.items() if key != "kind"}
+    if state["kind"] == "Box":
+        shape, dtype = tuple(state["shape"]), np.dtype(state["dtype"])
+        ends = {end: np.broadcast_to(np.asarray(state[end], dtype), shape) for end in ("low", "high")}
+        options = {**ends, "dtype": dtype.type}
+    return SPACES[state["kind"]](**options)
+
+
+def _number_or_list(bound: np.ndarray) -> Any:
+    """Return one number if all are equal, as those of an image are."""
+    return bound.flat[0].item() if bound.size and (bound == bound.flat[0]).all() else bound.tolist()

@@ -26,8 +26,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import CloudpickleWrapper, batch_space, iterate
 
-from ding_lite.envs.mixed_infos import MixedInfos
-from ding_lite.envs.returned import EnvError
+from ding_lite.envs.returned import EnvError, MixedInfos
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, share_observations
 from ding_lite.utils.registry import UserError

@@ -33,7 +33,7 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
 * `stacks_frames = True`, if it handles `frame_stack` itself.
 * a class method `check(cfg) -> EnvSpec`, which returns the spaces without building an environment.
 * a class method `make_native(cfg, num_envs, num_threads)`, which returns a SAME_STEP `VectorEnv` that handles
-  `frame_stack` and `max_episode_steps` itself; docs/environments.md has the whole contract, which `native_check` tries.
+  `frame_stack` and `max_episode_steps` itself; docs/environments.md has the whole contract, which `check_native` tries.
   If that has `counts_episodes = True`, its `reset` takes seeds and options as `SeededEnv.reset` does, and gymnasium's
   `reset_mask`, and it restarts ended episodes in the same way. Otherwise its episodes start anew when a run is resumed.
 * a class method `env_pool_task(cfg)`, if envpool has an equivalent environment, see `env_pool`.
@@ -56,13 +56,12 @@ from gymnasium.vector.utils import iterate
 
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, image_layout, wrap_single
-from ding_lite.envs.checks import build_checked, check_lives
+from ding_lite.envs.checks import build_checked, check_lives, check_native
 from ding_lite.envs.env_pool import EnvPoolEngine
 from ding_lite.envs.episode_monitor import EpisodeMonitor
-from ding_lite.envs.mixed_infos import MixedInfos
-from ding_lite.envs.native_check import check_native
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
+from ding_lite.envs.returned import MixedInfos
 from ding_lite.envs.seeded_env import derive_seeds, step_or_restart
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv

@@ -28,7 +28,7 @@ class Ring:
     Args:
         num_rows: R.
         num_envs: N.
-        frame_stack: S if observations are stacks of frames, see `ding_lite.envs.frames`, else 0.
+        frame_stack: S if observations are stacks of frames, see `ding_lite.envs.spaces`, else 0.
         device: the device whose memory holds the ring.
         keeps_last: whether to keep the observations that follow the newest row, in place of the oldest row. The newest
             row then has a next observation as soon as it is pushed.
@@ -182,7 +182,7 @@ class Ring:
             tree_map(lambda column: column[-1].zero_(), self.columns["obs"])  # frames before the start of an episode
 
     def _newest_frame(self, obs: Any, axis: int) -> Any:
-        """Return a view of the newest frames of stacks, which lie at `axis`; see `ding_lite.envs.frames`."""
+        """Return a view of the newest frames of stacks, which lie at `axis`; see `ding_lite.envs.spaces`."""
         if self.stack == 1:
             return obs
 
