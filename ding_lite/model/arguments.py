@@ -39,7 +39,7 @@ def with_arguments_of(cls: Any, without: Sequence[str] = ()) -> Callable[[F], F]
         both = sorted([*kept, *added], key=lambda parameter: parameter.kind)
         init.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
         init.__annotations__ = typing.get_type_hints(cls.__init__) | init.__annotations__
-        init.__doc__ = f"{inspect.getdoc(cls)}\n\n{cls.__init__.__doc__}"
+        init.__doc__ = "\n\n".join(text for text in (inspect.getdoc(cls), cls.__init__.__doc__) if text)
         return init
 
     return show

@@ -21,16 +21,13 @@ class dist_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `dist_1step_td_error`.
 
     Attributes:
-        dist: `[B, A, K]`, probabilities of the atoms at s_t, by the online network; the gradient flows through it,
-            or through `log_dist` if that is given.
+        dist: `[B, A, K]`, probabilities of the atoms at s_t, by the online network; the gradient flows through it.
         next_dist: `[B, A, K]`, the same at s_{t+1}, usually by the target network.
         act: `[B]`, integer actions taken at t.
         next_act: `[B]`, integer actions chosen at t+1.
         reward: `[B]`.
         done: `[B]`, true where s_{t+1} is terminal.
         weight: `[B]`, importance weights; None: all are 1.
-        log_dist: `[B, A, K]`, the logarithms of `dist`, as `log_softmax` computes them; None: computed from `dist`. A
-            probability that has been rounded to 0 has no gradient in the latter case.
     """
 
     dist: Tensor
@@ -40,7 +37,6 @@ class dist_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     reward: Tensor
     done: Tensor
     weight: Tensor | None = None
-    log_dist: Tensor | None = None
 
 
 class dist_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
@@ -60,7 +56,6 @@ class dist_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     reward: Tensor
     done: Tensor
     weight: Tensor | None = None
-    log_dist: Tensor | None = None
 
 
 def project_distribution(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: float) -> Tensor:
@@ -196,10 +191,7 @@ def dist_nstep_td_error(
             v_min=v_min,
             v_max=v_max,
         )
-    if data.log_dist is None:
-        log_BK = dist[sample_B, data.act].clamp_min(torch.finfo(dist.dtype).tiny).log()
-    else:
-        log_BK = data.log_dist[sample_B, data.act]
+    log_BK = dist[sample_B, data.act].clamp_min(torch.finfo(dist.dtype).tiny).log()
     loss_B = -(target_BK * log_BK).sum(-1)
     return weighted_mean(loss_B, data.weight), kl_to_target(loss_B, target_BK)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from ding_lite.rl_utils import (
     nstep_return_data,
     q_1step_td_data,
     q_1step_td_error,
+    q_nstep_td_data,
+    q_nstep_td_error_with_rescale,
     q_v_1step_td_data,
     q_v_1step_td_error,
     v_1step_td_data,
@@ -98,3 +101,29 @@ def test_n_step_return_with_the_value_after_the_rewards_by_hand() -> None:
     assert nstep_return(rewards, 0.5, 3, tensor([0.5, 0.5])).tolist() == [11.0, 2.0]
     with pytest.raises(ValueError, match="nstep=2 steps, got 3"):
         nstep_return(rewards, 0.5, 2)
+
+
+def test_rescaled_targets_agree_with_a_naive_loop() -> None:
+    gen = torch.Generator().manual_seed(0)
+    q, next_q = torch.randn(2, 6, 3, dtype=torch.float64, generator=gen) * 5
+    reward = torch.randn(2, 6, dtype=torch.float64, generator=gen) * 20
+    action, next_action = torch.randint(3, (2, 6), generator=gen)
+    done, value_gamma = torch.rand(6, generator=gen) < 0.4, torch.rand(6, dtype=torch.float64, generator=gen)
+    some = q_nstep_td_data(q, next_q, action, next_action, reward, done)
+    loss, error = q_nstep_td_error_with_rescale(some, 0.7, 2, value_gamma)
+
+    def h(x: float) -> float:
+        return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + 0.01 * x
+
+    def inverse(y: float) -> float:  # by bisection
+        low, high = -1e6, 1e6
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if h(middle) < y else (low, middle)
+        return low
+
+    for b in range(6):
+        total = float(reward[0, b] + 0.7 * reward[1, b])
+        total += 0.0 if done[b] else float(value_gamma[b]) * inverse(float(next_q[b, next_action[b]]))
+        assert error[b].item() == pytest.approx(h(total) - float(q[b, action[b]]), abs=1e-8)
+    assert loss.item() == pytest.approx(float(error.square().mean()))
