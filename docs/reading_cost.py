@@ -60,7 +60,6 @@ BESIDE = {
     "ding_lite/envs/seeded_env.py": "a seed for each episode",
     "ding_lite/envs/spaces.py": "conversion of observations and actions",
     "ding_lite/envs/vector_env.py": "checking and building the vector of environments",
-    "ding_lite/policy/defaults.py": "defaults and checks of a policy's keys",
     "ding_lite/policy/policy_gradient/ppo_checks.py": "checks of PPO's keys",
     "ding_lite/torch_utils/data_parallel.py": "torch's DDP, another way to average",
     "ding_lite/torch_utils/networks.py": "all ranks begin with the same networks",

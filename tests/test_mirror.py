@@ -18,10 +18,8 @@ COVERED = {
     "cli/test_plot.py": ["cli/results.py"],
     "cli/test_train.py": ["cli/seeds.py"],
     "config/test_config.py": ["config/schema.py"],
-    "distributed/test_rpc.py": [*("entry/rpc/link.py", "entry/rpc/serial_entry_rpc.py")],
-    "entry/offline/test_serial_offline.py": [
-        *("entry/offline/source.py", "entry/offline/serial_entry_offline.py"),
-    ],
+    "distributed/test_rpc.py": ["entry/rpc/link.py", "entry/rpc/serial_entry_rpc.py"],
+    "entry/offline/test_serial_offline.py": ["entry/offline/serial_entry_offline.py"],
     "entry/test_serial_entry.py": ["entry/experiment.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
@@ -34,12 +32,9 @@ COVERED = {
         ),
     ],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
-    "policy/test_base.py": ["policy/common_keys.py", "policy/defaults.py"],
+    "policy/test_base.py": ["policy/common_keys.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
-    "policy/policy_gradient/test_ppo.py": [
-        *("policy/policy_gradient/actor_critic.py", "policy/policy_gradient/ppo_checks.py"),
-    ],
-    "policy/value/test_r2d2.py": ["policy/episode_state.py"],
+    "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/ppo_checks.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "cli/test_play.py": ["cli/trained.py"],
     "torch_utils/test_optimizer_step.py": [

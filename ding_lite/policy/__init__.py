@@ -9,14 +9,12 @@ if TYPE_CHECKING:
     from ding_lite.policy.continuous.d4pg import D4PGPolicy as D4PGPolicy
     from ding_lite.policy.continuous.ddpg import DDPGPolicy as DDPGPolicy
     from ding_lite.policy.continuous.paddpg import PADDPGPolicy as PADDPGPolicy
-    from ding_lite.policy.continuous.qac import QACPolicy as QACPolicy
     from ding_lite.policy.continuous.sac import SACPolicy as SACPolicy
     from ding_lite.policy.continuous.td3 import TD3Policy as TD3Policy
     from ding_lite.policy.offline.bc import BCPolicy as BCPolicy
     from ding_lite.policy.offline.cql import CQLPolicy as CQLPolicy
     from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy
     from ding_lite.policy.offline.iql import IQLPolicy as IQLPolicy
-    from ding_lite.policy.offline.source import OfflinePolicy as OfflinePolicy
     from ding_lite.policy.offline.td3_bc import TD3BCPolicy as TD3BCPolicy
     from ding_lite.policy.policy_gradient.a2c import A2CPolicy as A2CPolicy
     from ding_lite.policy.policy_gradient.acer import ACERPolicy as ACERPolicy

@@ -20,8 +20,8 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.model.noisy import NoisyLinear, explore
-from ding_lite.policy.common_keys import COMMON_KEYS
-from ding_lite.policy.defaults import check_common_keys, merge_defaults
+from ding_lite.policy.common_keys import COMMON_KEYS, check_common_keys
+from ding_lite.rl_utils.distribution import mode
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.networks import (
@@ -29,6 +29,7 @@ from ding_lite.torch_utils.networks import (
     broadcast_networks,
     checksum_networks,
     drifting_buffers,
+    frozen,
     modules_of,
     set_training,
 )
@@ -36,6 +37,7 @@ from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.target_network import TargetNetwork
+from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.ranks.ranks import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Schedules
@@ -68,18 +70,22 @@ class Policy:
 
     config: ClassVar[dict[str, Any]] = COMMON_KEYS
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"  # its source of samples
+    required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")  # of a data set
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
+    actor_mode: ClassVar[str | None] = None  # argument `mode` of its model when it acts without exploration
+    stored_outputs: ClassVar[tuple[str, ...]] = ()  # outputs of `_forward_collect` that replay stores, where they exist
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
+    logged_figures: ClassVar[tuple[str, ...]] = ()  # figures to log, besides losses, norms and learning rates
     trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
     alarms: ClassVar[dict[str, tuple[float, str]]] = {}  # figures, the limits of their means, and what to do above them
 
     @classmethod
     def default_config(cls) -> EasyDict:
         """Return the default values of the keys that the class and its base classes declare."""
-        return merge_defaults(cls)
+        return EasyDict(default_values(declared_keys(cls)))
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -94,8 +100,6 @@ class Policy:
             ConfigError: two values contradict each other.
         """
         check_common_keys(cfg, cls.default_config())
-        if cfg.policy.get("priority_IS_weight") and not cfg.policy.priority:
-            raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -126,6 +130,7 @@ class Policy:
         self._optimizers = Optimizers()
         self._target_networks: dict[str, TargetNetwork] = {}  # by name in checkpoints; '': that of the whole model
         self._figures: dict[str, Tensor] = {}  # figures of the last collect, for the log
+        self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         self.normalizer = Normalizer(None, None)
@@ -182,9 +187,7 @@ class Policy:
             Tensors whose means may be logged, and `priority` `[B]` if the policy sets priorities in replay.
         """
         self._schedules.set_numbers()
-        batch = self._normalized(batch)
-        self._set_training(True)
-        output = self._forward_learn(self._with_noise(batch))
+        output = self._forward_learn(self._ready(batch))
         if self._drifting:
             average_buffers(self._drifting)
         self._schedules.count_iteration()
@@ -193,9 +196,7 @@ class Policy:
 
     def loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch, a scalar, and detached figures, see `_loss`; nothing changes."""
-        batch = self._normalized(batch)
-        self._set_training(True)
-        return self._loss(self._with_noise(batch))
+        return self._loss(self._ready(batch))
 
     def batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches of one collect, see `_batches`; only for policies that learn from what was collected."""
@@ -220,12 +221,14 @@ class Policy:
         """Return the names of the figures to log. A figure that no step returns is left out of the log."""
         return [*self._monitor_vars_learn(), *self._schedules.figures]
 
-    def _normalized(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return a batch with normalised observations and rewards. Those of a collect are, see `to_samples`."""
-        return batch if self.learns_from == "collect" else self.normalizer.normalize(batch)
+    def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Set training mode; return the batch in the form that losses expect, with noise. Noise in the batch is kept.
 
-    def _with_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return the batch with the random numbers that its losses need. Noise already in the batch is kept."""
+        Batches of what was just collected are normalised already, see `to_samples`.
+        """
+        if self.learns_from != "collect":
+            batch = self._prepare(self.normalizer.normalize(batch))
+        self._set_training(True)
         noise = batch.get("noise") or self._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
 
@@ -297,6 +300,7 @@ class Policy:
             return
         if env_id is None:  # a new evaluation
             self._schedules.set_numbers()
+            self._eval_random.manual_seed(0)
         self._reset_eval(env_id)
 
     # Checkpoints.
@@ -361,8 +365,8 @@ class Policy:
         return [optimizer for step in self._optimizers.values() for optimizer in step.optimizers.values()]
 
     def _init_learn(self) -> None:
-        """Create what learning needs in addition to the model: optimizers, target networks."""
-        self._init_optimizer()
+        """Create what learning needs besides the model: optimizers, target networks. By default: one optimizer."""
+        self._optimizer = self._add_optimizer("model", self._model)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss. It must depend only on the networks and the batch, and change neither.
@@ -388,6 +392,24 @@ class Policy:
             The random numbers by name; empty if the losses need none.
         """
         return {}
+
+    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return a batch of replay or of a data set in the form that losses expect.
+
+        With `unit_actions`, continuous actions are `[B, D]` between -1 and 1. `done` is false everywhere if
+        `learn.ignore_done` is set. `weight` `[B]` is left out if `policy.priority_IS_weight` is not set.
+        """
+        batch = dict(batch)
+        if self.unit_actions:
+            batch["action"] = tree_map(_bounded, batch["action"])
+        if self._cfg.learn.ignore_done and "done" in batch:
+            batch["done"] = torch.zeros_like(batch["done"])
+        cfg, weighted = self._cfg, self.learns_from != "dataset"
+        if "priority" in cfg:  # None: if it is set
+            weighted = cfg.priority and cfg.get("priority_IS_weight") is not False
+        if not weighted:
+            batch.pop("weight", None)
+        return batch
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one optimizer step.
@@ -420,7 +442,7 @@ class Policy:
 
     def _monitor_vars_learn(self) -> list[str]:
         """Return the names of the figures to log. A figure that no step returns is left out of the log."""
-        return ["total_loss", "grad_norm", *self._optimizers.figures()]
+        return [*self._optimizers.names(), *self.logged_figures]
 
     def _state_dict_learn(self) -> dict[str, Any]:
         """Return everything that learning changes, for a checkpoint: networks, optimizers, counters.
@@ -443,10 +465,6 @@ class Policy:
         for name, target in self._target_networks.items():
             own = state["targets"][name] if name and "optimizer" in state else state
             target.load_state_dict(own if "optimizer" in state else {})
-
-    def _init_optimizer(self) -> None:
-        """Create one optimizer of the whole model."""
-        self._optimizer = self._add_optimizer("model", self._model)
 
     def _add_optimizer(
         self, name: str, network: nn.Module | dict[str, Trained], *args: Any, **options: Any
@@ -500,13 +518,18 @@ class Policy:
             output = network(self._to_device(obs), **kwargs)
         return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
 
+    def _run_frozen(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
+        """Return the result of `_run`; its gradient flows to `kwargs`, but not to the network's parameters."""
+        with frozen(network):
+            return self._run(network, obs, **kwargs)
+
     # For collecting.
 
     def _init_collect(self) -> None:
         """Create what collecting needs in addition to the model, such as the schedule of epsilon."""
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        """Choose actions for collecting, with exploration.
+        """Choose actions for collecting, with exploration. By default, they are those of an evaluation.
 
         Args:
             obs: observations `[N, ...]`.
@@ -515,7 +538,7 @@ class Policy:
         Returns:
             A dict with `action` `[N]` or `[N, D]`, and what `_process_transition` needs in addition.
         """
-        raise NotImplementedError
+        return self._forward_eval(obs)
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
         """Return keyword arguments for `_forward_collect`, such as epsilon. It is called once before each collect.
@@ -528,7 +551,7 @@ class Policy:
     def _process_transition(
         self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
     ) -> dict[str, Any]:
-        """Return what the rollout block stores for one step. Override it to store more of the policy's output.
+        """Return what the rollout block stores for one step. Set `stored_outputs` to store more of the policy's output.
 
         Args:
             obs: the observations `[N, ...]` before the step.
@@ -545,6 +568,7 @@ class Policy:
             "reward": timestep.reward,
             "done": np.zeros_like(timestep.done) if self._cfg.learn.ignore_done else timestep.done,
             "traj_flag": timestep.traj_flag,
+            **{key: policy_output[key] for key in self.stored_outputs if key in policy_output},
         }
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
@@ -566,8 +590,9 @@ class Policy:
     def _init_eval(self) -> None:
         """Create what evaluation needs in addition to the model."""
 
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        """Choose the best actions, without exploration.
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        """Choose the best actions, without exploration: the model's `action`, or the most likely one by its `logit`.
 
         Args:
             obs: observations `[N, ...]`.
@@ -575,7 +600,8 @@ class Policy:
         Returns:
             A dict with `action` `[N]` or `[N, D]`.
         """
-        raise NotImplementedError
+        output = self._run(self._model, obs, **({"mode": self.actor_mode} if self.actor_mode else {}))
+        return output if "action" in output else output | {"action": mode(output["logit"])}
 
     def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
         """Forget the running episodes of these environments; None means all."""
@@ -596,3 +622,8 @@ class Policy:
             return leaf.to(self._device, self._dtype if leaf.is_floating_point() else None, non_blocking=True)
 
         return tree_map(move, data)
+
+
+def _bounded(action: Tensor) -> Tensor:
+    """Return a continuous action as `[B, D]` between -1 and 1, and a discrete one, which is an integer, unchanged."""
+    return action.reshape(len(action), -1).clamp(-1.0, 1.0) if action.is_floating_point() else action

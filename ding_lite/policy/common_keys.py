@@ -1,14 +1,20 @@
-"""Config keys that every policy has: how it learns, where it computes, how ranks average, what is recorded.
+"""Config keys that several policies have, and checks of those that all have.
 
-`epsilon_keys` are those of the policies that explore with random actions.
+`COMMON_KEYS` belong to every policy. The others are merged into the `config` of a class that needs them:
+`REPLAY_KEYS` if it learns from replay, `DATASET_KEYS` if it learns from a data set, `CRITIC_KEYS` if it is an
+actor-critic for continuous actions, `epsilon_keys` if it explores with random actions.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
-from ding_lite.utils.key import Key, with_option
+from easydict import EasyDict
+
+from ding_lite.torch_utils.data_parallel import check_data_parallel
+from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS, check_optimizer
+from ding_lite.utils.key import Key, declared_keys, default_values, with_option
+from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
 
 
 def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> dict[str, Any]:
@@ -136,3 +142,86 @@ COMMON_KEYS: dict[str, Any] = dict(
     eval=EVAL_KEYS,
     other=dict(),
 )
+REPLAY_KEYS: dict[str, Any] = dict(
+    priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
+    priority_IS_weight=Key(
+        False, "weight the loss of each sample to correct the bias of prioritised replay", needs="priority"
+    ),
+    nstep=Key(1, "n: env steps whose rewards are summed before the bootstrap", low=1),
+    random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
+    learn=dict(
+        update_per_collect=Key(
+            None, "learner iterations after each collect; None: one for each env step of all ranks", type=int, low=1
+        ),
+    ),
+    other=dict(
+        replay_buffer=dict(
+            type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
+            replay_buffer_size=Key(100000, "capacity: env steps per rank", low=1),
+        ),
+    ),
+)
+DATASET_KEYS: dict[str, Any] = dict(
+    learn=dict(
+        train_epoch=Key(100, "passes over the data set", low=1),
+        learner=dict(
+            dataloader=dict(
+                num_workers=Key(1, "worker processes per rank that load batches; 0: none", low=0, high=4096),
+            ),
+        ),
+    ),
+    collect=dict(
+        data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: determined by the path's ending"),
+        data_path=Key("", "the data set: a file, a directory or a Minari id"),
+        action_units=Key(
+            "",
+            "units of the data set's actions: 'env', the environment's own; 'policy', those of env.act_scale and "
+            "choices from 0; empty: as the data set says",
+            choices=("", "env", "policy"),
+        ),
+    ),
+)
+# Keys without a meaning for a policy that learns from a data set, which lists them in `config_without`.
+NOT_OF_DATASETS = (
+    *("priority", "priority_IS_weight", "random_collect_size"),
+    *("learn.update_per_collect", "collect.n_sample", "other.replay_buffer"),
+)
+NORMAL = ("reparameterization",)  # the only action space of actors that return a normal distribution
+# Keys of all policies that learn an actor and critics Q(s, a) of continuous actions, the networks of `QAC`.
+CRITIC_KEYS: dict[str, Any] = dict(
+    model=dict(
+        twin_critic=Key(True, "use two critics; their smaller value is the estimate"),
+        action_space=Key("reparameterization", "what the actor returns: a distribution", choices=NORMAL),
+    ),
+    learn=dict(
+        batch_size=256,
+        target_theta=Key(0.005, "share of a network mixed into its target at each update", above=0, high=1),
+    ),
+)
+NOISE_SIGMA = Key(0.1, "standard deviation of the Gaussian noise added to the actor's action", low=0)
+TARGET_KEYS: dict[str, Any] = dict(
+    target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
+    target_theta=Key(None, "or the share of the online network mixed in", type=float, above=0, high=1),
+)
+
+
+def check_common_keys(cfg: EasyDict, defaults: EasyDict) -> None:
+    """Check the keys of `cfg.policy` that several policies have, and those of a reward model's optimizer.
+
+    Args:
+        cfg: the whole compiled config.
+        defaults: the default values of the policy's class.
+
+    Raises:
+        ConfigError: a value is unknown, out of range, or contradicts another one.
+    """
+    policy, learn = cfg.policy, cfg.policy.learn
+    check_data_parallel(policy, defaults.ddp)
+    check_optimizer("policy.learn", learn, defaults.learn)
+    if "optimizer" in cfg.get("reward_model", {}):
+        own = default_values(declared_keys(REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)))
+        check_optimizer("reward_model", cfg.reward_model, own)
+    if policy.get("priority_IS_weight") and not policy.priority:
+        raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
+    if learn.get("target_theta") is not None and learn.get("target_update_freq") is not None:
+        raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")

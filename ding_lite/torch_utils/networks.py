@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -53,6 +54,21 @@ def _walk(value: Any, seen: set[int]) -> Iterator[nn.Module]:
     inside += getattr(value, "__dict__", {}).values()
     for each in inside:
         yield from _walk(each, seen)
+
+
+@contextmanager
+def frozen(network: nn.Module) -> Iterator[None]:
+    """Inside this block, gradients flow through a network to its inputs, but not to its parameters."""
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if torch.compiler.is_compiling():  # a compiled loss is differentiated with respect to chosen parameters only
+        parameters = []
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
 
 
 def is_small(network: nn.Module) -> bool:

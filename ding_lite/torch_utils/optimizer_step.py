@@ -237,6 +237,11 @@ class Optimizers(dict[str, OptimizerStep]):
         for optimizer in self.values():
             optimizer.check.finish()
 
+    def names(self) -> list[str]:
+        """Return the names of the figures that the steps and `figures` return."""
+        own = [name for step in self.values() for name in (f"{step.prefix or 'total_'}loss", f"{step.prefix}grad_norm")]
+        return [*own, *self.figures()]
+
     def figures(self) -> dict[str, Tensor]:
         """Return the current learning rates, and `skipped_updates` if any update was skipped."""
         rates: dict[str, Tensor] = {}

@@ -5,24 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from easydict import EasyDict
 from torch import nn
 
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
-from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import current_number
 
 DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
-
-
-def check_target(learn: EasyDict) -> None:
-    """Check that at most one of `learn.target_update_freq` and `learn.target_theta` is set.
-
-    Raises:
-        ConfigError: both are set.
-    """
-    if learn.target_theta is not None and learn.target_update_freq is not None:
-        raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")
 
 
 class TargetNetwork:

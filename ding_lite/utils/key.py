@@ -169,7 +169,7 @@ def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
     """
     tree = dict(base)
     for owner in reversed(cls.__mro__):
-        tree = _overlay(tree, vars(owner).get("config", {}))
+        tree = merge_keys(tree, vars(owner).get("config", {}))
         for path in vars(owner).get("config_without", ()):
             section, _, last = path.rpartition(".")
             (get_key(tree, section) if section else tree).pop(last, None)
@@ -216,19 +216,19 @@ def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:
     cfg[last] = value
 
 
-def _overlay(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the declarations of both; where both have a key, that of `high` applies."""
-    merged = {name: _overlay(value, {}) if isinstance(value, Mapping) else value for name, value in low.items()}
-    for name, value in high.items():
+def merge_keys(low: Mapping[str, Any], *higher: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the nested declarations of all; where several have a key, that of the last applies."""
+    merged = {name: merge_keys(value) if isinstance(value, Mapping) else value for name, value in low.items()}
+    for name, value in (item for high in higher for item in high.items()):
         inner = merged.get(name)
         if isinstance(value, Key):
             merged[name] = value
         elif isinstance(inner, Key):
             merged[name] = _change_default(inner, value)
         elif isinstance(value, Mapping):
-            merged[name] = _overlay(inner if isinstance(inner, dict) else {}, value)
+            merged[name] = merge_keys(inner if isinstance(inner, dict) else {}, value)
         else:
-            merged[name] = Key(value, "")
+            merged[name] = value
     return merged
 
 

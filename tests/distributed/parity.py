@@ -40,6 +40,7 @@ SEQUENCES = {
 EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
 WAYS = {1: ("flat",), 2: ("flat", "ddp"), 3: ("flat",)}  # to average gradients, by the number of ranks
+NETWORKS = ("value", "critic", "actor", "dis", "cont")  # parts of models that have an optimizer each
 
 
 def is_on_policy(cfg: EasyDict) -> bool:
@@ -109,7 +110,7 @@ def create_policy(cfg: EasyDict) -> Policy:
     torch.manual_seed(0)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
-    parts = [name for name in getattr(policy_cls, "networks", ()) if hasattr(model, name)]  # with an optimizer each
+    parts = [name for name in NETWORKS if hasattr(model, name)]
     for name in parts:
         setattr(model, name, PartlyTouched(getattr(model, name)))
     return policy_cls(cfg.policy, (model if parts else PartlyTouched(model)).double())

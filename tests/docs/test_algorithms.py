@@ -34,7 +34,7 @@ def test_a_page_names_its_class_its_type_and_its_pipeline(name: str) -> None:
 def test_a_page_explains_every_logged_figure(name: str) -> None:
     kind = next(kind for kind, space in SPACES.items() if isinstance(space, OWN[name].action_spaces))
     policy = create_policy(compile_problem(name, kind, []))
-    networks = "|".join(getattr(OWN[name], "networks", ("model",)))
+    networks = "|".join(policy._optimizers)
     of_networks = re.compile(rf"({networks})_loss|\w+_(grad_norm|learning_rate)")  # the index explains them
     own = figures_section(FOLDER / f"{name}.md")
     told = own + (FOLDER / "README.md").read_text().partition("## Figures")[2]

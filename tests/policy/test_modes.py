@@ -12,7 +12,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.policy import DQNPolicy
+from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
 from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash, same
@@ -41,7 +41,7 @@ def create(name: str) -> tuple[EasyDict, Any]:
     cfg = parity.compile_problem(name, kind, parity.SEQUENCES.get(name, []))
     cfg.policy.learn.batch_size = 10**6
     model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
-    parts = [part for part in getattr(policy_cls, "networks", ()) if hasattr(model, part)]
+    parts = [part for part in parity.NETWORKS if hasattr(model, part)]
     for part in parts:
         setattr(model, part, Front(getattr(model, part)))
     return cfg, policy_cls(cfg.policy, (model if parts else Front(model)).double())
@@ -67,6 +67,13 @@ def batches_of(cfg: EasyDict, policy: Any) -> list[dict[str, Any]]:
     if policy.learns_from == "collect":
         return list(policy.batches(samples))
     return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_policy_is_at_most_two_classes_below_the_base_class(name: str) -> None:
+    own = [cls for cls in POLICY_REGISTRY.find(name).__mro__ if cls.__module__.startswith("ding_lite.")]
+    assert own[-1] is Policy
+    assert len(own) <= 3
 
 
 @pytest.mark.parametrize("name", OURS)

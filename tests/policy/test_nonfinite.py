@@ -91,8 +91,8 @@ class Talkative(DQNPolicy):
 class Descending(DQNPolicy):
     """Takes plain gradient steps, with an optimizer that knows nothing of fused ones' flag."""
 
-    def _init_optimizer(self) -> None:
-        super()._init_optimizer()
+    def _init_learn(self) -> None:
+        super()._init_learn()
         self._optimizer.optimizer = torch.optim.SGD([self._optimizer.flat.parameter], lr=0.1)
 
 

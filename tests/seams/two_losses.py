@@ -57,13 +57,14 @@ class ReconstructingDQNPolicy(DQNPolicy):
             learning_rate_decoder=0.05,  # (float) learning rate of the decoder's SGD, with momentum
         ),
     )
+    logged_figures = (*DQNPolicy.logged_figures, "q_loss", "reconstruction_loss")
     _model: ReconstructingQ
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "reconstructing_q", ["tests.seams.two_losses"]
 
-    def _init_optimizer(self) -> None:
+    def _init_learn(self) -> None:
         learn, model = self._cfg.learn, self._model
         parts = {
             "encoder": Trained(model.encoder, learn.learning_rate),
@@ -71,6 +72,7 @@ class ReconstructingDQNPolicy(DQNPolicy):
             "decoder": Trained(model.decoder, learn.learning_rate_decoder, "sgd", dict(momentum=0.9)),
         }
         self._optimizer = self._add_optimizer("model", parts)
+        self._target_model = self._add_target("model")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         q_loss, figures = super()._loss(batch)
@@ -78,9 +80,6 @@ class ReconstructingDQNPolicy(DQNPolicy):
         reconstruction_loss = (self._model.reconstruct(obs) - obs).square().mean()
         loss = q_loss + self._cfg.learn.reconstruction_weight * reconstruction_loss
         return loss, figures | {"q_loss": q_loss.detach(), "reconstruction_loss": reconstruction_loss.detach()}
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "q_loss", "reconstruction_loss"]
 
 
 main_config = dict(

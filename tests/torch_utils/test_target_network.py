@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from easydict import EasyDict
 from torch import nn
 
-from ding_lite.torch_utils.target_network import TargetNetwork, check_target
+from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils import FlatParameters
-from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import Scheduled
 
 
@@ -74,14 +72,10 @@ def test_a_restored_one_goes_on_counting_and_a_new_run_starts_from_the_model() -
     assert (other.network[0].weight.item(), other.updates) == (6.0, 0)
 
 
-def test_one_of_two_ways_to_follow_is_configured() -> None:
-    check_target(EasyDict(target_update_freq=None, target_theta=None))
+def test_it_becomes_the_network_every_100_updates_by_default() -> None:
     online, target = make()
     before = target.network[0].weight.item()
     assert follow(online, target, 100)[98:] == [before, online[0].weight.item()]
-    check_target(EasyDict(target_update_freq=None, target_theta=1.0))
-    with pytest.raises(ConfigError, match="not both"):
-        check_target(EasyDict(target_update_freq=5, target_theta=0.1))
 
 
 def test_what_the_copy_holds_is_its_own() -> None:

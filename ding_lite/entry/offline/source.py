@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -172,7 +172,7 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
         ignore_done=policy.learn.ignore_done,
         action_units=policy.collect.action_units,
     )
-    policy_cls.check_columns(policy, dataset.columns)
+    check_columns(policy_cls, policy, dataset.columns)
     assert spec.env_action_space is not None
     dataset.fit(spec.observation_space, ActionUnits(spec.env_action_space, cfg.env.act_scale))
     share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
@@ -182,3 +182,21 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
             f"{len(dataset)} transitions: lower it, or record more."
         )
     return dataset
+
+
+def check_columns(policy_cls: type[Policy], policy: EasyDict, columns: Container[str]) -> None:
+    """Check that a data set has the columns that the config of the policy needs.
+
+    Args:
+        policy_cls: the policy's class.
+        policy: the compiled `cfg.policy`.
+        columns: names of the data set's columns.
+
+    Raises:
+        ConfigError: a column is missing.
+    """
+    if "next_obs" in policy_cls.required_columns and policy.learn.ignore_done and "next_obs" not in columns:
+        raise ConfigError(
+            "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "
+            f"'{policy.collect.data_path}' has no column next_obs: add it, or set ignore_done=False."
+        )

@@ -10,7 +10,7 @@ Z' is the distribution of the target networks, and the projection puts it back o
 `rl_utils/categorical.py`. The symbols are those of `policy/continuous/ddpg.py`. The priority of a sample is the
 Kullback-Leibler divergence of m and p, H without the entropy of m.
 
-Logged figures, in addition to those of `policy/continuous/qac.py`:
+Logged figures, in addition to those of the networks in `policy/continuous/ddpg.py`:
 
 * `q_value`: the mean of sum_k z_k p_k(s, a). `cross_entropy`: the mean of H. `clipped_share`: the
   probability of targets outside the atoms' range, which should be near 0.
@@ -27,8 +27,8 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
-from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, read_support
-from ding_lite.rl_utils.categorical import categorical_clipped_share, categorical_projection, kl_to_target
+from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, project_returns, read_support
+from ding_lite.rl_utils.categorical import kl_to_target
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -46,6 +46,7 @@ class D4PGPolicy(DDPGPolicy):
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
+    logged_figures = ("q_value", "cross_entropy", "clipped_share")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -60,18 +61,11 @@ class D4PGPolicy(DDPGPolicy):
         super()._init_learn()
         self._support = read_support(self._cfg.model, self._model)
 
-    def _monitor_vars_learn(self) -> list[str]:
-        names = ["cross_entropy" if name == "td_error" else name for name in super()._monitor_vars_learn()]
-        return [*names, "clipped_share"]
-
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
-            step = (batch["reward"], batch["done"], batch["value_gamma"], *self._support[:2])
-            next_dist_BK = following["logit"].softmax(-1)
-            target_BK = categorical_projection(next_dist_BK, *step)
-            clipped_B = categorical_clipped_share(next_dist_BK, *step)
+            target_BK, clipped_B = project_returns(following["logit"].softmax(-1), batch, self._support)
         output = self._run(self._model.critic, batch["obs"], action=batch["action"])
         entropy_B = -(target_BK * output["logit"].log_softmax(-1)).sum(-1)
         loss = weighted_mean(entropy_B, batch.get("weight"))

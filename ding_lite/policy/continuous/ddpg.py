@@ -11,11 +11,16 @@ discounted sum of n rewards, g the discount of the value after them, s' the stat
 weight of prioritised replay, or 1. The actor and both target networks are updated once every `actor_update_freq`
 iterations.
 
+Every network has its own optimizer. Continuous actions are between -1 and 1; `env.act_scale` maps them to the bounds of
+the environment. Recorded actions outside these bounds are clipped, as the environment clipped them then.
+
 For exploration, noise is added to the actor's action. It is Gaussian, or an Ornstein-Uhlenbeck process that starts at 0
 in every episode, see `rl_utils/exploration.py`.
 
-Logged figures, in addition to those of `policy/continuous/qac.py`:
+Logged figures:
 
+* `critic_loss`, `critic_grad_norm` (the norm of the averaged gradient before clipping), `critic_learning_rate`, and the
+  same of the actor.
 * `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
 
 Deviations from the paper: the critic is not regularised, the action enters it at its first layer, and there is no batch
@@ -26,52 +31,64 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import CRITIC_KEYS, NOISE_SIGMA, REPLAY_KEYS
 from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.exploration import ornstein_uhlenbeck
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
 @POLICY_REGISTRY.register("ddpg")
-class DDPGPolicy(QACPolicy):
+class DDPGPolicy(Policy):
     """DDPG. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="ddpg",
-        random_collect_size=25000,
-        model=dict(
-            twin_critic=False,
-            action_space=Key("regression", "what the actor returns: an action"),
-        ),
-        learn=dict(
-            learning_rate_actor=Key(1e-3, "learning rate of the actor's optimizer", low=0, high=10**6),
-            learning_rate_critic=Key(1e-3, "learning rate of the critics' optimizer", low=0, high=10**6),
-            actor_update_freq=Key(1, "learner iterations between two updates of the actor and the targets", low=1),
-            noise=Key(False, "add noise to the target action"),
-            noise_sigma=Key(0.2, "standard deviation of the noise on the target action", low=0),
-            noise_range=dict(
-                min=Key(-0.5, "lower bound of the noise on the target action"),
-                max=Key(0.5, "upper bound of the noise on the target action"),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        REPLAY_KEYS,
+        CRITIC_KEYS,
+        dict(
+            type="ddpg",
+            random_collect_size=25000,
+            model=dict(
+                twin_critic=False,
+                action_space=Key("regression", "what the actor returns: an action", choices=("regression",)),
             ),
-        ),
-        collect=dict(
-            noise_type=Key(
-                "gauss",
-                "noise on the collected actions: 'gauss', or 'ou' for an Ornstein-Uhlenbeck process",
-                choices=("gauss", "ou"),
+            learn=dict(
+                learning_rate_actor=Key(1e-3, "learning rate of the actor's optimizer", low=0, high=10**6),
+                learning_rate_critic=Key(1e-3, "learning rate of the critics' optimizer", low=0, high=10**6),
+                actor_update_freq=Key(1, "learner iterations between two updates of the actor and the targets", low=1),
+                noise=Key(False, "add noise to the target action"),
+                noise_sigma=Key(0.2, "standard deviation of the noise on the target action", low=0),
+                noise_range=dict(
+                    min=Key(-0.5, "lower bound of the noise on the target action"),
+                    max=Key(0.5, "upper bound of the noise on the target action"),
+                ),
             ),
-        ),
-        other=dict(
-            replay_buffer=dict(replay_buffer_size=1000000),
+            collect=dict(
+                noise_sigma=NOISE_SIGMA,
+                noise_type=Key(
+                    "gauss",
+                    "noise on the collected actions: 'gauss', or 'ou' for an Ornstein-Uhlenbeck process",
+                    choices=("gauss", "ou"),
+                ),
+            ),
+            other=dict(
+                replay_buffer=dict(replay_buffer_size=1000000),
+            ),
         ),
     )
-    action_space: ClassVar[str] = "regression"
+    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
+    unit_actions = True
+    actor_mode = "compute_actor"
+    _model: Any  # with the networks `actor` and `critic`
+    logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "td_error")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -80,15 +97,15 @@ class DDPGPolicy(QACPolicy):
         if low > high:
             raise ConfigError(f"policy.learn.noise_range: expected min <= max, got {low} and {high}: swap them.")
 
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "continuous_qac", ["ding_lite.model"]
+
     def _init_learn(self) -> None:
         learn = self._cfg.learn
         self._add_optimizer("critic", self._model.critic, learn.learning_rate_critic)
         self._add_optimizer("actor", self._model.actor, learn.learning_rate_actor)
         self._target_critic, self._target_actor = self._add_target("critic"), self._add_target("actor")
-        self._iterations = 0
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "q_value", "td_error"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         if not self._cfg.learn.noise:
@@ -126,31 +143,27 @@ class DDPGPolicy(QACPolicy):
         return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD)[0].mean(), {}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        batch = self._prepare(batch)
         output = self._optimizers["critic"].step(self._critic_loss, batch)
-        self._iterations += 1
-        if self._iterations % self._cfg.learn.actor_update_freq == 0:
+        if self._optimizers["critic"].steps % self._cfg.learn.actor_update_freq == 0:
             output |= self._optimizers["actor"].step(self._actor_loss, batch)
             self._update_targets()
         return output
 
-    def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | {"iterations": self._iterations}
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
-        self._iterations = state["iterations"] if "optimizer" in state else 0
-
     def _init_collect(self) -> None:
         self._noise_ND: Tensor | None = None  # of the Ornstein-Uhlenbeck process; None: zeros
 
-    def _explore(self, output: dict[str, Any]) -> Tensor:
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._forward_eval(obs)
+        return output | {"action": self._explore(output["action"])}
+
+    def _explore(self, action_ND: Tensor) -> Tensor:
+        """Return the actor's action with noise."""
+        sigma, noise_ND = self._cfg.collect.noise_sigma, torch.randn_like(action_ND)
         if self._cfg.collect.noise_type == "gauss":
-            return super()._explore(output)
-        action_ND = output["action"]
+            return (action_ND + noise_ND * sigma).clamp(-1.0, 1.0)
         before_ND = torch.zeros_like(action_ND) if self._noise_ND is None else self._noise_ND
-        drawn_ND = torch.randn_like(action_ND)
-        self._noise_ND = ornstein_uhlenbeck(before_ND, drawn_ND, self._cfg.collect.noise_sigma)
+        self._noise_ND = ornstein_uhlenbeck(before_ND, noise_ND, sigma)
         return (action_ND + self._noise_ND).clamp(-1.0, 1.0)
 
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:

@@ -45,19 +45,16 @@ class PADDPGPolicy(DDPGPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="paddpg",
         model=dict(
-            action_space=Key("hybrid", "what the actor returns: a type and its arguments"),
+            action_space=Key("hybrid", "what the actor returns: a type and its arguments", choices=("hybrid",)),
         ),
         other=dict(eps=epsilon_keys(start=1.0, end=0.1, decay=10000)),
     )
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Dict,)
-    action_space: ClassVar[str] = "hybrid"
+    logged_figures = (*DDPGPolicy.logged_figures, "epsilon")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "hybrid_qac", ["ding_lite.model"]
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "epsilon"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         return super()._draw_noise({"action": batch["action"]["action_args"]})
@@ -81,7 +78,7 @@ class PADDPGPolicy(DDPGPolicy):
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
         """Choose the best type, or with probability `eps` a uniformly random one, and arguments with noise."""
         output = self._forward_eval(obs)
-        action_args = self._explore({"action": output["action"]["action_args"]})
+        action_args = self._explore(output["action"]["action_args"])
         return output | {"action": {"action_type": epsilon_greedy(output["logit"], eps), "action_args": action_args}}
 
     @torch.inference_mode()

@@ -10,7 +10,7 @@ The policy maximises the return and its own entropy, weighted by alpha:
 r is the discounted sum of n rewards, g the discount of the value after them, s' the state after them, and w the
 importance weight of prioritised replay, or 1. pi is the tanh of a normal variable, see `rl_utils/q_continuous.py`.
 
-Logged figures, in addition to those of `policy/continuous/qac.py`:
+Logged figures, in addition to those of the networks as in `policy/continuous/ddpg.py`:
 
 * `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
 * `log_prob`: the mean of log pi(a | s), an estimate of minus the policy's entropy.
@@ -21,42 +21,61 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import gymnasium
 import torch
 from easydict import EasyDict
-from torch import Tensor
+from torch import Tensor, nn
 
-from ding_lite.policy.continuous.qac import INIT_W, QACPolicy
+from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import CRITIC_KEYS, REPLAY_KEYS
 from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample, temperature_error
 from ding_lite.torch_utils.coefficient import Coefficient
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 
+INIT_W = Key(
+    3e-3,
+    "initial parameters of last layers are uniform in -init_w..init_w; None: as torch chooses",
+    type=(float, None),
+    low=0,
+    constant="parameters are initialised once",
+)
+
 
 @POLICY_REGISTRY.register("sac")
-class SACPolicy(QACPolicy):
+class SACPolicy(Policy):
     """SAC. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="sac",
-        random_collect_size=10000,
-        learn=dict(
-            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
-            learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
-            learning_rate_alpha=Key(3e-4, "learning rate of alpha's optimizer", low=0, high=10**6),
-            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
-            auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
-            log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
-            target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
-            init_w=INIT_W,
-        ),
-        other=dict(
-            replay_buffer=dict(replay_buffer_size=1000000),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        REPLAY_KEYS,
+        CRITIC_KEYS,
+        dict(
+            type="sac",
+            random_collect_size=10000,
+            learn=dict(
+                learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
+                learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
+                learning_rate_alpha=Key(3e-4, "learning rate of alpha's optimizer", low=0, high=10**6),
+                alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
+                auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
+                log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
+                target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
+                init_w=INIT_W,
+            ),
+            other=dict(
+                replay_buffer=dict(replay_buffer_size=1000000),
+            ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("collect.noise_sigma",)
-    networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha")
+    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
+    unit_actions = True
+    actor_mode = "compute_actor"
+    small_at_first: ClassVar[tuple[str, ...]] = ("actor",)  # networks whose last layers `learn.init_w` initialises
+    _model: Any  # with the networks `actor` and `critic`
+    logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "td_error", "log_prob", "alpha")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -68,6 +87,15 @@ class SACPolicy(QACPolicy):
                 "set auto_alpha=False."
             )
 
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "continuous_qac", ["ding_lite.model"]
+
+    def _create_model(self) -> nn.Module:
+        model = super()._create_model()
+        init_last_layers([getattr(model, name) for name in self.small_at_first], self._cfg.learn.init_w)
+        return model
+
     def _init_learn(self) -> None:
         learn = self._cfg.learn
         self._add_optimizer("critic", self._model.critic, learn.learning_rate_q)
@@ -77,9 +105,6 @@ class SACPolicy(QACPolicy):
         if learn.auto_alpha:
             self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
         self._target_critic = self._add_target("critic")
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "q_value", "td_error", "log_prob", "alpha"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         action_BD = batch["action"].reshape(len(batch["action"]), -1)
@@ -112,7 +137,6 @@ class SACPolicy(QACPolicy):
         return temperature_error(self._alpha.learned, batch["log_prob"], target), {"alpha": self._alpha().detach()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        batch = self._prepare(batch)
         if self._alpha_is_scheduled:
             self._alpha.set(self._cfg.learn.alpha)
         output = self._optimizers["critic"].step(self._critic_loss, batch)
@@ -130,3 +154,28 @@ class SACPolicy(QACPolicy):
         super()._load_state_dict_learn(state)
         if "optimizer" in state and self._cfg.learn.auto_alpha:
             self._alpha.learned.data.copy_(state["alpha"])
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._run(self._model, obs, mode="compute_actor")
+        return output | {"action": squashed_sample(output["logit"], torch.randn_like(output["logit"]["mu"]))[0]}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        output = self._run(self._model, obs, mode="compute_actor")
+        return output | {"action": output["logit"]["mu"].tanh()}
+
+
+def init_last_layers(networks: list[nn.Module], bound: float | None) -> None:
+    """Draw the parameters of the last layer of each network, or of each of its heads, from -bound..bound.
+
+    Args:
+        networks: the networks; their last layers are changed.
+        bound: None: nothing is changed.
+    """
+    if bound is None:
+        return
+    for head in (head for network in networks for head in getattr(network, "heads", [network])):
+        *_, last = (module for module in head.modules() if isinstance(module, nn.Linear))
+        for parameter in last.parameters():
+            nn.init.uniform_(parameter, -bound, bound)

@@ -12,22 +12,23 @@ from typing import Any, ClassVar
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY
 
+TD3_KEYS: dict[str, Any] = dict(
+    model=dict(
+        twin_critic=True,
+    ),
+    learn=dict(
+        actor_update_freq=2,
+        noise=True,
+    ),
+    eval=dict(evaluator=dict(eval_freq=5000)),
+    other=dict(
+        replay_buffer=dict(replay_buffer_size=100000),
+    ),
+)
+
 
 @POLICY_REGISTRY.register("td3")
 class TD3Policy(DDPGPolicy):
     """TD3: `DDPGPolicy` with other defaults."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="td3",
-        model=dict(
-            twin_critic=True,
-        ),
-        learn=dict(
-            actor_update_freq=2,
-            noise=True,
-        ),
-        eval=dict(evaluator=dict(eval_freq=5000)),
-        other=dict(
-            replay_buffer=dict(replay_buffer_size=100000),
-        ),
-    )
+    config: ClassVar[dict[str, Any]] = dict(type="td3", **TD3_KEYS)

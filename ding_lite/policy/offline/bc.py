@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.offline.source import OfflinePolicy
+from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
 from ding_lite.rl_utils.distribution import Logit, log_prob, mode
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 REGRESSION_LOSSES = {"l1_loss": functional.l1_loss, "mse_loss": functional.mse_loss}
@@ -33,26 +33,31 @@ LABEL_SMOOTHING = 0.1  # share of the target probability that is spread evenly o
 
 
 @POLICY_REGISTRY.register("bc")
-class BCPolicy(OfflinePolicy, Policy):
+class BCPolicy(Policy):
     """Behaviour cloning of discrete, multi-discrete or continuous actions. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="bc",
-        continuous=Key(None, "whether actions are continuous; None: determined by the environment", type=bool),
-        loss_type=Key(
-            "l1_loss",
-            "loss of continuous actions: 'l1_loss' learns their median, 'mse_loss' their mean",
-            choices=("l1_loss", "mse_loss"),
-        ),
-        learn=dict(
-            ce_label_smooth=Key(False, "discrete actions: spread a tenth of the target probability over all actions"),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        DATASET_KEYS,
+        dict(
+            type="bc",
+            continuous=Key(None, "whether actions are continuous; None: determined by the environment", type=bool),
+            loss_type=Key(
+                "l1_loss",
+                "loss of continuous actions: 'l1_loss' learns their median, 'mse_loss' their mean",
+                choices=("l1_loss", "mse_loss"),
+            ),
+            learn=dict(
+                ce_label_smooth=Key(
+                    False, "discrete actions: spread a tenth of the target probability over all actions"
+                ),
+            ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
-    action_spaces: ClassVar[tuple[type, ...]] = (
-        *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box),
-    )
-    required_columns: ClassVar[tuple[str, ...]] = ("obs", "action")
+    config_without = NOT_OF_DATASETS
+    learns_from = "dataset"
+    action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box)
+    required_columns = ("obs", "action")
+    logged_figures = ("accuracy", "action_error")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -65,9 +70,6 @@ class BCPolicy(OfflinePolicy, Policy):
                 f"policy.continuous={self._cfg.continuous}, but the environment's actions are {space}: leave it out."
             )
         return super()._create_model()
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "accuracy", "action_error"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
@@ -92,14 +94,6 @@ class BCPolicy(OfflinePolicy, Policy):
             raise ValueError(f"action must have the model's shape {tuple(mu.shape)}, got {tuple(action.shape)}")
         loss = REGRESSION_LOSSES[self._cfg.loss_type](mu, action)
         return loss, {"action_error": (mu.detach() - action).abs()}
-
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        return self._forward_eval(obs)  # for recording data: the policy does not explore
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        output = self._run(self._model, obs)
-        return output if "action" in output else output | {"action": mode(output["logit"])}
 
 
 def _cross_entropy(logit: Logit, action: Tensor, smoothing: float) -> Tensor:

@@ -16,7 +16,7 @@ above `lagrange_thresh` and falls while it is below:
 
     L_lagrange = -alpha' mean_c(min_q_weight gap_c - lagrange_thresh)
 
-Logged figures, in addition to those of `policy/continuous/qac.py`:
+Logged figures, in addition to those of the networks as in `policy/continuous/ddpg.py`:
 
 * `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
 * `conservative_gap`: the mean of gap_c. It contains log(3 num_actions), because it sums over actions without averaging.
@@ -35,12 +35,12 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
+from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
 from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
 from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.q_continuous import conservative_gap, squashed_sample
 from ding_lite.torch_utils.coefficient import Coefficient
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
 
@@ -48,23 +48,29 @@ LARGEST_LAGRANGE = 1e6
 
 
 @POLICY_REGISTRY.register("cql")
-class CQLPolicy(OfflinePolicy, SACPolicy):
+class CQLPolicy(SACPolicy):
     """CQL: SAC with another critic loss, learned from a data set."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="cql",
-        learn=dict(
-            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer and that of alpha'", low=0, high=10**6),
-            num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
-            min_q_weight=Key(1.0, "weight of the conservative term", low=0),
-            with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
-            with_lagrange=Key(False, "learn a factor of the conservative term; see lagrange_thresh"),
-            lagrange_thresh=Key(-1.0, "target of min_q_weight times the gap, above 0; used by with_lagrange only"),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        DATASET_KEYS,
+        dict(
+            type="cql",
+            learn=dict(
+                learning_rate_q=Key(
+                    3e-4, "learning rate of the critics' optimizer and that of alpha'", low=0, high=10**6
+                ),
+                num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
+                min_q_weight=Key(1.0, "weight of the conservative term", low=0),
+                with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
+                with_lagrange=Key(False, "learn a factor of the conservative term; see lagrange_thresh"),
+                lagrange_thresh=Key(-1.0, "target of min_q_weight times the gap, above 0; used by with_lagrange only"),
+            ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = REPLAY_KEYS
-    networks: ClassVar[tuple[str, ...]] = ("critic", "actor", "alpha", "lagrange")
-    small_at_first: ClassVar[tuple[str, ...]] = ("actor", "critic")
+    config_without = NOT_OF_DATASETS
+    learns_from = "dataset"
+    small_at_first = ("actor", "critic")
+    logged_figures = (*SACPolicy.logged_figures, "conservative_gap", "lagrange")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -80,9 +86,6 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
         self._lagrange = Coefficient(1.0).to(self._device, self._dtype)
         if self._cfg.learn.with_lagrange:
             self._add_optimizer("lagrange", self._lagrange, self._cfg.learn.learning_rate_q)
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "conservative_gap", "lagrange"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         action_BD = batch["action"].reshape(len(batch["action"]), -1).to(self._dtype)
@@ -122,7 +125,6 @@ class CQLPolicy(OfflinePolicy, SACPolicy):
         return -value * excess, {"lagrange": value.detach()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        batch = self._prepare(batch)
         if self._alpha_is_scheduled:
             self._alpha.set(self._cfg.learn.alpha)
         output = self._optimizers["critic"].step(self._critic_loss, batch)

@@ -29,35 +29,37 @@ from torch import Tensor
 from torch.nn import functional
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.offline.source import OfflinePolicy
+from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, TARGET_KEYS
 from ding_lite.rl_utils.quantile import quantile_loss
-from ding_lite.torch_utils.target_network import check_target
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
 @POLICY_REGISTRY.register("discrete_cql")
-class DiscreteCQLPolicy(OfflinePolicy, Policy):
+class DiscreteCQLPolicy(Policy):
     """CQL(H) on QR-DQN. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="discrete_cql",
-        discount_factor=0.97,
-        nstep=Key(1, "env steps whose rewards are summed before the bootstrap", low=1),
-        learn=dict(
-            min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
-            kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
-            target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
-            target_theta=Key(None, "or the share of the online network mixed in", type=float, above=0, high=1),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        DATASET_KEYS,
+        dict(
+            type="discrete_cql",
+            discount_factor=0.97,
+            nstep=Key(1, "env steps whose rewards are summed before the bootstrap", low=1),
+            learn=dict(
+                min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
+                kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
+                **TARGET_KEYS,
+            ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    config_without = NOT_OF_DATASETS
+    learns_from = "dataset"
+    action_spaces = (gymnasium.spaces.Discrete,)
+    logged_figures = ("td_loss", "min_q_loss", "q_value")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        check_target(cfg.policy.learn)
         if cfg.policy.model.get("noise"):
             raise ConfigError(
                 "policy.model.noise: a policy that learns from a data set does not explore: leave it out."
@@ -68,11 +70,8 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         return "qrdqn", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
-        self._init_optimizer()
+        super()._init_learn()
         self._target_model = self._add_target("model")
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "td_loss", "min_q_loss", "q_value"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss and detached tensors to log. Pure in model and batch.
@@ -87,8 +86,7 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
             next_action_B = self._run(self._model, batch["next_obs"])["logit"].argmax(-1)
         q_BAK = output["q"]
         row_B = torch.arange(len(next_action_B), device=next_action_B.device)
-        done_B = torch.zeros_like(batch["done"]) if self._cfg.learn.ignore_done else batch["done"]
-        next_theta_BK = target_q_BAK[row_B, next_action_B].masked_fill(done_B[:, None], 0.0)
+        next_theta_BK = target_q_BAK[row_B, next_action_B].masked_fill(batch["done"][:, None], 0.0)
         target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
         theta_BK = q_BAK[row_B, batch["action"]]
         td_loss = quantile_loss(theta_BK, target_BK, output["tau"][..., 0], self._cfg.learn.kappa).mean()
@@ -96,11 +94,3 @@ class DiscreteCQLPolicy(OfflinePolicy, Policy):
         min_q_loss = functional.cross_entropy(q_BA, batch["action"])  # log sum_a exp Q(s, a) - Q(s, a of the data)
         loss = td_loss + self._cfg.learn.min_q_weight * min_q_loss
         return loss, {"td_loss": td_loss.detach(), "min_q_loss": min_q_loss.detach(), "q_value": q_BA.detach()}
-
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        return self._forward_eval(obs)  # for recording data: the policy does not explore
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        logit_NA = self._run(self._model, obs)["logit"]
-        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

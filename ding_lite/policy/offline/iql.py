@@ -9,7 +9,7 @@ V learns the value of the better actions in the data, Q learns from V, and the a
 
 Q' is a target network that follows the critics slowly.
 
-Logged figures, in addition to those of `policy/continuous/qac.py`:
+Logged figures, in addition to those of the networks as in `policy/continuous/ddpg.py`:
 
 * `q_value`, `v_value`: the means of Q(s, a) and V(s).
 * `adv`: the mean of u. `adv_weight`: the mean of min(exp(beta u), 100).
@@ -25,49 +25,67 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+import gymnasium
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ding_lite.policy.continuous.qac import INIT_W, QACPolicy
-from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
+from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import CRITIC_KEYS, DATASET_KEYS, NOT_OF_DATASETS, REPLAY_KEYS
+from ding_lite.policy.continuous.sac import INIT_W, init_last_layers
 from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.distribution import log_prob, sample
 from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 LEAST_SIGMA = math.exp(-5.0)  # else the likelihood of data with one action per state could grow without limit
 
 
 @POLICY_REGISTRY.register("iql")
-class IQLPolicy(OfflinePolicy, QACPolicy):
+class IQLPolicy(Policy):
     """IQL. Override `_value_loss`, `_critic_loss` or `_actor_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="iql",
-        model=dict(
-            actor_head_hidden_size=Key(512, "size of the hidden layers of the actor's head"),
-            actor_head_layer_num=Key(3, "hidden layers in addition to the first one"),
-            critic_head_hidden_size=Key(512, "size of the hidden layers of a critic's head, and of the value's"),
-            critic_head_layer_num=Key(2, "hidden layers in addition to the first one"),
-            activation=Key("silu", "one of 'relu', 'tanh', 'gelu', 'elu', 'silu'"),
-        ),
-        learn=dict(
-            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
-            learning_rate_value=Key(3e-4, "learning rate of the value's optimizer", low=0, high=10**6),
-            learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
-            tau=Key(0.7, "expectile: 0.5 values the data's policy, values near 1 its best actions", above=0, below=1),
-            init_w=INIT_W,
-            beta=Key(1.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        CRITIC_KEYS,
+        DATASET_KEYS,
+        dict(
+            type="iql",
+            nstep=REPLAY_KEYS["nstep"],
+            model=dict(
+                actor_head_hidden_size=Key(512, "size of the hidden layers of the actor's head"),
+                actor_head_layer_num=Key(3, "hidden layers in addition to the first one"),
+                critic_head_hidden_size=Key(512, "size of the hidden layers of a critic's head, and of the value's"),
+                critic_head_layer_num=Key(2, "hidden layers in addition to the first one"),
+                activation=Key("silu", "one of 'relu', 'tanh', 'gelu', 'elu', 'silu'"),
+            ),
+            learn=dict(
+                learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
+                learning_rate_value=Key(3e-4, "learning rate of the value's optimizer", low=0, high=10**6),
+                learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
+                tau=Key(
+                    0.7, "expectile: 0.5 values the data's policy, values near 1 its best actions", above=0, below=1
+                ),
+                init_w=INIT_W,
+                beta=Key(1.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
+            ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = (*REPLAY_KEYS, "collect.noise_sigma")
-    networks: ClassVar[tuple[str, ...]] = ("value", "critic", "actor")
-    small_at_first: ClassVar[tuple[str, ...]] = networks
+    config_without = (*NOT_OF_DATASETS, "learn.learning_rate")
+    learns_from = "dataset"
+    action_spaces = (gymnasium.spaces.Box,)
+    unit_actions = True
+    actor_mode = "compute_actor"
+    _model: Any  # with the networks `value`, `critic` and `actor`
+    logged_figures = ("q_value", "v_value", "adv", "adv_weight", "log_prob")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "continuous_qvac", ["ding_lite.model"]
+
+    def _create_model(self) -> nn.Module:
+        model: Any = super()._create_model()
+        init_last_layers([model.value, model.critic, model.actor], self._cfg.learn.init_w)
+        return model
 
     def _init_learn(self) -> None:
         learn = self._cfg.learn
@@ -75,9 +93,6 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         self._add_optimizer("critic", self._model.critic, learn.learning_rate_q)
         self._add_optimizer("actor", self._model.actor, learn.learning_rate_policy)
         self._target_critic = self._add_target("critic")
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "q_value", "v_value", "adv", "adv_weight", "log_prob"]
 
     def _value_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_value and detached figures, which include `adv` `[B]`."""
@@ -102,7 +117,6 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         return -(weight_B * logp_B).mean(), {"adv_weight": weight_B, "log_prob": logp_B.detach()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        batch = self._prepare(batch)
         with torch.no_grad():
             batch["next_value"] = self._run(self._model.value, batch["next_obs"])[0]
         output = self._optimizers["value"].step(self._value_loss, batch)
@@ -112,10 +126,9 @@ class IQLPolicy(OfflinePolicy, QACPolicy):
         self._update_targets()
         return output
 
-    def _explore(self, output: dict[str, Any]) -> Tensor:
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._run(self._model, obs, mode="compute_actor")
         action_ND = sample(output["logit"])
         assert isinstance(action_ND, Tensor)
-        return action_ND.clamp(-1.0, 1.0)
-
-    def _mode(self, logit: dict[str, Tensor]) -> Tensor:
-        return logit["mu"]  # the model keeps it between -1 and 1
+        return output | {"action": action_ND.clamp(-1.0, 1.0)}

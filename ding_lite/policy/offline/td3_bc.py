@@ -18,29 +18,33 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ding_lite.policy.continuous.td3 import TD3Policy
-from ding_lite.policy.offline.source import REPLAY_KEYS, OfflinePolicy
+from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
+from ding_lite.policy.continuous.ddpg import DDPGPolicy
+from ding_lite.policy.continuous.td3 import TD3_KEYS
 from ding_lite.rl_utils.q_continuous import td3_bc_actor_error
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("td3_bc")
-class TD3BCPolicy(OfflinePolicy, TD3Policy):
+class TD3BCPolicy(DDPGPolicy):
     """TD3+BC: TD3 with another actor loss, learned from a data set."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="td3_bc",
-        learn=dict(
-            alpha=Key(2.5, "weight of Q relative to imitation", low=0),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        TD3_KEYS,
+        DATASET_KEYS,
+        dict(
+            type="td3_bc",
+            learn=dict(
+                alpha=Key(2.5, "weight of Q relative to imitation", low=0),
+            ),
+            eval=dict(evaluator=dict(eval_freq=1000)),
         ),
-        eval=dict(evaluator=dict(eval_freq=1000)),
     )
-    config_without: ClassVar[tuple[str, ...]] = REPLAY_KEYS
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "bc_loss", "q_scale"]
+    config_without = NOT_OF_DATASETS
+    learns_from = "dataset"
+    logged_figures = (*DDPGPolicy.logged_figures, "bc_loss", "q_scale")
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor and detached figures. All ranks must call it together, because it averages over ranks."""

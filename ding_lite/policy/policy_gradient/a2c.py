@@ -11,31 +11,48 @@ Logged figures:
 
 Deviations from the paper: all ranks and environments step together; generalised advantage estimation (Schulman et al.
 2016, arXiv:1506.02438) replaces n-step returns; Adam replaces RMSProp.
+
+Shapes: T steps, N environments, M = T N samples, B samples of a minibatch, K ended episodes.
+`rl_utils/distribution.py` describes logits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from torch import Tensor
+import gymnasium
+import torch
+from easydict import EasyDict
+from torch import Tensor, nn
 
-from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
+from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.distribution import log_prob_entropy
-from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
+from ding_lite.rl_utils.distribution import log_prob_entropy, sample
+from ding_lite.rl_utils.policy_gradient import gae, gae_data
+from ding_lite.torch_utils.minibatch import explained_variance, minibatches, normalize_parts, rank_sizes
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_map
+
+# Keys of all policies whose model returns `logit` and `value`, and the spaces of their actions.
+LOSS_KEYS: dict[str, Any] = dict(
+    value_weight=Key(0.5, "weight of the value loss; that of the policy loss is 1"),
+    entropy_weight=Key(0.01, "weight of the entropy bonus"),
+    ppo_param_init=Key(False, "initialise weights orthogonally, small ones in the policy's last layer"),
+)
+DISTRIBUTIONS = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
 
 
 @POLICY_REGISTRY.register("a2c")
-class A2CPolicy(ActorCriticPolicy):
+class A2CPolicy(Policy):
     """A2C for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="a2c",
         discount_factor=0.9,
         learn=dict(
+            **LOSS_KEYS,
             adv_norm=Key(False, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
             grad_clip_type="clip_norm",
         ),
@@ -44,15 +61,34 @@ class A2CPolicy(ActorCriticPolicy):
             gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
         ),
     )
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
+    action_spaces = DISTRIBUTIONS
+    actor_mode = "compute_actor"
+    stored_outputs = ("logit", "value")
+    transition_with_policy_data = True
+    logged_figures: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "explained_variance")
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        check_core(cfg.policy, recurrent=False)
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "vac", ["ding_lite.model"]
+
+    def _create_model(self) -> nn.Module:
+        return init_parameters(super()._create_model(), self._cfg)
 
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         block = self._to_device(samples)
-        value_TN, next_value_TN = self._values(block)
-        adv_TN, return_TN = self._advantages(block, value_TN, next_value_TN)
+        value_TN, next_value_TN = estimate_values(self, block)
+        adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
         columns = {"obs": block["obs"], "action": block["action"], "adv": adv_TN, "return_": return_TN}
         samples_M = flatten_rows(columns)
-        yield from self._minibatches(samples_M, rank_sizes(len(samples_M["adv"])))
+        batches = minibatches(samples_M, self._cfg.learn.batch_size, rank_sizes(len(samples_M["adv"])))
+        yield from normalize_advantages(batches) if self._cfg.learn.adv_norm else batches
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
@@ -69,3 +105,86 @@ class A2CPolicy(ActorCriticPolicy):
         loss = policy_loss + self._cfg.learn.value_weight * value_loss - self._cfg.learn.entropy_weight * entropy
         figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         return loss, {key: value.detach() for key, value in figures.items()}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._run(self._model, obs, mode="compute_actor_critic")
+        return output | {"action": sample(output["logit"])}
+
+
+def check_core(policy: EasyDict, recurrent: bool) -> None:
+    """Check that a model has a recurrent core only if the policy can learn with one.
+
+    Args:
+        policy: the compiled `cfg.policy`.
+        recurrent: whether the policy can.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    model = policy.model
+    if model.get("lstm_type") and not (recurrent and model.get("share_encoder", True)):
+        what = "share_encoder=False" if recurrent else f"policy '{policy.type}', only with 'ppo'"
+        raise ConfigError(f"policy.model.lstm_type={model.lstm_type} is not possible with {what}: leave one out.")
+
+
+def init_parameters(model: nn.Module, policy: EasyDict) -> nn.Module:
+    """Return a new model, with the parameters that `learn.ppo_param_init` asks for."""
+    if policy.learn.ppo_param_init and hasattr(model, "init_parameters"):
+        model.init_parameters()  # type: ignore[operator]  # mypy does not see the method that hasattr found
+    return model
+
+
+@torch.no_grad()
+def estimate_values(policy: Policy, block: dict[str, Any], recompute: bool = False) -> tuple[Tensor, Tensor]:
+    """Return V(s_t) and V(s_{t+1}), both `[T, N]`.
+
+    Where an episode ended, V(s_{t+1}) is the value of its true final observation.
+
+    Args:
+        policy: its model returns `value` if called with the mode `compute_critic`.
+        block: `obs` and `value`, `last_obs` `[N, ...]`, and `final_obs` `[K, ...]`, `final_index` `[K]` if any
+            episode ended.
+        recompute: compute V(s_t) with the current model instead of using `value`.
+    """
+    value_TN = block["value"]
+    if recompute:
+        value_M = policy._run(policy.model, flatten_rows(block["obs"]), mode="compute_critic")["value"]
+        value_TN = value_M.view_as(value_TN)
+    obs, final = block["last_obs"], "final_index" in block
+    if final:
+        obs = tree_map(lambda *parts: torch.cat(parts), obs, block["final_obs"])
+    value_X = policy._run(policy.model, obs, mode="compute_critic")["value"].to(value_TN.dtype)
+    num_envs = value_TN.shape[1]
+    next_value_TN = torch.cat([value_TN[1:], value_X[None, :num_envs]])
+    if final:
+        next_value_TN.view(-1)[block["final_index"]] = value_X[num_envs:]
+    return value_TN, next_value_TN
+
+
+def estimate_advantages(
+    policy: Policy, block: dict[str, Any], value_TN: Tensor, next_value_TN: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return advantages, and the returns that the values should predict, both `[T, N]`.
+
+    Args:
+        policy: has the keys `discount_factor` and `collect.gae_lambda`.
+        block: `reward`, `done`, `traj_flag` `[T, N]`.
+        value_TN: V(s_t).
+        next_value_TN: V(s_{t+1}), as `estimate_values` returns it.
+    """
+    cfg = policy.current_config
+    data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
+    adv_TN = gae(data, cfg.discount_factor, cfg.collect.gae_lambda)
+    return adv_TN, adv_TN + value_TN
+
+
+def normalize_advantages(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return minibatches, in each of which `adv` has mean 0 and variance 1 over all ranks; one collective."""
+    normalized = normalize_parts([batch["adv"] for batch in batches])
+    return [batch | {"adv": adv_B} for batch, adv_B in zip(batches, normalized, strict=True)]
+
+
+def flatten_rows(data: Any) -> Any:
+    """Return tensors or nested dicts of shape `[T, N, ...]` reshaped to `[T N, ...]`."""
+    return tree_map(lambda leaf: leaf.flatten(0, 1), data)

@@ -25,7 +25,6 @@ Shapes: U steps of a sequence, B sequences, K episodes truncated inside them, A 
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -33,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
+from ding_lite.policy.policy_gradient.a2c import flatten_rows
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
 from ding_lite.rl_utils.vtrace import acer_policy_error, acer_trust_region_update, acer_value_error, compute_q_retraces
 from ding_lite.torch_utils.optimizer import Trained
@@ -75,8 +74,10 @@ class ACERPolicy(Policy):
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     transition_with_policy_data: ClassVar[bool] = True
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
-    networks: ClassVar[tuple[str, ...]] = ("actor", "critic")
-    _model: Any  # with these networks as attributes
+    actor_mode = "compute_actor"
+    stored_outputs = ("logit",)
+    _model: Any  # with the networks `actor` and `critic`
+    logged_figures = ("policy_loss", "bc_loss", "critic_loss", "entropy", "kl_div")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -88,10 +89,6 @@ class ACERPolicy(Policy):
         parts = {name: Trained(getattr(self._model, name), rate) for name, rate in rates.items()}
         self._optimizer = self._add_optimizer("model", parts)
         self._average_model: Any = self._add_target("model")
-
-    def _monitor_vars_learn(self) -> list[str]:
-        own = ["policy_loss", "bc_loss", "critic_loss", "entropy", "kl_div"]
-        return [*super()._monitor_vars_learn(), *own]
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the networks and the batch.
@@ -166,14 +163,6 @@ class ACERPolicy(Policy):
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
         return {"logit": logit_NA, "action": sample(logit_NA)}
-
-    def _process_transition(self, obs: Any, policy_output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
-        return super()._process_transition(obs, policy_output, timestep) | {"logit": policy_output["logit"]}
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
-        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}
 
 
 def _log_policy(logit: Tensor) -> Tensor:

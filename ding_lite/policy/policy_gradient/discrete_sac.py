@@ -8,7 +8,7 @@ The expectation over the actions of a state is computed exactly:
     L_actor = -mean V(s),  whose gradient flows through pi only
     L_alpha = log alpha mean(H(pi(. | s)) - target entropy)
 
-Logged figures, in addition to those of `policy/continuous/qac.py`:
+Logged figures, in addition to those of the networks as in `policy/continuous/ddpg.py`:
 
 * `q_value`: the mean of Q_c(s, a). `td_error`: the mean of |y - Q_c(s, a)|.
 * `entropy`: the mean entropy H of the policy, in nats. `alpha`: the weight of the entropy, if it is learned.
@@ -53,13 +53,11 @@ class DiscreteSACPolicy(SACPolicy):
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.action_space",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    logged_figures = ("q_value", "td_error", "entropy", "alpha")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "discrete_qac", ["ding_lite.model"]
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return ["entropy" if name == "log_prob" else name for name in super()._monitor_vars_learn()]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         return {}

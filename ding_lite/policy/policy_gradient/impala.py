@@ -15,12 +15,12 @@ Shapes: U steps of a sequence, B sequences, K episodes truncated inside them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
+from ding_lite.policy.policy_gradient.a2c import A2CPolicy, flatten_rows
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return
 from ding_lite.utils.key import Key
@@ -29,11 +29,12 @@ from ding_lite.utils.tree import tree_map
 
 
 @POLICY_REGISTRY.register("impala")
-class IMPALAPolicy(ActorCriticPolicy):
+class IMPALAPolicy(A2CPolicy):
     """IMPALA for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="impala",
+        discount_factor=0.99,
         unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
         random_collect_size=Key(0, "sequences per rank that the policy plays before learning starts", low=0),
         learn=dict(
@@ -41,6 +42,7 @@ class IMPALAPolicy(ActorCriticPolicy):
             batch_size=Key(16, "sequences per rank and iteration", low=1),
             learning_rate=0.0005,
             entropy_weight=0.0001,
+            grad_clip_type=None,
             lambda_=Key(0.95, "lambda of the V-trace return", low=0, high=1),
             rho_clip_ratio=Key(1.0, "upper bound of the importance weight of a temporal difference", low=0),
             c_clip_ratio=Key(1.0, "upper bound of the importance weight of later temporal differences", low=0),
@@ -56,7 +58,8 @@ class IMPALAPolicy(ActorCriticPolicy):
             ),
         ),
     )
-    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"
+    config_without = ("learn.adv_norm", "collect.gae_lambda")
+    learns_from = "replay"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.

@@ -15,14 +15,13 @@ policy learns from each collect in one pass of minibatches.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-import gymnasium
-import numpy as np
 import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.policy_gradient.a2c import DISTRIBUTIONS
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, mode, sample
 from ding_lite.rl_utils.policy_gradient import first_episodes, gae, gae_data
@@ -52,18 +51,14 @@ class PGPolicy(Policy):
             ),
         ),
     )
-    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
-    config_without: ClassVar[tuple[str, ...]] = ("collect.n_sample",)
-    action_spaces: ClassVar[tuple[type, ...]] = (
-        *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),
-    )
+    learns_from = "collect"
+    config_without = ("collect.n_sample",)
+    action_spaces = DISTRIBUTIONS
+    logged_figures = ("policy_loss", "entropy", "return")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "pg", ["ding_lite.model"]
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "policy_loss", "entropy", "return"]
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
         """Return `obs`, `action` and `return_` `[M, ...]` of the episodes that `first_episodes` selects.
@@ -93,13 +88,6 @@ class PGPolicy(Policy):
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         return {"action": sample(self._run(self._model, obs)["logit"])}
-
-    def _init_eval(self) -> None:
-        self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
-
-    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        if env_id is None:  # a new evaluation
-            self._eval_random.manual_seed(0)
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:

@@ -22,70 +22,108 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.policy.policy_gradient.actor_critic import ActorCriticPolicy, flatten_rows
+from ding_lite.policy.base import Policy
+from ding_lite.policy.policy_gradient.a2c import (
+    DISTRIBUTIONS,
+    LOSS_KEYS,
+    check_core,
+    estimate_advantages,
+    estimate_values,
+    flatten_rows,
+    init_parameters,
+    normalize_advantages,
+)
 from ding_lite.policy.policy_gradient.ppo_checks import check_kl_keys
+from ding_lite.policy.sequences import Sequences
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy
+from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
-from ding_lite.torch_utils.minibatch import explained_variance, rank_sizes
+from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.checkpoint.file import load_checkpoint
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves
 
 
 @POLICY_REGISTRY.register("ppo")
-class PPOPolicy(ActorCriticPolicy):
+class PPOPolicy(Policy):
     """PPO for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="ppo",
-        recompute_adv=Key(True, "compute values and advantages again for each epoch after the first"),
-        learn=dict(
-            epoch_per_collect=Key(10, "passes over the samples of a collect", low=1),
-            batch_size=64,
-            learning_rate=3e-4,
-            entropy_weight=0.0,
-            clip_ratio=Key(0.2, "bound of |pi_new(a) / pi_old(a) - 1|", low=0),
-            value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
-            dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
-            adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
-            value_norm=Key(True, "normalise the predicted returns by their running mean and standard deviation"),
-            ppo_param_init=True,
-            grad_clip_type="clip_norm",
-            kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0),
-            kl_type=Key("k1", "estimate of the second KL: log-ratio, its square, k3", choices=("k1", "k2", "k3")),
-            pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
-            target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
-            kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
-            kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
-        ),
-        collect=dict(
-            n_sample=Key(2048, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
-            gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        dict(learn=LOSS_KEYS),
+        dict(
+            type="ppo",
+            recompute_adv=Key(True, "compute values and advantages again for each epoch after the first"),
+            learn=dict(
+                entropy_weight=0.0,
+                ppo_param_init=True,
+                epoch_per_collect=Key(10, "passes over the samples of a collect", low=1),
+                batch_size=64,
+                learning_rate=3e-4,
+                clip_ratio=Key(0.2, "bound of |pi_new(a) / pi_old(a) - 1|", low=0),
+                value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
+                dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
+                adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
+                value_norm=Key(True, "normalise the predicted returns by their running mean and standard deviation"),
+                grad_clip_type="clip_norm",
+                kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0),
+                kl_type=Key("k1", "estimate of the second KL: log-ratio, its square, k3", choices=("k1", "k2", "k3")),
+                pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
+                target_kl=Key(
+                    None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float
+                ),
+                kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
+                kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
+            ),
+            collect=dict(
+                n_sample=Key(
+                    2048, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1
+                ),
+                gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
+            ),
         ),
     )
-    recurrent: ClassVar[bool] = True
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
+    action_spaces = DISTRIBUTIONS
+    actor_mode = "compute_actor"
+    stored_outputs = ("logit", "value", "prev_state", "logit_pretrained")
+    transition_with_policy_data = True
+    recurrent: ClassVar[bool] = True  # whether its model may have `lstm_type`
     _pretrained: nn.Module | None = None
     trainer_keys: ClassVar[tuple[str, ...]] = ("learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl")
+    logged_figures: ClassVar[tuple[str, ...]] = (
+        *("policy_loss", "value_loss", "entropy", "explained_variance"),
+        *("approx_kl", "clipfrac", "kl", "kl_div"),
+    )
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
+        check_core(cfg.policy, cls.recurrent)
         check_kl_keys(cfg)
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
+        self._sequences = Sequences(self) if cfg.model.get("lstm_type") else None
         self._adapted_kl_beta: float | None = None  # as `kl_adaptive` has changed it
         super().__init__(cfg, *args, **kwargs)
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "vac", ["ding_lite.model"]
+
+    def _create_model(self) -> nn.Module:
+        return init_parameters(super()._create_model(), self._cfg)
 
     def _init_learn(self) -> None:
         self._value_stats = RunningMeanStd().to(self._device)
@@ -93,19 +131,17 @@ class PPOPolicy(ActorCriticPolicy):
         super()._init_learn()
 
     def _init_collect(self) -> None:
-        super()._init_collect()
         if self._cfg.learn.pretrained_model_path is not None:
             self._pretrained = load_pretrained(self._model, self._cfg.learn.pretrained_model_path)
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = super()._forward_collect(obs, **kwargs)
+        run = partial(self._run, self._model, mode="compute_actor_critic")
+        output = self._sequences.collecting.act(run, obs) if self._sequences else run(obs)
+        output |= {"action": sample(output["logit"])}
         if self._pretrained is None:
             return output
         return output | {"logit_pretrained": self._run(self._pretrained, obs, mode="compute_actor")["logit"]}
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "approx_kl", "clipfrac", "kl", "kl_div"]
 
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._kl.clear()
@@ -116,7 +152,9 @@ class PPOPolicy(ActorCriticPolicy):
         for epoch in range(self._cfg.learn.epoch_per_collect):
             if epoch == 0 or self._cfg.recompute_adv:
                 samples_M |= self._targets(block, epoch)
-            for batch in self._minibatches(samples_M, sizes):
+            cut = self._sequences.minibatches if self._sequences else minibatches
+            batches = cut(samples_M, self._cfg.learn.batch_size, sizes)
+            for batch in normalize_advantages(batches) if self._cfg.learn.adv_norm else batches:
                 yield batch
                 if self._cfg.learn.kl_early_stop and self._joined_kl(self._kl[-1:]) > 1.5 * self._cfg.learn.target_kl:
                     return self._end_collect()
@@ -140,13 +178,17 @@ class PPOPolicy(ActorCriticPolicy):
         value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
         stats, norm = self._value_stats, self._cfg.learn.value_norm
         plain_TN, next_TN = (stats.denormalize(x) if norm else x for x in (value_TN, next_value_TN))
-        adv_TN, return_TN = self._advantages(block, plain_TN, next_TN)
+        adv_TN, return_TN = estimate_advantages(self, block, plain_TN, next_TN)
         targets_M = self._arrange({"value": value_TN, "adv": adv_TN, "return_": return_TN})
         if epoch == 0:
             self._figures["explained_variance"] = explained_variance(plain_TN, return_TN)
         if norm and epoch == 0:
             stats.update(targets_M["return_"])
         return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
+
+    def _values(self, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
+        """Return V(s_t) and V(s_{t+1}) in the model's units, both `[T, N]`, see `estimate_values`."""
+        return self._sequences.values(block, recompute) if self._sequences else estimate_values(self, block, recompute)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
@@ -188,6 +230,30 @@ class PPOPolicy(ActorCriticPolicy):
         output = self._optimizer.step(self._loss, batch)
         self._kl += [output["kl"]] if "kl" in output else []
         return output
+
+    # The memory of a recurrent model.
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        if self._sequences is None:
+            return super()._forward_eval(obs)
+        output = self._sequences.evaluating.act(partial(self._run, self._model, mode="compute_actor"), obs)
+        return output | {"action": mode(output["logit"])}
+
+    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+        if self._sequences:
+            self._sequences.collecting.reset(env_id)
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        if self._sequences:
+            self._sequences.evaluating.reset(env_id)
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        return self._sequences.collecting.state_dict() if self._sequences else {}
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        if self._sequences:
+            self._sequences.collecting.load_state_dict(state)
 
     # The penalty on the KL.
 

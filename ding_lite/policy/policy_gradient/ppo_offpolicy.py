@@ -10,10 +10,11 @@ Deviation from PPO (Schulman et al. 2017, arXiv:1707.06347): the samples of a ba
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ding_lite.policy.policy_gradient.a2c import estimate_advantages
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.torch_utils.normalizer import Normalizer
@@ -44,11 +45,10 @@ class PPOOffPolicy(PPOPolicy):
             ),
         ),
     )
-    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"
-    reads_next_obs: ClassVar[bool] = False  # returns are estimated before samples are stored
-    recurrent: ClassVar[bool] = False
-
-    config_without: ClassVar[tuple[str, ...]] = (
+    learns_from = "replay"
+    reads_next_obs = False  # returns are estimated before samples are stored
+    recurrent = False
+    config_without = (
         *("recompute_adv", "learn.epoch_per_collect", "learn.target_kl", "learn.kl_early_stop", "learn.kl_adaptive"),
     )
 
@@ -67,7 +67,7 @@ class PPOOffPolicy(PPOPolicy):
             denormalize = self._value_stats.denormalize
             value_TN, next_value_TN = denormalize(value_TN), denormalize(next_value_TN)
         value_TN, next_value_TN = value_TN.cpu(), next_value_TN.cpu()
-        adv_TN, return_TN = self._advantages(given, value_TN, next_value_TN)
+        adv_TN, return_TN = estimate_advantages(self, given, value_TN, next_value_TN)
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
         return block | {"value": value_TN, "adv": adv_TN, "return_": return_TN}
 

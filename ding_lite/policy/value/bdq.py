@@ -69,7 +69,7 @@ class BDQPolicy(DQNPolicy):
             target_DB = batch["reward"] + batch["value_gamma"] * next_q_DB.masked_fill(batch["done"], 0.0)
         q_BD = pick(q_BDA, action_BD)
         error_DB = target_DB - q_BD.t()
-        loss = weighted_mean(error_DB.square().mean(0), self._weight(batch))
+        loss = weighted_mean(error_DB.square().mean(0), batch.get("weight"))
         return loss, {"priority": error_DB.detach().abs().mean(0), "q_value": q_BD.detach()}
 
     def _branches(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:

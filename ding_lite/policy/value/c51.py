@@ -72,6 +72,24 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> Support
     return Support(**values)
 
 
+def project_returns(next_p_BK: Tensor, batch: dict[str, Any], support: Support) -> tuple[Tensor, Tensor]:
+    """Return the distribution of R + g^n z_j, projected onto the atoms, and the probability outside their range `[B]`.
+
+    Args:
+        next_p_BK: the probabilities of the atoms z_j.
+        batch: `reward`, R; `done`; `value_gamma`, g^n; all `[B]`.
+        support: the atoms.
+    """
+    returns: dict[str, Any] = {
+        "reward_B": batch["reward"],
+        "done_B": batch["done"],
+        "value_gamma_B": batch["value_gamma"],
+    }
+    limits: dict[str, Any] = {"v_min": support.v_min, "v_max": support.v_max}
+    target_BK = categorical_projection(next_p_BK, **returns, **limits)
+    return target_BK, categorical_clipped_share(next_p_BK, **returns, **limits)
+
+
 def categorical_loss(
     outputs: tuple[dict[str, Tensor], dict[str, Tensor], Tensor],
     batch: dict[str, Any],
@@ -96,9 +114,7 @@ def categorical_loss(
         logp_BK = p_BK.clamp_min(torch.finfo(p_BK.dtype).tiny).log()
     with torch.no_grad():
         next_p_BK = target["distribution"][row_B, next_action_B]
-        step = (batch["reward"], batch["done"], batch["value_gamma"], support.v_min, support.v_max)
-        target_BK = categorical_projection(next_p_BK, *step)  # of R + g^n z_j, with these probabilities
-        clipped_B = categorical_clipped_share(next_p_BK, *step)
+        target_BK, clipped_B = project_returns(next_p_BK, batch, support)
     cross_entropy_B = -(target_BK * logp_BK).sum(-1)
     loss = weighted_mean(cross_entropy_B, weight_B)
     priority_B = kl_to_target(cross_entropy_B, target_BK)
@@ -116,6 +132,7 @@ class C51Policy(DQNPolicy):
         model=SUPPORT_KEYS,
     )
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
+    logged_figures = (*DQNPolicy.logged_figures, "clipped_share")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -130,9 +147,6 @@ class C51Policy(DQNPolicy):
         super()._init_learn()
         self._support = read_support(self._cfg.model, self._model)
 
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "clipped_share"]
-
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        return categorical_loss(self._outputs(batch), batch, self._weight(batch), self._support)
+        return categorical_loss(self._outputs(batch), batch, batch.get("weight"), self._support)

@@ -25,18 +25,16 @@ from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import gymnasium
-import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.policy.common_keys import REPLAY_KEYS, TARGET_KEYS, epsilon_keys
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, spread_epsilon
-from ding_lite.torch_utils.target_network import check_target
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
@@ -44,38 +42,29 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class DQNPolicy(Policy):
     """DQN with epsilon-greedy or noisy exploration. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="dqn",
-        priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
-        priority_IS_weight=Key(
-            False, "correct the bias of prioritised replay with importance weights", needs="priority"
-        ),
-        nstep=Key(3, "n: env steps whose rewards are summed before the bootstrap", low=1),
-        random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
-        double=Key(True, "double Q-learning: the online network chooses the action of the target"),
-        noisy_net=Key(False, "explore with noisy layers in the head instead of epsilon"),
-        learn=dict(
-            update_per_collect=Key(3, "learner iterations after each collect", low=1),
-            target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
-            target_theta=Key(None, "or the share of the online network mixed in", type=float, above=0, high=1),
-        ),
-        eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
-        other=dict(
-            eps=epsilon_keys(start=0.95, end=0.1, decay=10000, spread=True),
-            replay_buffer=dict(
-                type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
-                replay_buffer_size=Key(10000, "capacity: env steps per rank", low=1),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        REPLAY_KEYS,
+        dict(
+            type="dqn",
+            nstep=3,
+            double=Key(True, "double Q-learning: the online network chooses the action of the target"),
+            noisy_net=Key(False, "explore with noisy layers in the head instead of epsilon"),
+            learn=dict(update_per_collect=Key(3, "learner iterations after each collect", low=1), **TARGET_KEYS),
+            eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
+            other=dict(
+                eps=epsilon_keys(start=0.95, end=0.1, decay=10000, spread=True),
+                replay_buffer=dict(replay_buffer_size=10000),
             ),
         ),
     )
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "epsilon")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         """Check the policy's values against each other, see `Policy.check_config`."""
         super().check_config(cfg)
         model, noisy = cfg.policy.model, cfg.policy.get("noisy_net", False)  # a subclass may lack the key
-        check_target(cfg.policy.learn)
         if model.get("noise", noisy) != noisy:
             raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
 
@@ -90,11 +79,8 @@ class DQNPolicy(Policy):
         return super()._create_model()
 
     def _init_learn(self) -> None:
-        self._init_optimizer()
+        super()._init_learn()
         self._target_model = self._add_target("model")
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "q_value", "epsilon"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
@@ -113,7 +99,7 @@ class DQNPolicy(Policy):
             next_q_B = pick(target["logit"], next_action_B).masked_fill(batch["done"], 0.0)
             target_B = batch["reward"] + batch["value_gamma"] * next_q_B  # replay has summed n rewards
         error_B = target_B - q_B
-        loss = weighted_mean(error_B.square(), self._weight(batch))
+        loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {"priority": error_B.detach().abs(), "q_value": online["logit"].detach()}
 
     def _outputs(
@@ -141,10 +127,6 @@ class DQNPolicy(Policy):
                 chooser = self._output(network, batch, "next_obs", "chooser")
         return predicted, bootstrap, chooser["logit"].argmax(-1)
 
-    def _weight(self, batch: dict[str, Any]) -> Tensor | None:
-        """Return the importance weights `[B]` of a batch from prioritised replay; None: the loss is not weighted."""
-        return batch["weight"] if self._cfg.get("priority_IS_weight") else None
-
     def _output(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str, **kwargs: Any) -> Any:
         """Return what a network returns for the observations `batch[key]`, including `logit` `[B, A]`, the values.
 
@@ -169,9 +151,6 @@ class DQNPolicy(Policy):
         if self._cfg.get("noisy_net"):
             check_noisy(self._model)
 
-    def _init_eval(self) -> None:
-        self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
-
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
         if self._cfg.get("noisy_net"):
             return {"eps": 0.0}
@@ -191,7 +170,3 @@ class DQNPolicy(Policy):
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
         logit_NA = self._run(self._model, obs)["logit"]
         return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, self._cfg.eval.eps, generator=self._eval_random)}
-
-    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        if env_id is None:  # a new evaluation
-            self._eval_random.manual_seed(0)

@@ -55,12 +55,13 @@ class FQFPolicy(DQNPolicy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    logged_figures = (*DQNPolicy.logged_figures, "quantile_loss", "fraction_loss", "entropy")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
         return "fqf", ["ding_lite.model"]
 
-    def _init_optimizer(self) -> None:
+    def _init_learn(self) -> None:
         fraction = nn.ModuleList(module for module in self._model.modules() if isinstance(module, FractionHead))
         if len(fraction) != 1:
             raise ConfigError(
@@ -75,16 +76,14 @@ class FQFPolicy(DQNPolicy):
             "quantile": Trained(quantile, learn.learning_rate_quantile),
         }
         self._optimizer = self._add_optimizer("model", parts)
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "quantile_loss", "fraction_loss", "entropy"]
+        self._target_model = self._add_target("model")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the sum of both losses, and detached figures; see `DQNPolicy._loss` for the batch.
 
         The gradient of each loss flows only to the parameters that it trains.
         """
-        learn, action_B, weight_B = self._cfg.learn, batch["action"], self._weight(batch)
+        learn, action_B, weight_B = self._cfg.learn, batch["action"], batch.get("weight")
         online, target, next_action_B = self._outputs(batch, {"boundaries": True})
         row_B = torch.arange(len(action_B), device=action_B.device)
         theta_BK = online["q"][row_B, :, action_B]

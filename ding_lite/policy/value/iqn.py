@@ -69,5 +69,5 @@ class IQNPolicy(DQNPolicy):
             target_KB = batch["reward"] + batch["value_gamma"] * next_theta_KB
         tau_BK = online["quantiles"].reshape(theta_KB.shape).t()
         loss_B = quantile_loss(theta_KB.t(), target_KB.t(), tau_BK, kappa) / (kappa or 1.0)
-        loss = weighted_mean(loss_B, self._weight(batch))
+        loss = weighted_mean(loss_B, batch.get("weight"))
         return loss, {"priority": loss_B.detach(), "q_value": online["logit"].detach()}

@@ -42,9 +42,7 @@ class MDQNPolicy(DQNPolicy):
         learn=dict(adam_eps=0.0003125),
     )
     config_without: ClassVar[tuple[str, ...]] = ("double",)
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "action_gap", "clip_frac"]
+    logged_figures = (*DQNPolicy.logged_figures, "action_gap", "clip_frac")
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it."""
@@ -58,7 +56,7 @@ class MDQNPolicy(DQNPolicy):
             next_value_B = soft_value(next_q_BA, tau).masked_fill(batch["done"], 0.0)
             target_B = batch["reward"] + bonus_B + self._cfg.discount_factor * next_value_B
         error_B = target_B - pick(q_BA, action_B)
-        loss = weighted_mean(error_B.square(), self._weight(batch))
+        loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {
             "priority": error_B.detach().abs(),
             "q_value": q_BA.detach(),

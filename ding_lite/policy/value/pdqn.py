@@ -10,8 +10,10 @@ values Q(s, k, x):
 Iterations alternate in cycles of `update_circle`: the first half of a cycle minimises L_dis and updates the target Q',
 the second half minimises L_cont.
 
-Logged figures, in addition to those of `policy/continuous/qac.py` under the names `dis` and `cont`:
+Logged figures:
 
+* `dis_loss`, `dis_grad_norm` (the norm of the averaged gradient before clipping), `dis_learning_rate`, and the same of
+  `cont`.
 * `q_value`: the mean of Q over the batch and the types. `td_error`: the mean of |y - Q(s, k, x)|.
 * `epsilon`: the share of random actions in the last collect.
 
@@ -29,40 +31,46 @@ import gymnasium
 import torch
 from torch import Tensor
 
-from ding_lite.policy.common_keys import epsilon_keys
-from ding_lite.policy.continuous.qac import QACPolicy
+from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import CRITIC_KEYS, NOISE_SIGMA, REPLAY_KEYS, epsilon_keys
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_at
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("pdqn")
-class PDQNPolicy(QACPolicy):
+class PDQNPolicy(Policy):
     """P-DQN. Override `_dis_loss` or `_cont_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="pdqn",
-        discount_factor=0.97,
-        learn=dict(
-            update_per_collect=3,
-            batch_size=64,
-            learning_rate_dis=Key(0.001, "learning rate of the Adam of the types' values", low=0, high=10**6),
-            learning_rate_cont=Key(0.001, "learning rate of the Adam of the arguments", low=0, high=10**6),
-            update_circle=Key(10, "iterations of a cycle; its first half trains the values, the second x(s)", low=2),
-        ),
-        other=dict(
-            eps=epsilon_keys(start=0.95, end=0.1, decay=10000),
-            replay_buffer=dict(
-                replay_buffer_size=10000,
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        REPLAY_KEYS,
+        dict(
+            type="pdqn",
+            discount_factor=0.97,
+            learn=dict(
+                update_per_collect=3,
+                target_theta=CRITIC_KEYS["learn"]["target_theta"],
+                learning_rate_dis=Key(0.001, "learning rate of the Adam of the types' values", low=0, high=10**6),
+                learning_rate_cont=Key(0.001, "learning rate of the Adam of the arguments", low=0, high=10**6),
+                update_circle=Key(
+                    10, "iterations of a cycle; its first half trains the values, the second x(s)", low=2
+                ),
+            ),
+            collect=dict(noise_sigma=NOISE_SIGMA),
+            other=dict(
+                eps=epsilon_keys(start=0.95, end=0.1, decay=10000),
+                replay_buffer=dict(
+                    replay_buffer_size=10000,
+                ),
             ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = tuple(
-        f"model.{key}" for key in ("twin_critic", "action_space", "actor_head_hidden_size", "critic_head_hidden_size")
-    )
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Dict,)
-    networks: ClassVar[tuple[str, ...]] = ("dis", "cont")
+    config_without = ("learn.learning_rate",)
+    action_spaces = (gymnasium.spaces.Dict,)
+    unit_actions = True
+    _model: Any  # with the networks `dis` and `cont`
+    logged_figures = ("q_value", "td_error", "epsilon")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -73,10 +81,6 @@ class PDQNPolicy(QACPolicy):
         self._add_optimizer("dis", self._model.dis, learn.learning_rate_dis)
         self._add_optimizer("cont", self._model.cont, learn.learning_rate_cont)
         self._target_dis = self._add_target("dis")
-        self._iterations = 0
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "q_value", "td_error", "epsilon"]
 
     def _dis_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_dis and detached figures, for a batch as `_prepare` returns it."""
@@ -100,22 +104,12 @@ class PDQNPolicy(QACPolicy):
         return -q_BK.sum(-1).mean(), {"q_value": q_BK.detach()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        batch, circle = self._prepare(batch), self._cfg.learn.update_circle
-        trains_values = 2 * (self._iterations % circle) < circle
-        self._iterations += 1
-        if trains_values:
-            output = self._optimizers["dis"].step(self._dis_loss, batch)
-            self._update_targets()
-        else:
-            output = self._optimizers["cont"].step(self._cont_loss, batch)
+        iterations, circle = sum(step.steps for step in self._optimizers.values()), self._cfg.learn.update_circle
+        if 2 * (iterations % circle) >= circle:
+            return self._optimizers["cont"].step(self._cont_loss, batch)
+        output = self._optimizers["dis"].step(self._dis_loss, batch)
+        self._update_targets()
         return output
-
-    def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | {"iterations": self._iterations}
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
-        self._iterations = state["iterations"] if "optimizer" in state else 0
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
         return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}

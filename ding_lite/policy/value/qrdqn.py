@@ -55,5 +55,5 @@ class QRDQNPolicy(DQNPolicy):
             next_theta_BK = target["q"][row_B, next_action_B].masked_fill(batch["done"][:, None], 0.0)
             target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
         loss_B = quantile_loss(theta_BK, target_BK, tau_BK=online["tau"][..., 0], kappa=self._cfg.learn.kappa)
-        loss = weighted_mean(loss_B, self._weight(batch))
+        loss = weighted_mean(loss_B, batch.get("weight"))
         return loss, {"priority": loss_B.detach(), "q_value": online["logit"].detach()}

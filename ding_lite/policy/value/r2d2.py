@@ -25,7 +25,6 @@ Shapes: T rows of a sequence, U steps to learn from, B sequences, A actions.
 from __future__ import annotations
 
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.recurrent import unroll
-from ding_lite.policy.episode_state import EpisodeState
+from ding_lite.policy.sequences import EpisodeState
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
@@ -73,6 +72,7 @@ class R2D2Policy(DQNPolicy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net")
+    stored_outputs = ("prev_state",)
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -106,7 +106,7 @@ class R2D2Policy(DQNPolicy):
             if cfg.learn.value_rescale:  # h
                 target_UB = value_transform(target_UB)
         error_UB = target_UB - q_UB
-        loss = weighted_mean(error_UB.square(), self._weight(batch))
+        loss = weighted_mean(error_UB.square(), batch.get("weight"))
         size_UB = error_UB.detach().abs()
         priority_B = torch.lerp(size_UB.mean(0), size_UB.amax(0), cfg.learn.priority_eta)
         return loss, {"priority": priority_B, "q_value": q_UB.detach()}
@@ -139,7 +139,6 @@ class R2D2Policy(DQNPolicy):
         self._collect_state = EpisodeState(self._to_device)
 
     def _init_eval(self) -> None:
-        super()._init_eval()
         self._eval_state = EpisodeState(self._to_device)
 
     @torch.no_grad()
@@ -153,15 +152,10 @@ class R2D2Policy(DQNPolicy):
         action = epsilon_greedy(output["logit"], self._cfg.eval.eps, generator=self._eval_random)
         return output | {"action": action}
 
-    def _process_transition(self, obs: Any, policy_output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
-        row = super()._process_transition(obs, policy_output, timestep)
-        return row | {"prev_state": policy_output["prev_state"]}
-
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
         self._collect_state.reset(env_id)
 
     def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        super()._reset_eval(env_id)
         self._eval_state.reset(env_id)
 
     def _state_dict_collect(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class RainbowDQNPolicy(DQNPolicy):
         other=dict(replay_buffer=dict(replay_buffer_size=100000)),
     )
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
+    logged_figures = (*DQNPolicy.logged_figures, "clipped_share")
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -67,15 +68,8 @@ class RainbowDQNPolicy(DQNPolicy):
         model = self._cfg.model
         self._support = read_support(model, self._model) if model.get("distributional", True) else None
 
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), *(["clipped_share"] if self._support else [])]
-
-    def _weight(self, batch: dict[str, Any]) -> Tensor | None:
-        weighted = self._cfg.priority and self._cfg.get("priority_IS_weight") is not False
-        return batch.get("weight") if weighted else None
-
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of C51 or of DQN, and detached figures; see `DQNPolicy._loss` for the batch."""
         if self._support is None:
             return super()._loss(batch)
-        return categorical_loss(self._outputs(batch), batch, self._weight(batch), self._support)
+        return categorical_loss(self._outputs(batch), batch, batch.get("weight"), self._support)

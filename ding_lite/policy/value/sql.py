@@ -39,9 +39,7 @@ class SQLPolicy(DQNPolicy):
         learn=dict(alpha=Key(0.1, "temperature of the policy softmax(Q / alpha), in units of the reward", above=0)),
     )
     config_without: ClassVar[tuple[str, ...]] = ("double", "other.eps.spread")
-
-    def _monitor_vars_learn(self) -> list[str]:
-        return [*super()._monitor_vars_learn(), "soft_value"]
+    logged_figures = (*DQNPolicy.logged_figures, "soft_value")
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it."""
@@ -51,7 +49,7 @@ class SQLPolicy(DQNPolicy):
             value_B = soft_value(target_q_BA, self._cfg.learn.alpha)
             target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
         error_B = target_B - pick(q_BA, batch["action"])
-        loss = weighted_mean(error_B.square(), self._weight(batch))
+        loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {"priority": error_B.detach().abs(), "q_value": q_BA.detach(), "soft_value": value_B}
 
     @torch.inference_mode()

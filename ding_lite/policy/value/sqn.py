@@ -31,14 +31,14 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.policy.common_keys import REPLAY_KEYS, epsilon_keys
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.distribution import entropy
 from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
 from ding_lite.torch_utils.coefficient import Coefficient
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
@@ -46,34 +46,31 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class SQNPolicy(Policy):
     """SQN. Override `_q_loss` or `_alpha_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="sqn",
-        priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
-        priority_IS_weight=Key(
-            False, "weight the loss of each sample to correct the bias of prioritised replay", needs="priority"
-        ),
-        nstep=Key(1, "n: env steps whose rewards are summed before the bootstrap", low=1),
-        random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
-        learn=dict(
-            update_per_collect=Key(16, "learner iterations after each collect", low=1),
-            learning_rate_q=Key(0.001, "learning rate of the Q-networks' optimizer", low=0, high=10**6),
-            learning_rate_alpha=Key(0.001, "learning rate of alpha's optimizer", low=0, high=10**6),
-            alpha=Key(
-                0.2, "initial temperature, in units of the reward", above=0, constant="it is learned from this value on"
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        REPLAY_KEYS,
+        dict(
+            type="sqn",
+            learn=dict(
+                update_per_collect=Key(16, "learner iterations after each collect", low=1),
+                learning_rate_q=Key(0.001, "learning rate of the Q-networks' optimizer", low=0, high=10**6),
+                learning_rate_alpha=Key(0.001, "learning rate of alpha's optimizer", low=0, high=10**6),
+                alpha=Key(
+                    0.2,
+                    "initial temperature, in units of the reward",
+                    above=0,
+                    constant="it is learned from this value on",
+                ),
+                target_entropy=Key(0.2, "entropy that alpha is adjusted to reach, in nats; below log A", low=0),
+                target_theta=Key(0.005, "share of the networks mixed into the targets per iteration", above=0, high=1),
             ),
-            target_entropy=Key(0.2, "entropy that alpha is adjusted to reach, in nats; below log A", low=0),
-            target_theta=Key(0.005, "share of the networks mixed into the targets per iteration", above=0, high=1),
-        ),
-        other=dict(
-            eps=epsilon_keys(start=1.0, end=0.05, decay=2000),
-            replay_buffer=dict(
-                type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
-                replay_buffer_size=Key(100000, "capacity: env steps per rank", low=1),
+            other=dict(
+                eps=epsilon_keys(start=1.0, end=0.05, decay=2000),
             ),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    logged_figures = ("q_value", "soft_value", "entropy", "alpha", "epsilon")
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -92,11 +89,6 @@ class SQNPolicy(Policy):
         self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
         self._target_model = self._add_target("q")
 
-    def _monitor_vars_learn(self) -> list[str]:
-        losses = [f"{name}_{figure}" for name in ("q", "alpha") for figure in ("loss", "grad_norm")]
-        own = ["q_value", "soft_value", "entropy", "alpha", "epsilon"]
-        return [*losses, *self._optimizers.figures(), *own]
-
     def _q_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_q for a batch as `DQNPolicy._loss` takes it, and figures, among them `entropy` `[B]`."""
         q_CBA = self._run(self._model, batch["obs"])["q_value"]
@@ -105,9 +97,8 @@ class SQNPolicy(Policy):
             target_q_BA = self._run(self._target_model, batch["next_obs"])["q_value"].amin(0)
             value_B = soft_value(target_q_BA, alpha)
             target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
-        weight_B = batch["weight"] if self._cfg.get("priority_IS_weight") else None
         errors = [target_B - pick(q_BA, batch["action"]) for q_BA in q_CBA]
-        loss = torch.stack([weighted_mean(error_B.square(), weight_B) for error_B in errors]).sum()
+        loss = torch.stack([weighted_mean(error_B.square(), batch.get("weight")) for error_B in errors]).sum()
         priority_B = torch.stack(errors).detach().abs().mean(0)
         figures = {"q_value": q_CBA.detach(), "soft_value": value_B, "entropy": entropy(target_q_BA / alpha)}
         return loss, {"priority": priority_B, **figures}
@@ -147,8 +138,3 @@ class SQNPolicy(Policy):
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
         logit_NA = self._run(self._model, obs)["logit"]
         return {"logit": logit_NA, "action": epsilon_softmax(logit_NA, eps, self._alpha())}
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        logit_NA = self._run(self._model, obs)["logit"]
-        return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
-from ding_lite.policy import QACPolicy
+from ding_lite.policy import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 KINDS = ("td3_bc", "iql", "cql")  # offline
@@ -77,11 +77,11 @@ def line_batch(done: bool = False) -> dict[str, Any]:
     return {name: torch.tensor(value) for name, value in names.items()} | {"done": torch.tensor([done])}
 
 
-def with_noise(policy: QACPolicy, batch: dict[str, Any]) -> dict[str, Any]:
+def with_noise(policy: Policy, batch: dict[str, Any]) -> dict[str, Any]:
     """Return a batch as the losses get it: prepared, with all that is random in them."""
     return policy._prepare(batch | {"noise": policy._draw_noise(batch)})
 
 
-def losses(policy: QACPolicy, batch: dict[str, Any]) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
+def losses(policy: Policy, batch: dict[str, Any]) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
     """Return each network's loss and figures, without a step; what one needs of another is in the batch."""
     return {name: getattr(policy, f"_{name}_loss")(batch) for name in policy._optimizers}

@@ -35,8 +35,6 @@ def test_without_distributions_too_it_is_dqn() -> None:
     expected, of_dqn, _ = loss_of("dqn", "nstep=1", "model.dueling=False", state=state)
     assert torch.equal(policy_loss, expected)
     assert output.keys() == of_dqn.keys()
-    policy = make_policy(*PLAIN, "model.distributional=False", kind="rainbow")
-    assert "clipped_share" not in policy.monitor_vars()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import torch
 
 from ding_lite.entry import serial_pipeline_onpolicy
 from ding_lite.envs import create_vector_env
+from ding_lite.policy.policy_gradient.a2c import estimate_advantages
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
 from ding_lite.worker import SampleCollector
@@ -92,7 +93,7 @@ def test_minibatches_hold_whole_sequences_and_every_sample_once() -> None:
     _, policy, block = play(
         "policy.learn.batch_size=60", "policy.learn.epoch_per_collect=1", "policy.learn.adv_norm=False"
     )
-    adv_TN, return_TN = policy._advantages(block, *policy._values(policy._to_device(block)))
+    adv_TN, return_TN = estimate_advantages(policy, block, *policy._values(policy._to_device(block), False))
     seen: list[int] = []
     for batch in policy.batches(block):
         size = batch["obs"].shape[1]
