@@ -29,7 +29,7 @@ COPIED = [name for name in OURS if "target_update_freq" in DEFAULTS[name].learn]
 MAIN_LOSSES = ("total_loss", "critic_loss", "q_loss", "dis_loss")  # those that importance weights enter
 RARELY = {"td3": 2, "td3_bc": 2}  # iterations from one update of the targets to the next, if several
 # Figures of options, of kinds of actions, and one of a collect.
-OPTIONAL = {"kl", "kl_div", "explained_variance", "accuracy", "action_error"}
+OPTIONAL = {"kl", "kl_div", "explained_variance", "clipped_share", "accuracy", "action_error"}
 OPTIONAL |= {"alpha_loss", "alpha_grad_norm", "lagrange", "lagrange_loss", "lagrange_grad_norm"}
 Played = tuple[EasyDict, dict[str, Any]]
 

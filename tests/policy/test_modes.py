@@ -13,6 +13,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy import DQNPolicy, Policy
+from ding_lite.utils.key import declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
 from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash, same
@@ -74,6 +75,14 @@ def test_a_policy_is_at_most_two_classes_below_the_base_class(name: str) -> None
     own = [cls for cls in POLICY_REGISTRY.find(name).__mro__ if cls.__module__.startswith("ding_lite.")]
     assert own[-1] is Policy
     assert len(own) <= 3
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_policy_has_the_keys_of_its_source_of_samples_alone(name: str) -> None:
+    keys, source = declared_keys(POLICY_REGISTRY.find(name)), POLICY_REGISTRY.find(name).learns_from
+    of_sources = {"replay": "other.replay_buffer.replay_buffer_size", "dataset": "collect.data_path"}
+    assert [key in keys for key in of_sources.values()] == [each == source for each in of_sources]
+    assert ("random_collect_size" in keys) == ("learn.update_per_collect" in keys) == (source == "replay")
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -7,8 +7,6 @@ import copy
 import pytest
 import torch
 
-from ding_lite.policy import OfflinePolicy, QACPolicy
-from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.policy.continuous.helpers import KINDS, OBS, ONLINE, D, losses, make_batch, make_qac, with_noise
 from tests.policy.helpers import same
 
@@ -97,23 +95,3 @@ def test_actions_that_a_data_set_holds_as_integers_are_learned_from_as_floats_ar
         outputs.append(policy.learn(batch | {"action": batch["action"].sign().to(dtype)}))
     assert outputs[0].keys() == outputs[1].keys()
     assert same(*(list(output.values()) for output in outputs))
-
-
-def test_the_base_has_the_keys_of_a_replay_buffer_and_none_of_a_data_set() -> None:
-    cfg = QACPolicy.default_config()
-    assert QACPolicy.learns_from == "replay"
-    assert {"priority", "nstep", "random_collect_size"} <= set(cfg)
-    assert cfg.learn.update_per_collect is None  # one for each env step
-    assert "data_path" not in cfg.collect
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_the_offline_policies_are_the_same_base_with_another_source(name: str) -> None:
-    policy_cls = POLICY_REGISTRY.find(name)
-    assert issubclass(policy_cls, OfflinePolicy)
-    assert issubclass(policy_cls, QACPolicy)
-    cfg = policy_cls.default_config()
-    assert policy_cls.learns_from == "dataset"
-    assert "data_path" in cfg.collect
-    assert not {"priority", "random_collect_size"} & set(cfg)
-    assert "replay_buffer" not in cfg.other
