@@ -32,7 +32,7 @@ ENV = ("collector_env_num", "evaluator_env_num", "n_evaluator_episode")
 POLICY = (
     *("discount_factor", "nstep", "unroll_len", "random_collect_size", "model.v_min", "model.v_max"),
     *("learn.update_per_collect", "learn.epoch_per_collect", "learn.batch_size", "learn.learning_rate"),
-    *(f"learn.learning_rate_{name}" for name in ("actor", "critic", "q", "policy", "alpha", "dis", "cont")),
+    *(f"learn.learning_rate_{name}" for name in ("actor", "critic", "q", "policy", "alpha", "dis", "cont", "quantile")),
     *("learn.target_update_freq", "learn.target_theta", "learn.entropy_weight", "learn.clip_ratio"),
     *("collect.n_sample", "collect.n_episode", "collect.gae_lambda", "collect.noise_sigma"),
     *("eval.evaluator.eval_freq", "other.eps.type", "other.eps.start", "other.eps.end", "other.eps.decay"),
@@ -62,7 +62,12 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dqn", "bdq", "c51", "qrdqn", "iqn", "sql"), VALUES),
     "mdqn": {**VALUES, "nstep": 1},  # the only value that it allows
     "rainbow": {**VALUES, "learn.batch_size": 64},
-    "fqf": {"nstep": 3, "learn.update_per_collect": 8, "learn.target_theta": 0.01},
+    "fqf": {
+        "nstep": 3,
+        "learn.update_per_collect": 8,
+        "learn.learning_rate_quantile": 5e-4,
+        "learn.target_theta": 0.01,
+    },
     **dict.fromkeys(("sac", "td3", "ddpg", "d4pg"), WIDE),
     "discrete_sac": {
         "learn.update_per_collect": 8,
